@@ -1,0 +1,129 @@
+"""python -m calc MODEL: a Report on the command line."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from pydantic import ValidationError
+
+from calc import ConfigError, Layout, Precision, Report, Workload, report
+from calc.families import override
+from calc.gpu import GPU
+from calc.inference import GIB
+from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
+from calc.text import parse_config, parse_value
+from calc.workload import Attention, Engine
+from presets import gpus, models
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{message[:1].upper()}{message[1:]}. See python -m calc --help.\n")
+
+
+def parser() -> Parser:
+    p = Parser(prog="python -m calc", description="Weigh a language model: parameters, memory, and which GPUs it fits.")
+    p.add_argument("model", metavar="MODEL", help="a preset id, the path of a config.json, or - for standard input")
+    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
+    p.add_argument("--batch", type=int, default=1, help="sequences at once (default 1)")
+    p.add_argument("--context", type=int, default=8192, help="tokens of each sequence (default 8192)")
+    p.add_argument("--prefill-tokens", type=int, help="prompt tokens in one forward pass")
+    p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
+    p.add_argument("--kv", choices=CACHE_FORMATS, default="bf16", help="storage of the KV cache (default bf16)")
+    p.add_argument("--engine", choices=get_args(Engine), default="vllm")
+    p.add_argument("--attention", choices=get_args(Attention), default="flash")
+    p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
+    p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
+    p.add_argument("--pp", type=int, default=1, help="pipeline stages")
+    p.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    return p
+
+
+def load(model: str) -> dict[str, Any]:
+    """The config of a preset, a file or standard input."""
+    if model in models():
+        return dict(models()[model].config)
+    if model == "-":
+        return parse_config(sys.stdin.read())
+    path = Path(model)
+    if path.is_file():
+        try:
+            return parse_config(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError(f"The file {model} can't be read as text.") from None
+    raise ConfigError(f"“{model}” is neither a preset nor a file. Presets: {', '.join(models())}.")
+
+
+def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
+    if ids is None:
+        return None
+    unknown = [name for name in ids if name not in gpus()]
+    if unknown:
+        raise ConfigError(f"There is no GPU “{unknown[0]}”. Known: {', '.join(gpus())}.")
+    return [gpus()[name] for name in ids]
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    config = load(arguments.model)
+    changes: dict[str, Any] = {}
+    for change in arguments.set:
+        field, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes FIELD=VALUE, for instance num_key_value_heads=4, not “{change}”.")
+        changes[field] = parse_value(value)
+    return report(
+        override(config, changes) if changes else config,
+        model=arguments.model,
+        workload=Workload(
+            batch=arguments.batch,
+            context=arguments.context,
+            prefill_tokens=arguments.prefill_tokens,
+            attention=arguments.attention,
+            engine=arguments.engine,
+        ),
+        precision=Precision(weights=arguments.weights or native_weights(config), kv=arguments.kv),
+        layout=Layout(tp=arguments.tp, pp=arguments.pp),
+        gpus=chosen_gpus(arguments.gpu),
+    )
+
+
+def table(r: Report) -> str:
+    """The report for reading."""
+    p, m, kv = r.parameters, r.memory, r.kv_cache
+    lines = [r.model, "", f"{'parameters':24}{p.total:>22,}", f"{'  active for a token':24}{p.active:>22,}"]
+    lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
+    lines += [f"  {'not in total: ' + name:38}{n:>20,}" for name, n in p.not_in_total.items() if n]
+    lines += ["", f"{'KV cache a token':24}{kv.bytes_per_token:>22,} bytes", ""]
+    parts = {"weights": m.weights, "KV cache": m.kv_cache, "activations": m.activations, "overhead": m.overhead}
+    lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
+    lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
+    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'GPUs':>6}"]
+    for v in r.verdicts:
+        context = "unlimited" if v.max_context is None else f"{v.max_context:,}"
+        batch = "unlimited" if v.max_batch is None else f"{v.max_batch:,}"
+        lines.append(
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or '>1024':>6}"
+            + "".join(f"  {note}" for note in v.notes)
+        )
+    return "\n".join([*lines, "", *r.assumptions])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        result = run(arguments)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except ValidationError as error:
+        first = error.errors()[0]
+        print(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.", file=sys.stderr)
+        return 2
+    print(result.model_dump_json(indent=1) if arguments.json else table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

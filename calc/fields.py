@@ -1,0 +1,82 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calc.errors import ConfigError
+
+MAX_SIZE = 2**31  # no dimension of a real model comes near
+MAX_LAYERS = 4096
+
+
+class Fields:
+    """A config as its class sees it: what is stated, else the class's default. Every read is checked."""
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], aliases: Mapping[str, str]) -> None:
+        self.stated = {aliases.get(name, name): value for name, value in config.items()}
+        self.defaults = defaults
+
+    def get(self, name: str) -> Any:
+        """The value stated, else the class's default, unchecked."""
+        return self.stated[name] if name in self.stated else self.defaults.get(name)
+
+    def maybe(self, name: str, least: int = 1) -> int | None:
+        """A whole number of at least `least`, or None where the config says null and the class takes that."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"{name} is {shown(value)}; it must be a whole number.", name)
+        most = MAX_LAYERS if name in LAYER_COUNTS else MAX_SIZE
+        if not least <= value <= most:
+            near = least if value < least else most
+            raise ConfigError(f"{name} is {shown(value)}; it must lie between {least:,} and {most:,}.", name, [near])
+        return value
+
+    def size(self, name: str, least: int = 1) -> int:
+        """A whole number that must be there."""
+        value = self.maybe(name, least)
+        if value is None:
+            raise ConfigError(f"The config does not say {name}, which this family needs: a whole number.", name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.get(name)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} is {shown(value)}; it must be true or false.", name)
+        return value
+
+    def indices(self, name: str) -> frozenset[int]:
+        """A list of layer indices; none when absent."""
+        value = self.get(name) or []
+        if not isinstance(value, list) or not all(type(index) is int for index in value):
+            raise ConfigError(f"{name} is {shown(value)}; it must be a list of layer numbers.", name)
+        return frozenset(value)
+
+    def per_layer(self, name: str, layers: int, allowed: Sequence[str]) -> list[str] | None:
+        """One word for each layer, or None when the config does not list them."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise ConfigError(f"{name} is {shown(value)}; it must be a list with one word for each layer.", name)
+        if len(value) != layers:
+            raise ConfigError(f"{name} lists {len(value)} layers, but the model has {layers}.", name)
+        for word in value:
+            if word not in allowed:
+                raise ConfigError(f"{name} holds {shown(word)}; it must be one of {', '.join(allowed)}.", name)
+        return list(value)
+
+
+LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "num_nextn_predict_layers"})
+
+
+def shown(value: object) -> str:
+    """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
+    if isinstance(value, str):
+        return f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”"
+    if isinstance(value, dict | list | tuple):
+        return "a list" if not isinstance(value, dict) else "an object"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}" if abs(value) < 10**18 else f"a number of {value.bit_length() * 301 // 1000 + 1} digits"
+    return {True: "true", False: "false", None: "null"}.get(value, str(value)) if not isinstance(value, float) else f"{value:g}"  # type: ignore[arg-type]

@@ -1,0 +1,48 @@
+from calc.frozen import Frozen
+from calc.tensor import Shape, Shapes
+
+
+class Names(Frozen):
+    """Where a family's checkpoints keep each part. The defaults are Llama's, which most families share.
+
+    Local names (`q_proj.weight`) come from the formulas; `packed`, `renamed` and the two flags say how the checkpoint
+    writes them down.
+    """
+
+    embedding: str = "model.embed_tokens"
+    positions: str = "model.embed_positions"
+    layer: str = "model.layers.{layer}"
+    attention: str = "self_attn"
+    mlp: str = "mlp"
+    router: str = "mlp.gate"
+    expert: str = "mlp.experts.{expert}"
+    shared_expert: str = "mlp.shared_experts"
+    shared_expert_gate: str = "mlp.shared_expert_gate"
+    final_norm: str = "model.norm"
+    lm_head: str = "lm_head"
+    packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
+    renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj
+    transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
+
+    def stored(self, shapes: Shapes) -> Shapes:
+        """The weights of one module as the checkpoint writes them."""
+        shapes = dict(shapes)
+        for whole, parts in self.packed.items():
+            for suffix in ("weight", "bias"):
+                found = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
+                if found:
+                    shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in found), *found[0][1:])
+        return {self.local(name): shape[::-1] if self.transposed else shape for name, shape in shapes.items()}
+
+    def local(self, name: str) -> str:
+        module, _, leaf = name.rpartition(".")
+        return f"{self.renamed.get(module, module)}.{leaf}" if module else leaf
+
+    def stored_stack(self, shapes: Shapes, experts: int) -> Shapes:
+        """The weights of all experts, stacked as transformers keeps them: [expert, in, out] and [expert, out]."""
+        stack: Shapes = {}
+        for name, shape in self.stored(shapes).items():
+            module, _, leaf = name.rpartition(".")
+            stacked: Shape = (experts, *shape[::-1])
+            stack[module if leaf == "weight" else f"{module}_bias"] = stacked
+        return stack

@@ -1,0 +1,111 @@
+"""Everything about one scenario, in one object: what the page draws, the command line prints and the download holds."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calc.architecture import Architecture, Parameters
+from calc.cache import bytes_per_token, growth, window_bytes
+from calc.fit import Verdict, judge
+from calc.frozen import Frozen
+from calc.gpu import GPU
+from calc.inference import GIB, Memory, Overhead, OverheadItem, Serving
+from calc.layout import Layout
+from calc.precision import FLOATS, Precision, native_weights
+from calc.workload import Workload
+
+CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
+
+
+class KVCache(Frozen):
+    """Bytes over all layers. The first is what one more token of one sequence adds where the whole context is kept;
+    window and state are per sequence, in layers that stop growing; `total` is of all sequences on all GPUs, each
+    counted once."""
+
+    bytes_per_token: int
+    window_bytes: int
+    state_bytes: int
+    total: int
+
+
+class Scenario(Frozen):
+    """What was asked."""
+
+    workload: Workload
+    precision: Precision
+    layout: Layout
+    overhead: Overhead
+
+
+class Report(Frozen):
+    model: str
+    parameters: Parameters
+    kv_cache: KVCache
+    memory: Memory
+    overhead_items: dict[OverheadItem, tuple[int, int]]
+    by_context: dict[int, Memory]  # the same with other contexts
+    verdicts: tuple[Verdict, ...]
+    assumptions: tuple[str, ...]
+    scenario: Scenario
+
+
+def report(
+    config: Mapping[str, Any],
+    *,
+    model: str | None = None,
+    workload: Workload | None = None,
+    precision: Precision | None = None,
+    layout: Layout | None = None,
+    overhead: Overhead | None = None,
+    gpus: Iterable[GPU] | None = None,
+) -> Report:
+    """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
+
+    Weights are as the checkpoint stores them unless `precision` says otherwise; `gpus` are the usual five.
+    """
+    architecture = Architecture.from_config(config)
+    workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
+    precision = precision or Precision(weights=native_weights(config))
+    if gpus is None:
+        from presets import gpus as all_gpus  # the one fact that calc asks for: which GPUs are the usual ones
+
+        gpus = [gpu for gpu in all_gpus().values() if gpu.default]
+    serving = Serving(architecture, precision, layout, overhead)
+    memory = serving.memory(workload)
+    held = memory.total - memory.overhead
+    elements, batch, context = growth(architecture), workload.batch, workload.context
+    per_token, window = bytes_per_token(elements, precision.kv), window_bytes(elements, precision.kv, context)
+    return Report(
+        model=model or architecture.model_type,
+        parameters=architecture.parameters(),
+        kv_cache=KVCache(
+            bytes_per_token=per_token,
+            window_bytes=window,
+            state_bytes=0,
+            total=batch * (context * per_token + window),
+        ),
+        memory=memory,
+        overhead_items=overhead.items(workload.engine, layout.gpus, held),
+        by_context={
+            tokens: serving.memory(workload.model_copy(update={"context": tokens})) for tokens in CONTEXTS
+        },
+        verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
+        assumptions=tuple(assumptions(architecture, workload, precision)),
+        scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
+    )
+
+
+def assumptions(architecture: Architecture, workload: Workload, precision: Precision) -> Iterable[str]:
+    """What the numbers take for granted, in sentences."""
+    apart = architecture.parameters().not_in_total
+    if precision.weights not in FLOATS:
+        what = "the routed experts are" if precision.weights == "mxfp4" else "the matrices of attention and feed-forward are"
+        yield f"In {precision.weights} {what} quantised, with their scales; everything else stays in 16 bits."
+    if apart["vision"]:
+        size = apart["vision"] * 2 / GIB
+        yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."
+    if apart["multi_token_prediction"]:
+        yield f"The multi-token-prediction layer is not loaded: {apart['multi_token_prediction']:,} parameters."
+    if architecture.max_positions is not None and workload.context > architecture.max_positions:
+        yield f"The model was made for {architecture.max_positions:,} tokens; {workload.context:,} go beyond that."
+    yield f"The largest forward pass holds {workload.step_tokens:,} tokens."
+    yield "Overhead is a range measured in public logs; the totals count its middle."

@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+
+Component = Literal[
+    "embedding",
+    "attention",
+    "mlp",
+    "experts_routed",
+    "experts_shared",
+    "router",
+    "norms",
+    "lm_head",
+    "vision",
+    "other",
+]
+Apart = Literal["persistent_buffers", "multi_token_prediction", "vision"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One weight of the checkpoint, with everywhere that it occurs."""
+
+    name: str
+    """Checkpoint name; `{layer}` and `{expert}` stand where it repeats."""
+    shape: Shape
+    component: Component
+    layers: tuple[int, ...] = ()
+    """Indices of the layers that hold it; empty outside the layers."""
+    experts: int = 1
+    """Routed experts that it belongs to: one copy for each, or all stacked in its first dimension."""
+    top_k: int = 1
+    """How many of these experts one token passes through."""
+    apart: Apart | None = None
+    """Why it is listed apart and not in the total; None when it is in the total."""
+
+    @property
+    def count(self) -> int:
+        """How many times it occurs."""
+        return max(1, len(self.layers)) * (self.experts if "{expert}" in self.name else 1)
+
+    @property
+    def numel(self) -> int:
+        """Elements of one occurrence."""
+        return prod(self.shape)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all occurrences."""
+        return self.numel * self.count
+
+    @property
+    def active(self) -> int:
+        """Elements that one token passes through: top_k of the routed experts, everything else whole."""
+        return self.parameters * self.top_k // self.experts
+
+    def names(self) -> Iterator[str]:
+        """The name of each occurrence, as the checkpoint has it."""
+        for layer in self.layers or (0,):
+            for expert in range(self.experts if "{expert}" in self.name else 1):
+                yield self.name.format(layer=layer, expert=expert)

@@ -1,0 +1,32 @@
+"""Text from outside, turned into a config dict: the way in for files, pasted text and standard input."""
+
+import json
+from typing import Any
+
+from calc.errors import ConfigError
+from calc.fields import shown
+
+MAX_CHARACTERS = 1_000_000  # the longest config.json published is a tenth of it
+
+
+def parse_config(text: str) -> dict[str, Any]:
+    """A config.json as a dict. Raises ConfigError."""
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"The text is {len(text):,} characters long; a config.json has at most a few thousand.")
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"This is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from None
+    except (RecursionError, ValueError):
+        raise ConfigError("This JSON is nested too deep or holds a number too long to be a config.") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"A config.json is an object of fields in braces; this is {shown(config)}.")
+    return config
+
+
+def parse_value(text: str) -> Any:
+    """The value of one field as JSON has it (8, true, null, ["a"]); anything else is text."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError, ValueError):
+        return text

@@ -1,0 +1,155 @@
+"""What the reader has chosen, and how it is written in the URL: readable names, only what differs from the default."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from calc import Layout, Overhead, Precision, Range, Workload
+from calc.families import override, settings
+from calc.fields import shown
+from calc.frozen import Frozen
+from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
+from calc.workload import Attention, Engine
+from pages.parts.settings import CONTROLS
+from presets import gpus, models
+
+DEFAULT_MODEL = "Qwen/Qwen3-8B"
+Tokens = Annotated[int, Field(ge=1, le=2**30)]
+
+
+@cache
+def usual_gpus() -> tuple[str, ...]:
+    return tuple(gpu.id for gpu in gpus().values() if gpu.default)
+
+
+class Scenario(Frozen):
+    """One screen. Every field but `overrides` has the name that the URL gives it."""
+
+    model: str = DEFAULT_MODEL
+    overrides: dict[str, int | bool] = {}  # config fields that differ from the preset
+    batch: Annotated[int, Field(ge=1, le=65_536)] = 1
+    context: Annotated[int, Field(ge=1, le=16_777_216)] = 8192
+    weights: WeightFormat | None = None  # None: as the checkpoint stores them
+    kv: CacheFormat = "bf16"
+    engine: Engine = "vllm"
+    attention: Attention = "flash"
+    prefill: Tokens | None = None
+    tp: Annotated[int, Field(ge=1, le=1024)] = 1
+    pp: Annotated[int, Field(ge=1, le=1024)] = 1
+    gpu: tuple[str, ...] = Field(default_factory=usual_gpus)
+    cuda_context: Range | None = None  # GiB; None: the usual range, here and below
+    libraries: Range | None = None  # GiB
+    cuda_graphs: Range | None = None  # GiB
+    fragmentation: Range | None = None  # percent
+
+    def base(self) -> dict[str, Any]:
+        """The config of the model as published."""
+        return dict(models()[self.model].config)
+
+    def config(self) -> dict[str, Any]:
+        """The config with the reader's changes. Raises ConfigError."""
+        return override(self.base(), self.overrides)
+
+    def workload(self) -> Workload:
+        return Workload(
+            batch=self.batch,
+            context=self.context,
+            prefill_tokens=self.prefill,
+            attention=self.attention,
+            engine=self.engine,
+        )
+
+    def precision(self) -> Precision:
+        return Precision(weights=self.weights or native_weights(self.base()), kv=self.kv)
+
+    def layout(self) -> Layout:
+        return Layout(tp=self.tp, pp=self.pp)
+
+    def overhead(self) -> Overhead:
+        stated = {
+            "cuda_context": self.cuda_context,
+            "libraries": self.libraries,
+            "cuda_graphs": self.cuda_graphs,
+            "fragmentation": self.fragmentation,
+        }
+        return Overhead(**{name: item for name, item in stated.items() if item is not None})
+
+
+EXPECTED = {
+    "model": "the id of a preset, such as Qwen/Qwen2.5-3B",
+    "batch": "a whole number from 1 to 65,536",
+    "context": "a whole number from 1 to 16,777,216",
+    "weights": f"one of {', '.join(WEIGHT_FORMATS)}",
+    "kv": f"one of {', '.join(CACHE_FORMATS)}",
+    "engine": "vllm or transformers",
+    "attention": "flash or eager",
+    "prefill": "a whole number of tokens from 1 on",
+    "tp": "a whole number from 1 to 1,024",
+    "pp": "a whole number from 1 to 1,024",
+    "gpu": "ids of GPUs, separated by commas, such as h100-sxm,a100-sxm-80gb",
+    "cuda_context": "a range of GiB such as 0.25-0.6",
+    "libraries": "a range of GiB such as 0.01-0.35",
+    "cuda_graphs": "a range of GiB such as 0-2",
+    "fragmentation": "a range of percent such as 0.4-2",
+}
+RANGES = ("cuda_context", "libraries", "cuda_graphs", "fragmentation")
+
+
+def decode(params: Mapping[str, str]) -> tuple[Scenario, list[str]]:
+    """The scenario that a query string means, and a sentence for each part of it that makes no sense."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, text in params.items():
+        if name in EXPECTED:
+            try:
+                values[name] = _option(name, text)
+            except (ValidationError, ValueError):
+                problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {EXPECTED[name]}.")
+    base = settings(models()[values.get("model", DEFAULT_MODEL)].config)
+    overrides: dict[str, int | bool] = {}
+    for name, text in params.items():
+        if name in EXPECTED:
+            continue
+        control = CONTROLS.get(name)
+        if control is None or name not in base:
+            problems.append(f"The link says {name}={shown(text)}, which is left out: this model has no such setting.")
+        elif (value := control.parse(text)) is None:
+            problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {control.expected}.")
+        elif value != base[name]:
+            overrides[name] = value
+    return Scenario(**values, overrides=overrides), problems
+
+
+def encode(scenario: Scenario) -> dict[str, str]:
+    """The query string of a scenario."""
+    default = Scenario()
+    options = {name: getattr(scenario, name) for name in EXPECTED}
+    changed = {name: value for name, value in options.items() if value != getattr(default, name)}
+    return {name: _text(value) for name, value in (changed | scenario.overrides).items()}
+
+
+def _option(name: str, text: str) -> Any:
+    if name == "model":
+        if text not in models():
+            raise ValueError(text)
+        return text
+    if name == "gpu":
+        chosen = tuple(text.split(","))
+        if not all(gpu in gpus() for gpu in chosen):
+            raise ValueError(text)
+        return chosen
+    if name in RANGES:
+        low, _, high = text.partition("-")
+        return Range(low=float(low), high=float(high))
+    field = Scenario.model_fields[name]
+    return TypeAdapter(Annotated[field.annotation, *field.metadata]).validate_python(text)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Range):
+        return f"{value.low:g}-{value.high:g}"
+    return ",".join(value) if isinstance(value, tuple) else str(value)

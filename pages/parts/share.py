@@ -1,0 +1,33 @@
+"""The title line: what is on screen, its link, and its report as a file."""
+
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+
+from calc import Report
+from pages.parts.scenario import Scenario, encode
+
+
+def header(name: str, scenario: Scenario, report: Report | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.title(name if not scenario.overrides else f"{name}, changed")
+        with st.container(horizontal=True, width="content"):
+            with st.popover("Copy link", icon=":material/link:"):
+                st.code(link(scenario), language=None, wrap_lines=True)
+                st.caption("Whoever opens it sees the same numbers.")
+            if report is not None:
+                st.download_button(
+                    "Report",
+                    report.model_dump_json(indent=1),
+                    file_name=f"{scenario.model.replace('/', '--')}.json",
+                    mime="application/json",
+                    icon=":material/download:",
+                    on_click="ignore",
+                    key="download",
+                )
+
+
+def link(scenario: Scenario) -> str:
+    """The address of this screen."""
+    here = urlsplit(st.context.url or "")
+    return here._replace(query=urlencode(encode(scenario), safe="/,"), fragment="").geturl()

@@ -1,0 +1,235 @@
+"""The sidebar: model, its sliders, workload, and the rest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from calc import ConfigError, Overhead, Range
+from calc.families import override, settings
+from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
+from pages.parts import formats
+from pages.parts.scenario import Scenario
+from pages.parts.settings import MULTIPLIERS, Control, Switch, controlled
+from pages.parts.state import bind, change, show
+from presets import gpus, models
+
+CONTEXTS = [2**power for power in range(7, 21)]
+BATCHES = [2**power for power in range(11)]
+
+
+def draw(scenario: Scenario, error: ConfigError | None) -> None:
+    """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
+    with st.sidebar:
+        model_picker(scenario)
+        sliders(scenario, error)
+        workload(scenario)
+        gpu_picker()
+        advanced(scenario, error)
+
+
+def model_picker(scenario: Scenario) -> None:
+    presets = models()
+    show("model", scenario.model)
+    st.selectbox(
+        "Model",
+        list(presets),
+        format_func=lambda name: presets[name].name,
+        key="model",
+        on_change=lambda: change(model=st.session_state.model, overrides={}),
+        help="Type to search.",
+    )
+    st.caption(f"[{scenario.model}]({presets[scenario.model].source})")
+
+
+def sliders(scenario: Scenario, error: ConfigError | None) -> None:
+    published = settings(scenario.base())
+    try:
+        now = settings(override(scenario.base(), scenario.overrides))
+    except ConfigError:
+        now = published | scenario.overrides
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown("**Architecture**")
+        st.button(
+            "Reset all",
+            icon=":material/undo:",
+            type="tertiary",
+            key="reset_all",
+            disabled=not scenario.overrides,
+            on_click=lambda: change(overrides={}),
+        )
+    for name, control in controlled(published).items():
+        setting(name, control, scenario, published, now)
+        if error is not None and error.field == name:
+            explain(error, lambda value, name=name: put(name, value, published[name]))
+
+
+def setting(
+    name: str, control: Control | Switch, scenario: Scenario, published: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """One slider, with the preset's value and a way back to it when it differs."""
+    key, original, value = f"field_{name}", published[name], now[name]
+    differs = name in scenario.overrides
+    label = f"{control.label} :orange-badge[preset {_shown(original)}]" if differs else control.label
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        if isinstance(control, Switch):
+            show(key, value)
+            st.toggle(
+                label, key=key, help=control.help, width="stretch", on_change=_take, args=(key, name, original)
+            )
+        elif name in MULTIPLIERS:
+            hidden = now[MULTIPLIERS[name]]
+            show(key, round(value / hidden, 4))
+            st.slider(
+                f"{label} = {value:,}",
+                min_value=min(0.125, round(value / hidden, 4)),
+                max_value=max(16.0, round(value / hidden, 4)),
+                step=0.125,
+                format="%.4g",
+                key=key,
+                help=control.help,
+                on_change=lambda: put(name, max(1, round(st.session_state[key] * hidden)), original),
+            )
+        else:
+            low, high = control.span(original)
+            show(key, value)
+            st.slider(
+                label,
+                min_value=min(low, value),
+                max_value=max(high, value),
+                step=control.step,
+                key=key,
+                help=control.help,
+                on_change=_take,
+                args=(key, name, original),
+            )
+        if differs:
+            st.button(
+                "",
+                icon=":material/undo:",
+                type="tertiary",
+                key=f"reset_{name}",
+                help=f"Back to {_shown(original)}",
+                on_click=lambda: put(name, original, original),
+            )
+
+
+def explain(error: ConfigError, take: Any) -> None:
+    """What is wrong and what would be right, to click."""
+    st.error(str(error), icon=":material/error:")
+    if error.nearest:
+        with st.container(horizontal=True, gap="xsmall"):
+            for value in error.nearest:
+                st.button(f"Use {value:,}" if isinstance(value, int) else f"Use {value}", key=f"near_{value}",
+                          on_click=take, args=(value,))
+
+
+def put(name: str, value: int | bool, original: int | bool) -> None:
+    """Change one field of the config; the preset's own value is no change."""
+    others = {field: kept for field, kept in st.session_state.scenario.overrides.items() if field != name}
+    change(overrides=others if value == original else others | {name: value})
+
+
+def _take(key: str, name: str, original: int | bool) -> None:
+    put(name, st.session_state[key], original)
+
+
+def workload(scenario: Scenario) -> None:
+    st.markdown("**Workload**")
+    st.select_slider(
+        "Concurrent sequences (batch)",
+        sorted({*BATCHES, scenario.batch}),
+        help="Requests that are answered at the same time; each has its own KV cache.",
+        **bind("batch", "batch"),
+    )
+    st.select_slider(
+        "Context (tokens of each)",
+        sorted({*CONTEXTS, scenario.context}),
+        format_func=formats.tokens,
+        help="Prompt and answer together.",
+        **bind("context", "context"),
+    )
+    native = native_weights(scenario.base())
+    show("weights", scenario.weights or native)
+    st.selectbox(
+        "Weight format",
+        WEIGHT_FORMATS,
+        format_func=lambda name: f"{name} (as published)" if name == native else name,
+        key="weights",
+        on_change=lambda: change(weights=None if st.session_state.weights == native else st.session_state.weights),
+        help="Quantised formats hold the large matrices; embeddings, head, norms and router stay in 16 bits.",
+    )
+    st.selectbox("KV cache format", CACHE_FORMATS, **bind("kv", "kv"))
+
+
+def gpu_picker() -> None:
+    table = gpus()
+    show("gpu", list(st.session_state.scenario.gpu))
+    st.multiselect(
+        "GPUs",
+        list(table),
+        format_func=lambda name: table[name].name,
+        key="gpu",
+        on_change=lambda: change(gpu=tuple(st.session_state.gpu)),
+        help="Each gets a verdict.",
+    )
+
+
+def advanced(scenario: Scenario, error: ConfigError | None) -> None:
+    touched = error is not None and error.field in ("tp", "pp")
+    with st.expander("Engine, layout, overhead", expanded=touched):
+        st.segmented_control(
+            "Engine",
+            ["vllm", "transformers"],
+            required=True,
+            format_func={"vllm": "vLLM", "transformers": "transformers"}.get,
+            help="vLLM cuts long prompts into chunks and keeps CUDA graphs; transformers does neither.",
+            **bind("engine", "engine"),
+        )
+        st.segmented_control(
+            "Attention",
+            ["flash", "eager"],
+            required=True,
+            help="Eager attention writes the whole matrix of scores to memory.",
+            **bind("attention", "attention"),
+        )
+        st.number_input(
+            "Prompt tokens in one pass",
+            min_value=1,
+            max_value=2**30,
+            placeholder="as the engine does",
+            **bind("prefill", "prefill"),
+        )
+        for name, label in (("tp", "Tensor parallel (tp)"), ("pp", "Pipeline stages (pp)")):
+            st.number_input(label, min_value=1, max_value=1024, step=1, **bind(name, name))
+            if error is not None and error.field == name:
+                explain(error, lambda value, name=name: change(**{name: value}))
+        overhead(scenario)
+
+
+def overhead(scenario: Scenario) -> None:
+    """A slider with two ends for each item of the overhead."""
+    st.markdown("**Overhead, from low to high**")
+    usual = Overhead().ranges(scenario.engine, scenario.tp * scenario.pp)
+    items = (
+        ("cuda_context", "CUDA context (GiB)", 4.0),
+        ("libraries", "Libraries, NCCL (GiB)", 6.0),
+        ("cuda_graphs", "CUDA graphs (GiB)", 8.0),
+        ("fragmentation", "Fragmentation (% of the rest)", 20.0),
+    )
+    for name, label, most in items:
+        now = getattr(scenario, name) or usual[name]
+        key = f"overhead_{name}"
+        show(key, (now.low, now.high))
+        st.slider(label, 0.0, max(most, now.high), step=0.01, format="%.2f", key=key,
+                  on_change=_take_range, args=(key, name, usual[name]))
+
+
+def _take_range(key: str, name: str, usual: Range) -> None:
+    low, high = st.session_state[key]
+    chosen = Range(low=low, high=high)
+    change(**{name: None if chosen == usual else chosen})
+
+
+def _shown(value: int | bool) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"{value:,}"

@@ -1,0 +1,51 @@
+"""Where models and hardware come from: one file a model, one row a GPU."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.frozen import Frozen
+from calc.gpu import GPU
+
+HERE = Path(__file__).parent
+
+
+class Plus(Frozen):
+    """What a checkpoint holds beside the unique parameters that we count."""
+
+    what: str
+    count: int
+
+
+class Published(Frozen):
+    """The total that others state for the checkpoint: ours, and what it holds beside."""
+
+    total: int
+    source: str
+    plus: tuple[Plus, ...] = ()
+
+
+class Preset(Frozen):
+    """A model: the fields of its config.json that decide a size, and where they are from."""
+
+    id: str
+    name: str
+    config: dict[str, Any]
+    source: str
+    published: Published
+
+
+@cache
+def models() -> dict[str, Preset]:
+    """All presets by id, in alphabetical order."""
+    files = sorted((HERE / "models").glob("*.json"), key=lambda file: file.name.lower())
+    presets = (Preset.model_validate_json(file.read_bytes()) for file in files)
+    return {preset.id: preset for preset in presets}
+
+
+@cache
+def gpus() -> dict[str, GPU]:
+    """All GPUs by id, in the order of the table."""
+    rows = tomllib.loads((HERE / "gpus.toml").read_text(encoding="utf-8"))
+    return {name: GPU(id=name, **row) for name, row in rows.items()}
