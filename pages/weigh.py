@@ -24,28 +24,30 @@ share.header(models()[scenario.model].name, scenario, result)
 for problem in state.problems():
     st.warning(problem, icon=":material/link_off:")
 if result is None:
-    st.error(f"{error} It can be put right in the sidebar.", icon=":material/error:")
+    st.error(f"{error} Put it right in the sidebar.", icon=":material/error:")
     st.stop()
 
-answer.totals(result)
+architecture = Architecture.from_config(scenario.config())
+steps = working.Working(architecture, result)
+answer.totals(result, steps)
 answer.exact(result)
 answer.cards(result)
 
-architecture = Architecture.from_config(scenario.config())
+dark = st.context.theme.type == "dark"
 left, right = st.columns(2)
 with left:
-    st.subheader("Where the parameters sit")
-    charts.draw_parameters(result, architecture)
+    st.subheader("Where the parameters sit", anchor=False)
+    figure = charts.shares(result.parameters.total, architecture.tensors(), dark)
+    st.plotly_chart(figure, key="shares", theme=None, config=charts.CONFIG)
 with right:
-    st.subheader("Memory against each GPU")
-    charts.draw_gpus(result)
-st.subheader("When the cache overtakes the weights")
-charts.draw_contexts(result)
+    st.subheader("Memory against each GPU", anchor=False)
+    names = {name: gpu.name for name, gpu in gpus().items()}
+    figure = charts.gpu_bars(result.verdicts, names, result.memory, dark)
+    st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
+answer.overtaking(result)
+st.plotly_chart(charts.context_bars(result.by_context, dark), key="contexts", theme=None, config=charts.CONFIG)
 
-st.subheader("Every number's formula")
-working.draw(result, architecture)
-st.subheader("Tensors")
-working.tensors(architecture)
-st.subheader("What is assumed")
-for sentence in result.assumptions:
-    st.markdown(f"- {sentence}")
+st.subheader("Tensors", anchor=False)
+steps.tensors()
+st.subheader("What is assumed", anchor=False)
+st.markdown("\n".join(f"- {sentence}" for sentence in result.assumptions))

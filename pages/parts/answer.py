@@ -7,6 +7,7 @@ import streamlit as st
 from calc import Memory, Report
 from calc.fit import Verdict
 from pages.parts import formats
+from pages.parts.working import Working
 from presets import gpus
 
 Color = Literal["green", "orange", "red"]
@@ -17,33 +18,23 @@ BADGES: dict[str, tuple[str, Color, str]] = {
 }
 
 
-def totals(report: Report) -> None:
-    """The numbers first."""
+def totals(report: Report, working: Working) -> None:
+    """The numbers first, each with its formula and values one click away."""
     parameters, cache, memory = report.parameters, report.kv_cache, report.memory
-    share = parameters.active / parameters.total
+    numbers = {
+        "Parameters": (formats.count(parameters.total), working.parameters),
+        "Active for a token": (formats.count(parameters.active), working.active),
+        "Weights": (formats.size(memory.weights), working.weights),
+        "KV cache a token": (formats.size(cache.bytes_per_token), working.cache_per_token),
+        "KV cache in all": (formats.size(cache.total), working.cache),
+        "Memory, one GPU": (formats.gib(memory.total), working.memory),
+    }
     with st.grid(6, min_column_width=150, gap="xsmall"):
-        st.metric("Parameters", formats.count(parameters.total), border=True, help=f"{parameters.total:,}")
-        st.metric(
-            "Active for a token",
-            formats.count(parameters.active),
-            border=True,
-            help=f"{parameters.active:,}, {share:.1%} of all: routed experts by experts per token, all else whole.",
-        )
-        st.metric("Weights", formats.size(memory.weights), border=True, help=f"{memory.weights:,} bytes on one GPU")
-        st.metric(
-            "KV cache a token",
-            formats.size(cache.bytes_per_token),
-            border=True,
-            help=f"{cache.bytes_per_token:,} bytes that one more token of one sequence adds. Layers with a window "
-            f"stop growing: they hold {formats.size(cache.window_bytes)} a sequence.",
-        )
-        st.metric("KV cache in all", formats.size(cache.total), border=True, help=f"{cache.total:,} bytes")
-        st.metric(
-            "Memory needed, one GPU",
-            formats.gib(memory.total),
-            border=True,
-            help=f"{formats.gib(memory.low)} to {formats.gib(memory.high)}: the overhead is a range.",
-        )
+        for label, (value, explain) in numbers.items():
+            with st.container(border=True, gap="xxsmall"):
+                st.metric(label, value)
+                with st.popover("Working", type="tertiary", icon=":material/function:"):
+                    explain()
 
 
 def exact(report: Report) -> None:
@@ -63,7 +54,7 @@ def exact(report: Report) -> None:
 
 def cards(report: Report) -> None:
     """One verdict a GPU."""
-    with st.grid(5, min_column_width=200, gap="xsmall"):
+    with st.grid(5, min_column_width=175, gap="xsmall"):
         for verdict in report.verdicts:
             with st.container(border=True, height="stretch", gap="xsmall"):
                 card(verdict, report.memory)
@@ -76,10 +67,29 @@ def card(verdict: Verdict, memory: Memory) -> None:
     st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
     spare = formats.gib(abs(verdict.spare))
     st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {formats.gib(verdict.usable)}")
-    context = "no limit from memory" if verdict.max_context is None else f"{verdict.max_context:,} tokens"
-    batch = "no limit from memory" if verdict.max_batch is None else f"{verdict.max_batch:,}"
     fewest = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
-    st.markdown(f"Largest context: {context}  \nLargest batch: {batch}  \nFewest GPUs: {fewest}")
+    st.markdown(
+        f"Largest context: **{most(verdict.max_context)}**  \n"
+        f"Largest batch: **{most(verdict.max_batch)}**  \n"
+        f"Fewest GPUs: **{fewest}**"
+    )
     st.caption(verdict.reason)
     for note in verdict.notes:
         st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
+
+
+def most(n: int | None) -> str:
+    """The largest context or batch that surely fits."""
+    return "no limit" if n is None else f"{n:,}" if n else "none"
+
+
+def overtaking(report: Report) -> None:
+    """From which context on the cache outweighs the weights, as a heading of its chart."""
+    st.subheader("Memory over the context", anchor=False)
+    over = [context for context, memory in report.by_context.items() if memory.kv_cache > memory.weights]
+    batch = report.scenario.workload.batch
+    sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
+    if over:
+        st.caption(f"With {sequences}, the KV cache overtakes the weights by {formats.tokens(over[0])} tokens of context.")
+    else:
+        st.caption(f"With {sequences}, the weights outweigh the KV cache up to {formats.tokens(max(report.by_context))}.")

@@ -28,3 +28,14 @@ def tokens(n: int) -> str:
     if n >= 2**20 and n % 2**20 == 0:
         return f"{n // 2**20}M"
     return f"{n // 1024}k" if n >= 1024 and n % 1024 == 0 else f"{n:,}"
+
+
+def layers(indices: tuple[int, ...]) -> str:
+    """Layer numbers as people write them: layers 3 to 60; 12 layers from 0 in steps of 2; else how many."""
+    first, last, number = indices[0], indices[-1], len(indices)
+    if number == 1:
+        return f"layer {first}"
+    step = indices[1] - first
+    if indices == tuple(range(first, last + 1, step)):
+        return f"layers {first} to {last}" if step == 1 else f"layers {first}, {first + step}, … {last}"
+    return f"{number} layers from {first} to {last}"

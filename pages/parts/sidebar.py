@@ -81,7 +81,7 @@ def setting(
             hidden = now[MULTIPLIERS[name]]
             show(key, round(value / hidden, 4))
             st.slider(
-                f"{label} = {value:,}",
+                f"{label}: {value:,} wide",
                 min_value=min(0.125, round(value / hidden, 4)),
                 max_value=max(16.0, round(value / hidden, 4)),
                 step=0.125,

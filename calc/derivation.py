@@ -1,0 +1,211 @@
+"""How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+from calc.activations import attention_elements, feedforward_elements
+from calc.architecture import Architecture, Block
+from calc.feedforward import MLP, MoE
+from calc.frozen import Frozen
+from calc.inference import Memory
+from calc.precision import FORMATS, Precision
+from calc.tensor import Component, Tensor
+from calc.workload import Workload
+
+SYMBOLS = {  # field of the formulas -> symbol, and what configs call it
+    "hidden": ("h", "hidden_size"),
+    "vocab": ("V", "vocab_size"),
+    "positions": ("P", "rows of the position table"),
+    "n_q": ("n_q", "num_attention_heads"),
+    "n_kv": ("n_kv", "num_key_value_heads"),
+    "d_head": ("d_head", "head_dim"),
+    "q_rank": ("r_q", "q_lora_rank"),
+    "kv_rank": ("r_kv", "kv_lora_rank"),
+    "d_nope": ("d_nope", "qk_nope_head_dim"),
+    "d_rope": ("d_rope", "qk_rope_head_dim"),
+    "d_v": ("d_v", "v_head_dim"),
+    "intermediate": ("f", "intermediate_size"),
+    "expert.intermediate": ("f_e", "width of one routed expert"),
+    "shared.intermediate": ("f_s", "width of the shared experts together"),
+    "n_experts": ("E", "routed experts"),
+    "top_k": ("K", "num_experts_per_tok"),
+}
+
+
+class Step(Frozen):
+    """One line of a derivation."""
+
+    what: str
+    formula: str
+    values: str
+    result: int
+
+
+class Derivation(Frozen):
+    legend: dict[str, tuple[str, int]]  # symbol -> what configs call it, value
+    tensors: tuple[Step, ...]  # elements of one occurrence of each of `Architecture.tensors()`, in its order
+    parameters: tuple[Step, ...]  # they sum to the total
+    cache: tuple[Step, ...]  # elements a token and layer, times the layers: they sum to one token's
+
+
+class Symbols:
+    """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
+
+    def __init__(self) -> None:
+        self.legend: dict[str, tuple[str, int]] = {}
+
+    def of(self, field: str, value: int) -> Any:
+        from sympy import Symbol
+
+        name, meaning = SYMBOLS[field]
+        while name in self.legend and self.legend[name][1] != value:
+            name += "'"
+        self.legend[name] = (meaning, value)
+        return Symbol(name, positive=True, integer=True)
+
+    def apply(self, model: Frozen, prefix: str = "") -> Any:
+        """The same model with symbols for its sizes."""
+        values: dict[str, Any] = {}
+        for field, value in model:
+            if isinstance(value, MLP) and prefix == "" and isinstance(model, MoE):
+                values[field] = self.apply(value, f"{field}.")
+            elif isinstance(value, int) and not isinstance(value, bool) and prefix + field in SYMBOLS and value:
+                values[field] = self.of(prefix + field, value)
+            else:
+                values[field] = value
+        return type(model).model_construct(**values)
+
+    def block(self, block: Block) -> Block:
+        return block.model_copy(update={"mixer": self.apply(block.mixer), "ffn": self.apply(block.ffn)})
+
+    def written(self, expression: Any) -> tuple[str, str]:
+        """A formula as people write it, and the same with the values filled in."""
+        from sympy.printing.str import StrPrinter
+
+        class Printer(StrPrinter):  # type: ignore[misc]
+            values: Mapping[str, tuple[str, int]] = {}
+
+            def _print_Symbol(self, expr: Any) -> str:
+                return str(self.values[expr.name][1]) if self.values else str(expr.name)
+
+            def _print_Pow(self, expr: Any, rational: bool = False) -> str:
+                return f"{self._print(expr.base)}²" if expr.exp == 2 else super()._print_Pow(expr, rational)
+
+        plain, filled = Printer(), Printer()
+        filled.values = self.legend
+        return plain.doprint(expression).replace("*", "·"), filled.doprint(expression).replace("*", "·")
+
+
+def derive(architecture: Architecture) -> Derivation:
+    """Formulas and values of every tensor, of the total, and of the cache."""
+    symbols = Symbols()
+    symbolic = symbols.apply(architecture)
+    symbolic = symbolic.model_copy(
+        update={
+            "blocks": tuple(symbols.block(block) for block in architecture.blocks),
+            "prediction": tuple(
+                module.model_copy(update={"block": symbols.block(module.block)}) for module in architecture.prediction
+            ),
+        }
+    )
+    pairs = list(zip(architecture.tensors(), symbolic.tensors(), strict=True))
+    return Derivation(
+        tensors=tuple(_shape_step(symbols, tensor, formula) for tensor, formula in pairs),
+        parameters=tuple(_parameter_steps(symbols, pairs)),
+        cache=tuple(_cache_steps(symbols, architecture, symbolic)),
+        legend=symbols.legend,
+    )
+
+
+def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
+    plain, filled = zip(*(symbols.written(side) for side in formula.shape), strict=True)
+    return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
+
+
+def _times(sides: Iterable[str]) -> str:
+    sides = tuple(sides)
+    return " × ".join(f"({side})" if " + " in side and len(sides) > 1 else side for side in sides)
+
+
+def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> list[Step]:
+    """One step for each component of each group of equal layers."""
+    groups: dict[tuple[Component, tuple[int, ...]], list[tuple[Tensor, Tensor]]] = {}
+    for tensor, formula in pairs:
+        if tensor.apart is None:
+            groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
+    steps = []
+    for (component, layers), members in groups.items():
+        one = sum(
+            prod(formula.shape) * (formula.experts if "{expert}" in tensor.name else 1) for tensor, formula in members
+        )
+        formula, values = symbols.written(one)
+        if layers:
+            formula, values = f"{len(layers)} layers · ({formula})", f"{len(layers)} · ({values})"
+        steps.append(
+            Step(what=component, formula=formula, values=values, result=sum(t.parameters for t, _ in members))
+        )
+    return steps
+
+
+def _cache_steps(symbols: Symbols, architecture: Architecture, symbolic: Architecture) -> list[Step]:
+    steps = []
+    for block, formula in zip(architecture.blocks, symbolic.blocks, strict=True):
+        text, values = symbols.written(formula.mixer.cached_elements())
+        layers, window = len(block.layers), block.mixer.window
+        steps.append(
+            Step(
+                what="whole context" if window is None else f"last {window:,} tokens",
+                formula=f"{layers} layers · ({text})",
+                values=f"{layers} · ({values})",
+                result=layers * block.mixer.cached_elements(),
+            )
+        )
+    return steps
+
+
+def memory_steps(
+    architecture: Architecture, memory: Memory, workload: Workload, precision: Precision, per_token: int, window: int
+) -> list[Step]:
+    """Bytes on one unshared GPU."""
+    batch, context, tokens = workload.batch, workload.context, workload.step_tokens
+    form = FORMATS[precision.weights]
+    fullest = max(
+        architecture.blocks,
+        key=lambda block: max(
+            attention_elements(block.mixer, architecture.hidden, workload),
+            feedforward_elements(block, architecture.hidden),
+        ),
+    )
+    elements = max(
+        attention_elements(fullest.mixer, architecture.hidden, workload),
+        feedforward_elements(fullest, architecture.hidden),
+    )
+    return [
+        Step(
+            what="weights",
+            formula="parameters · bits / 8 + scales",
+            values=f"{architecture.parameters().total:,} · {form.bits} / 8, the unquantised at 16 bits"
+            if form.scale_bits
+            else f"{architecture.parameters().total:,} · {form.bits} / 8",
+            result=memory.weights,
+        ),
+        Step(
+            what="kv_cache",
+            formula="batch · (context · bytes a token + windows)",
+            values=f"{batch:,} · ({context:,} · {per_token:,} + {window:,})",
+            result=memory.kv_cache,
+        ),
+        Step(
+            what="activations",
+            formula="tokens of a pass · elements a token in the fullest layer · bytes",
+            values=f"{tokens:,} · {elements:,} · {precision.activation_bytes}",
+            result=memory.activations,
+        ),
+        Step(
+            what="overhead",
+            formula="middle of (low, high)",
+            values=f"({memory.overhead_low:,} + {memory.overhead_high:,}) / 2",
+            result=memory.overhead,
+        ),
+    ]

@@ -1,0 +1,123 @@
+"""The working behind each number: formula, the same with the values filled in, result."""
+
+from collections.abc import Iterable
+
+import streamlit as st
+
+from calc import Architecture, Report
+from calc.derivation import Step, derive, memory_steps
+from calc.precision import CACHE_BITS
+from pages.parts import formats
+from pages.parts.charts import LABELS
+
+
+class Working:
+    """The derivation of one report, ready to be shown part by part."""
+
+    def __init__(self, architecture: Architecture, report: Report) -> None:
+        self.architecture, self.report = architecture, report
+        self.derivation = derive(architecture)
+        scenario, cache = report.scenario, report.kv_cache
+        self.memory_steps = memory_steps(
+            architecture,
+            report.memory,
+            scenario.workload,
+            scenario.precision,
+            cache.bytes_per_token,
+            cache.window_bytes,
+        )
+
+    def parameters(self) -> None:
+        table(self.derivation.parameters, "Parameters")
+        st.markdown(f"Sum: **{self.report.parameters.total:,}**")
+        self.legend()
+
+    def active(self) -> None:
+        parameters = self.report.parameters
+        routed = parameters.components.get("experts_routed", 0)
+        if not routed:
+            st.markdown(f"No routed experts: a token passes through all **{parameters.active:,}** parameters.")
+            return
+        legend = self.derivation.legend
+        experts, chosen = legend["E"][1], legend["K"][1]
+        st.markdown(
+            f"`total − routed experts · (E − K) / E`  \n"
+            f"`{parameters.total:,} − {routed:,} · ({experts:,} − {chosen:,}) / {experts:,}`  \n"
+            f"= **{parameters.active:,}**"
+        )
+
+    def weights(self) -> None:
+        table(self.memory_steps[:1], "Bytes")
+        st.markdown(
+            f"**{self.report.memory.weights:,} bytes** on "
+            + ("the GPU." if self.report.scenario.layout.gpus == 1 else "the fullest GPU, which holds its share.")
+        )
+
+    def cache_per_token(self) -> None:
+        cache, bits = self.report.kv_cache, CACHE_BITS[self.report.scenario.precision.kv]
+        table(self.derivation.cache, "Elements a token")
+        st.markdown(
+            f"The layers that keep the whole context, times {bits} / 8 bytes: **{cache.bytes_per_token:,} bytes** a "
+            f"token. Layers with a window stop growing; they hold {cache.window_bytes:,} bytes a sequence here."
+        )
+        self.legend()
+
+    def cache(self) -> None:
+        cache, workload = self.report.kv_cache, self.report.scenario.workload
+        st.markdown(
+            f"`batch · (context · bytes a token + windows)`  \n"
+            f"`{workload.batch:,} · ({workload.context:,} · {cache.bytes_per_token:,} + {cache.window_bytes:,})`  \n"
+            f"= **{cache.total:,} bytes**"
+        )
+
+    def memory(self) -> None:
+        memory, items = self.report.memory, self.report.overhead_items
+        table(self.memory_steps, "Bytes")
+        st.markdown(f"Sum: **{memory.total:,} bytes**, {formats.gib(memory.low)} to {formats.gib(memory.high)}.")
+        words = {
+            "cuda_context": "CUDA context",
+            "libraries": "Libraries",
+            "cuda_graphs": "CUDA graphs",
+            "fragmentation": "Fragmentation",
+        }
+        rows = [f"| {words[name]} | {formats.gib(low)} | {formats.gib(high)} |" for name, (low, high) in items.items()]
+        st.markdown("\n".join(["| Overhead | from | to |", "| --- | ---: | ---: |", *rows]))
+
+    def tensors(self) -> None:
+        """Every weight: name, shape, formula, where it occurs."""
+        rows = [
+            {
+                "Tensor": tensor.name,
+                "Shape": " × ".join(f"{side:,}" for side in tensor.shape),
+                "Formula": step.formula,
+                "With values": step.values,
+                "Occurs": tensor.count,
+                "Parameters": tensor.parameters,
+                "Share": tensor.parameters / self.report.parameters.total,
+                "Part": LABELS.get(tensor.component, tensor.component),
+                "Listed apart": (tensor.apart or "").replace("_", " "),
+            }
+            for tensor, step in zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
+        ]
+        st.dataframe(
+            rows,
+            hide_index=True,
+            key="tensors",
+            column_config={
+                "Occurs": st.column_config.NumberColumn(format="localized"),
+                "Parameters": st.column_config.NumberColumn(format="localized"),
+                "Share": st.column_config.NumberColumn(format="percent"),
+            },
+        )
+        self.legend()
+
+    def legend(self) -> None:
+        st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in self.derivation.legend.items()))
+
+
+def table(steps: Iterable[Step], result: str) -> None:
+    rows = [
+        f"| {LABELS.get(step.what, step.what)} | `{step.formula}` | `{step.values}` | {step.result:,} |"
+        for step in steps
+    ]
+    st.markdown("\n".join([f"| Part | Formula | With values | {result} |", "| --- | --- | --- | ---: |", *rows]))
