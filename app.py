@@ -1,4 +1,6 @@
 import streamlit as st
 
 st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
-st.navigation([st.Page("pages/weigh.py", title="Weigh", icon=":material/scale:", default=True)], position="hidden").run()
+st.navigation(
+    [st.Page("pages/weigh.py", title="Weigh", icon=":material/scale:", default=True)], position="hidden"
+).run()

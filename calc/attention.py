@@ -37,6 +37,10 @@ class GQA(Frozen):
         """Elements cached per token and layer: a key and a value for each KV head."""
         return 2 * self.n_kv * self.d_head
 
+    def score_elements(self, tokens: int) -> int:
+        """Elements of the matrix of scores that eager attention writes for one sequence in one layer."""
+        return self.n_q * tokens * tokens
+
     def rank(self, tp: int) -> Self:
         """The part that one of tp tensor-parallel ranks holds: KV heads are replicated once ranks outnumber them."""
         return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})

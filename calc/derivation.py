@@ -139,12 +139,10 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
         one = sum(
             prod(formula.shape) * (formula.experts if "{expert}" in tensor.name else 1) for tensor, formula in members
         )
-        formula, values = symbols.written(one)
+        text, values = symbols.written(one)
         if layers:
-            formula, values = f"{len(layers)} layers · ({formula})", f"{len(layers)} · ({values})"
-        steps.append(
-            Step(what=component, formula=formula, values=values, result=sum(t.parameters for t, _ in members))
-        )
+            text, values = f"{len(layers)} layers · ({text})", f"{len(layers)} · ({values})"
+        steps.append(Step(what=component, formula=text, values=values, result=sum(t.parameters for t, _ in members)))
     return steps
 
 

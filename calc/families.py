@@ -562,9 +562,8 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields, str]:
         raise ConfigError("The config does not say its model_type, for instance “llama” or “qwen3”.", "model_type")
     if model_type not in FAMILIES:
         close = get_close_matches(model_type, FAMILIES, n=3)
-        hint = f" Close to it: {', '.join(close)}." if close else ""
         known = ", ".join(sorted({*FAMILIES, *WRAPPERS}))
-        raise ConfigError(f"The model_type {shown(model_type)} is not one we know.{hint} We know {known}.", "model_type", close)
+        raise ConfigError(f"The family {shown(model_type)} is not one we know. We know {known}.", "model_type", close)
     family = FAMILIES[model_type]
     return family, Fields(text, family.defaults, family.aliases), model_type
 

@@ -13,6 +13,7 @@ class Fields:
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], aliases: Mapping[str, str]) -> None:
         self.stated = {aliases.get(name, name): value for name, value in config.items()}
         self.defaults = defaults
+        self._checked: dict[str, Any] = {}  # lists, which every layer asks for
 
     def get(self, name: str) -> Any:
         """The value stated, else the class's default, unchecked."""
@@ -48,13 +49,19 @@ class Fields:
 
     def indices(self, name: str) -> frozenset[int]:
         """A list of layer indices; none when absent."""
-        value = self.get(name) or []
-        if not isinstance(value, list) or not all(type(index) is int for index in value):
-            raise ConfigError(f"{name} is {shown(value)}; it must be a list of layer numbers.", name)
-        return frozenset(value)
+        if name not in self._checked:
+            value = self.get(name) or []
+            if not isinstance(value, list) or not all(type(index) is int for index in value):
+                raise ConfigError(f"{name} is {shown(value)}; it must be a list of layer numbers.", name)
+            self._checked[name] = frozenset(value)
+        indices: frozenset[int] = self._checked[name]
+        return indices
 
     def per_layer(self, name: str, layers: int, allowed: Sequence[str]) -> list[str] | None:
         """One word for each layer, or None when the config does not list them."""
+        if name in self._checked:
+            kinds: list[str] = self._checked[name]
+            return kinds
         value = self.get(name)
         if value is None:
             return None
@@ -65,6 +72,7 @@ class Fields:
         for word in value:
             if word not in allowed:
                 raise ConfigError(f"{name} holds {shown(word)}; it must be one of {', '.join(allowed)}.", name)
+        self._checked[name] = value
         return list(value)
 
 
@@ -75,8 +83,10 @@ def shown(value: object) -> str:
     """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
     if isinstance(value, str):
         return f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”"
-    if isinstance(value, dict | list | tuple):
-        return "a list" if not isinstance(value, dict) else "an object"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**18 else f"a number of {value.bit_length() * 301 // 1000 + 1} digits"
-    return {True: "true", False: "false", None: "null"}.get(value, str(value)) if not isinstance(value, float) else f"{value:g}"  # type: ignore[arg-type]
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "an object" if isinstance(value, Mapping) else "a list"

@@ -38,8 +38,8 @@ class Overhead(Frozen):
     cuda_graphs: Range | None = None
     """vLLM logs: 0.04 to 0.7 GiB with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
     fragmentation: Range = Range(low=0.4, high=2)
-    """Percent of weights, cache and activations. The allocator rounds to 2 MiB: 57 MiB of 14.2 GiB measured; the high end is
-    an assumption for what is freed and not reused."""
+    """Percent of weights, cache and activations. The allocator rounds to 2 MiB: 57 MiB of 14.2 GiB measured; the high
+    end is an assumption for what is freed and not reused."""
 
     def ranges(self, engine: Engine, gpus: int) -> dict["OverheadItem", Range]:
         """The range of each item: GiB, and percent for fragmentation."""

@@ -14,7 +14,7 @@ CACHE_FORMATS: tuple[CacheFormat, ...] = get_args(CacheFormat)
 
 
 class Format(Frozen):
-    """How a quantised matrix [out, in] is stored: `bits` a weight, and scales (and zero points) for each block of it."""
+    """How a matrix [out, in] is stored: `bits` a weight, and a scale (and zero point) for each block of it."""
 
     bits: int
     block: tuple[int | None, int | None] = (1, None)  # rows x columns that share one scale; None: all of them

@@ -10,7 +10,7 @@ from calc.frozen import Frozen
 from calc.gpu import GPU
 from calc.inference import GIB, Memory, Overhead, OverheadItem, Serving
 from calc.layout import Layout
-from calc.precision import FLOATS, Precision, native_weights
+from calc.precision import FLOATS, FORMATS, Precision, native_weights
 from calc.workload import Workload
 
 CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
@@ -85,9 +85,7 @@ def report(
         ),
         memory=memory,
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
-        by_context={
-            tokens: serving.memory(workload.model_copy(update={"context": tokens})) for tokens in CONTEXTS
-        },
+        by_context={tokens: serving.memory(workload.model_copy(update={"context": tokens})) for tokens in CONTEXTS},
         verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
         assumptions=tuple(assumptions(architecture, workload, precision)),
         scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
@@ -98,8 +96,8 @@ def assumptions(architecture: Architecture, workload: Workload, precision: Preci
     """What the numbers take for granted, in sentences."""
     apart = architecture.parameters().not_in_total
     if precision.weights not in FLOATS:
-        what = "the routed experts are" if precision.weights == "mxfp4" else "the matrices of attention and feed-forward are"
-        yield f"In {precision.weights} {what} quantised, with their scales; everything else stays in 16 bits."
+        what = "routed experts" if FORMATS[precision.weights].experts_only else "matrices of attention and feed-forward"
+        yield f"In {precision.weights} the {what} are quantised, with their scales; everything else stays in 16 bits."
     if apart["vision"]:
         size = apart["vision"] * 2 / GIB
         yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."

@@ -90,6 +90,7 @@ def overtaking(report: Report) -> None:
     batch = report.scenario.workload.batch
     sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
     if over:
-        st.caption(f"With {sequences}, the KV cache overtakes the weights by {formats.tokens(over[0])} tokens of context.")
+        st.caption(f"With {sequences}, the KV cache has overtaken the weights at {formats.tokens(over[0])} tokens.")
     else:
-        st.caption(f"With {sequences}, the weights outweigh the KV cache up to {formats.tokens(max(report.by_context))}.")
+        most_shown = formats.tokens(max(report.by_context))
+        st.caption(f"With {sequences}, the weights outweigh the KV cache up to {most_shown} tokens.")

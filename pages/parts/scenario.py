@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, field_validator
 
 from calc import Layout, Overhead, Precision, Range, Workload
 from calc.families import override, settings
@@ -43,6 +43,20 @@ class Scenario(Frozen):
     libraries: Range | None = None  # GiB
     cuda_graphs: Range | None = None  # GiB
     fragmentation: Range | None = None  # percent
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_preset(cls, model: str) -> str:
+        if model not in models():
+            raise ValueError(model)
+        return model
+
+    @field_validator("gpu")
+    @classmethod
+    def _are_known(cls, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        if not set(chosen) <= set(gpus()):
+            raise ValueError(chosen)
+        return chosen
 
     def base(self) -> dict[str, Any]:
         """The config of the model as published."""
@@ -105,7 +119,7 @@ def decode(params: Mapping[str, str]) -> tuple[Scenario, list[str]]:
         if name in EXPECTED:
             try:
                 values[name] = _option(name, text)
-            except (ValidationError, ValueError):
+            except ValueError:  # pydantic's ValidationError is one
                 problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {EXPECTED[name]}.")
     base = settings(models()[values.get("model", DEFAULT_MODEL)].config)
     overrides: dict[str, int | bool] = {}
@@ -131,20 +145,14 @@ def encode(scenario: Scenario) -> dict[str, str]:
 
 
 def _option(name: str, text: str) -> Any:
-    if name == "model":
-        if text not in models():
-            raise ValueError(text)
-        return text
+    """The value that an option of the link means. Raises ValueError."""
+    value: Any = text
     if name == "gpu":
-        chosen = tuple(text.split(","))
-        if not all(gpu in gpus() for gpu in chosen):
-            raise ValueError(text)
-        return chosen
-    if name in RANGES:
+        value = text.split(",")
+    elif name in RANGES:
         low, _, high = text.partition("-")
-        return Range(low=float(low), high=float(high))
-    field = Scenario.model_fields[name]
-    return TypeAdapter(Annotated[field.annotation, *field.metadata]).validate_python(text)
+        value = Range(low=float(low), high=float(high))
+    return getattr(Scenario.model_validate({name: value}), name)
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,7 @@ class Control(Frozen):
         return int(text) if text.isascii() and text.isdecimal() and self.least <= int(text) <= self.most else None
 
     def span(self, value: int) -> tuple[int, int]:
-        """Ends of the slider that holds the value: a wide range in whole steps, so that arrow keys meet round numbers."""
+        """Ends of the slider: four times the preset's value, in whole steps, so that arrow keys meet round numbers."""
         reach = max(4 * value, 8 * self.step)
         high = min(self.most, -(-reach // self.step) * self.step)
         return min(self.least, value), max(high, value)
@@ -48,9 +48,7 @@ HIDDEN = Control(
     label="Hidden size", least=64, most=65_536, step=64, help="Width of the residual stream: `hidden_size`."
 )
 LAYERS = Control(label="Layers", least=1, most=512, step=1, help="Decoder layers: `num_hidden_layers`.")
-HEADS = Control(
-    label="Query heads", least=1, most=512, step=1, help="Attention heads: `num_attention_heads`."
-)
+HEADS = Control(label="Query heads", least=1, most=512, step=1, help="Attention heads: `num_attention_heads`.")
 FFN = Control(
     label="FFN multiplier",
     least=1,

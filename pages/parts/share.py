@@ -30,4 +30,4 @@ def header(name: str, scenario: Scenario, report: Report | None) -> None:
 def link(scenario: Scenario) -> str:
     """The address of this screen."""
     here = urlsplit(st.context.url or "")
-    return here._replace(query=urlencode(encode(scenario), safe="/,"), fragment="").geturl()
+    return here._replace(path=here.path or "/", query=urlencode(encode(scenario), safe="/,"), fragment="").geturl()

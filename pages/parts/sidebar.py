@@ -74,9 +74,7 @@ def setting(
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         if isinstance(control, Switch):
             show(key, value)
-            st.toggle(
-                label, key=key, help=control.help, width="stretch", on_change=_take, args=(key, name, original)
-            )
+            st.toggle(label, key=key, help=control.help, width="stretch", on_change=_take, args=(key, name, original))
         elif name in MULTIPLIERS:
             hidden = now[MULTIPLIERS[name]]
             show(key, round(value / hidden, 4))
@@ -120,8 +118,12 @@ def explain(error: ConfigError, take: Any) -> None:
     if error.nearest:
         with st.container(horizontal=True, gap="xsmall"):
             for value in error.nearest:
-                st.button(f"Use {value:,}" if isinstance(value, int) else f"Use {value}", key=f"near_{value}",
-                          on_click=take, args=(value,))
+                st.button(
+                    f"Use {value:,}" if isinstance(value, int) else f"Use {value}",
+                    key=f"near_{value}",
+                    on_click=take,
+                    args=(value,),
+                )
 
 
 def put(name: str, value: int | bool, original: int | bool) -> None:
@@ -221,8 +223,16 @@ def overhead(scenario: Scenario) -> None:
         now = getattr(scenario, name) or usual[name]
         key = f"overhead_{name}"
         show(key, (now.low, now.high))
-        st.slider(label, 0.0, max(most, now.high), step=0.01, format="%.2f", key=key,
-                  on_change=_take_range, args=(key, name, usual[name]))
+        st.slider(
+            label,
+            0.0,
+            max(most, now.high),
+            step=0.01,
+            format="%.2f",
+            key=key,
+            on_change=_take_range,
+            args=(key, name, usual[name]),
+        )
 
 
 def _take_range(key: str, name: str, usual: Range) -> None:

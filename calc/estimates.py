@@ -1,0 +1,25 @@
+"""The rough formula that articles use, to lay beside the exact count."""
+
+from calc.architecture import Architecture
+from calc.attention import GQA
+from calc.feedforward import MLP
+
+
+def rough_total(architecture: Architecture) -> int | None:
+    """V*H*2 + L*(4*H^2 + 3*M*H^2) with feed-forward width M*H: square attention, an untied head, no norms or biases.
+
+    None for models that it does not describe: experts, latent attention, a feed-forward without gate.
+    """
+    mixers = {type(block.mixer) for block in architecture.blocks}
+    widths = {block.ffn.intermediate for block in architecture.blocks if isinstance(block.ffn, MLP) and block.ffn.gated}
+    if mixers != {GQA} or len(widths) != 1 or not all(isinstance(block.ffn, MLP) for block in architecture.blocks):
+        return None
+    hidden, (width,) = architecture.hidden, widths
+    layer = 4 * hidden * hidden + 3 * hidden * width
+    return 2 * architecture.vocab * hidden + architecture.num_layers * layer
+
+
+def grouped_projections(hidden: int, group: int) -> int:
+    """Weights of one layer's four attention matrices when `group` query heads share a KV head and heads span the hidden
+    size: H^2 * (2 + 2/group); 4*H^2 without groups."""
+    return 2 * hidden * hidden + 2 * hidden * hidden // group

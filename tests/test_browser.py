@@ -1,0 +1,115 @@
+"""The journey of a reader, in a real Chromium."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true", f"--server.port={port}"]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(120):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as reply:
+                    assert reply.read() == b"ok"
+                break
+            except urllib.error.URLError:
+                time.sleep(0.25)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 1200})
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+def number(page, label):
+    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")
+
+
+def test_pick_move_read_share(browser, page, address):
+    page.goto(address)
+    expect(number(page, "Parameters")).to_have_text("8.19 B")
+
+    page.get_by_role("combobox", name="Model").click()
+    page.keyboard.type("DeepSeek-V3")
+    page.get_by_role("option", name="DeepSeek-V3", exact=True).click()
+    expect(number(page, "Parameters")).to_have_text("671.03 B")
+    expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3")
+
+    layers = page.get_by_role("group", name="Layers", exact=True).get_by_role("slider")
+    layers.focus()
+    page.keyboard.press("ArrowLeft")
+    # one layer of 11,507,286,016 less, which is what transformers counts for a layer with experts
+    expect(page.get_by_text("659,519,118,336")).to_be_visible()
+    expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3&num_hidden_layers=60")
+
+    page.get_by_role("button", name="Copy link").click()
+    link = page.get_by_test_id("stCode").inner_text().strip()
+    assert link == unquote(page.url)
+    elsewhere = browser.new_context().new_page()
+    elsewhere.goto(link)
+    expect(elsewhere.get_by_text("659,519,118,336")).to_be_visible(timeout=20_000)
+    for label in ("Parameters", "Active for a token", "Weights", "KV cache a token", "Memory, one GPU"):
+        expect(number(elsewhere, label)).to_have_text(number(page, label).inner_text())
+
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(page.get_by_text("659,519,118,336")).to_be_visible()
+    page.go_back()
+    expect(number(page, "Parameters")).to_have_text("671.03 B")
+    page.go_back()
+    expect(number(page, "Parameters")).to_have_text("8.19 B")
+
+
+def test_the_working_is_one_click_away(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B")
+    page.get_by_role("button", name="Working").nth(3).click()
+    expect(page.get_by_text("36 · (2·128·2)")).to_be_visible()
+
+
+def test_nonsense_leaves_a_page_that_works(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&batch=many&num_key_value_heads=3")
+    expect(page.get_by_text("which is left out: batch is a whole number")).to_be_visible()
+    page.get_by_role("button", name="Use 4").click()
+    expect(number(page, "KV cache a token")).to_have_text("72.00 KiB")
+
+
+def test_fits_a_phone(page, address):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/?model=openai/gpt-oss-20b")
+    expect(number(page, "Parameters")).to_have_text("20.91 B")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,0 +1,110 @@
+"""python -m calc, as other programs rely on it."""
+
+import io
+import json
+
+import pytest
+
+from calc.__main__ import main
+from presets import models
+
+
+def run(capsys, *argv):
+    try:
+        status = main(argv)
+    except SystemExit as stop:
+        status = stop.code
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_json_keeps_the_contract(capsys):
+    status, out, err = run(capsys, "Qwen/Qwen2.5-3B", "--json")
+    report = json.loads(out)
+    assert (status, err) == (0, "")
+    assert report["model"] == "Qwen/Qwen2.5-3B"
+    assert report["parameters"] == {
+        "total": 3_085_938_688,
+        "active": 3_085_938_688,
+        "components": {
+            "embedding": 311_164_928,
+            "attention": 339_830_784,
+            "mlp": 2_434_793_472,
+            "norms": 149_504,
+        },
+        "not_in_total": {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0},
+    }
+    assert report["kv_cache"] == {
+        "bytes_per_token": 36_864,
+        "window_bytes": 0,
+        "state_bytes": 0,
+        "total": 301_989_888,
+    }
+    memory = report["memory"]
+    assert memory["weights"] == 6_171_877_376
+    assert memory["kv_cache"] == 301_989_888
+    assert set(memory) == {
+        "weights",
+        "kv_cache",
+        "activations",
+        "overhead",
+        "overhead_low",
+        "overhead_high",
+        "total",
+    }
+    verdict = report["verdicts"][0]
+    assert {"gpu", "gpus", "verdict", "required", "usable", "spare", "max_context", "max_batch", "min_gpus"} < set(
+        verdict
+    )
+    assert (verdict["gpu"], verdict["notes"]) == ("v100-sxm2-16gb", ["no native bf16: run fp16"])
+    assert all(isinstance(sentence, str) for sentence in report["assumptions"])
+
+
+def test_overrides(capsys):
+    status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--set", "num_key_value_heads=4", "--json")
+    assert status == 0
+    assert json.loads(out)["kv_cache"]["bytes_per_token"] == 2 * 36_864
+
+
+def test_file_and_standard_input(capsys, tmp_path, monkeypatch):
+    text = json.dumps(models()["openai-community/gpt2"].config)
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert json.loads(run(capsys, str(path), "--json")[1])["parameters"]["total"] == 124_439_808
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert json.loads(run(capsys, "-", "--json")[1])["parameters"]["total"] == 124_439_808
+
+
+def test_readable_table(capsys):
+    status, out, _ = run(capsys, "deepseek-ai/DeepSeek-V3", "--gpu", "h100-sxm", "--tp", "8", "--pp", "2")
+    assert status == 0
+    assert "671,026,404,352" in out
+    assert "h100-sxm" in out
+    assert "v100" not in out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("nobody/nothing",),
+        ("Qwen/Qwen2.5-3B", "--frobnicate"),
+        ("Qwen/Qwen2.5-3B", "--train"),
+        ("Qwen/Qwen2.5-3B", "--gpu", "h900"),
+        ("Qwen/Qwen2.5-3B", "--weights", "fp3"),
+        ("Qwen/Qwen2.5-3B", "--batch", "0"),
+        ("Qwen/Qwen2.5-3B", "--batch", "many"),
+        ("Qwen/Qwen2.5-3B", "--context", "-5"),
+        ("Qwen/Qwen2.5-3B", "--tp", "3"),
+        ("Qwen/Qwen2.5-3B", "--pp", "1000"),
+        ("Qwen/Qwen2.5-3B", "--set", "num_kv_heads=4"),
+        ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads"),
+        ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads=3"),
+        (),
+    ],
+)
+def test_errors_are_one_sentence(capsys, argv):
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.endswith(".\n")
+    assert "Traceback" not in err

@@ -1,0 +1,102 @@
+"""The page without a browser: what it shows, and that nothing that a reader does ends in an exception."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from presets import models
+
+
+def page(**query):
+    app = AppTest.from_file("../app.py", default_timeout=30)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return run(app)
+
+
+def run(what):
+    app = what.run()
+    assert not app.exception
+    return app
+
+
+def metrics(app):
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def test_the_answer_first():
+    app = page(model="deepseek-ai/DeepSeek-V3")
+    shown = metrics(app)
+    assert shown["Parameters"] == "671.03 B"
+    assert shown["Active for a token"] == "37.55 B"
+    assert shown["KV cache a token"] == "68.62 KiB"
+    assert any("671,026,404,352" in caption.value for caption in app.caption)
+    assert not app.warning
+    assert not app.error
+
+
+def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.slider(key="field_num_key_value_heads").set_value(4))
+    assert metrics(app)["KV cache a token"] == "72.00 KiB"
+    assert app.query_params["num_key_value_heads"] == "4"
+    run(app.button(key="reset_num_key_value_heads").click())
+    assert metrics(app)["KV cache a token"] == "36.00 KiB"
+    assert "num_key_value_heads" not in app.query_params
+
+
+def test_all_sliders_can_be_put_back_together():
+    app = page(model="Qwen/Qwen2.5-3B", num_hidden_layers="12", intermediate_size="8192")
+    assert metrics(app)["Parameters"] != "3.09 B"
+    run(app.button(key="reset_all").click())
+    assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_the_multiplier_moves_the_intermediate_size():
+    app = page(model="Qwen/Qwen2.5-3B")
+    slider = app.slider(key="field_intermediate_size")
+    assert slider.value == 5.375
+    assert "11,008" in slider.label
+    run(slider.set_value(4.0))
+    assert app.query_params["intermediate_size"] == "8192"
+
+
+def test_another_model_starts_from_its_own_values():
+    app = page(model="Qwen/Qwen2.5-3B", num_hidden_layers="12", batch="4")
+    run(app.selectbox(key="model").select("openai-community/gpt2"))
+    assert metrics(app)["Parameters"] == "124.44 M"
+    assert dict(app.query_params) == {"model": "openai-community/gpt2", "batch": "4"}
+
+
+def test_an_impossible_combination_offers_the_nearest():
+    app = page(model="meta-llama/Llama-3.1-8B", num_key_value_heads="7")
+    assert "does not divide" in app.sidebar.error[0].value
+    run(app.button(key="near_4").click())
+    assert not app.error
+    assert app.query_params["num_key_value_heads"] == "4"
+
+
+def test_nonsense_in_the_link_is_named():
+    app = page(model="meta-llama/Llama-3.1-8B", batch="many", context="4096")
+    assert "batch" in app.warning[0].value
+    assert app.select_slider(key="context").value == 4096
+    assert metrics(app)["Parameters"] == "8.03 B"
+
+
+def test_a_layout_that_does_not_divide_says_so():
+    app = page(model="Qwen/Qwen2.5-3B", tp="3")
+    assert "tp is 3" in app.sidebar.error[0].value
+    run(app.button(key="near_2").click())
+    assert not app.error
+
+
+@pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in models()])
+def test_every_preset_draws(model):
+    app = page(model=model)
+    assert len(app.metric) == 6
+    assert not app.error
+
+
+def test_no_gpu_chosen():
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.multiselect(key="gpu").set_value([]))
+    assert metrics(app)["Parameters"] == "3.09 B"

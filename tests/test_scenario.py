@@ -1,0 +1,82 @@
+"""The URL: what is written is what is read, and what makes no sense is named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc import Range
+from pages.parts.scenario import DEFAULT_MODEL, Scenario, decode, encode
+
+QUERY = {
+    "model": "Qwen/Qwen2.5-3B",
+    "num_key_value_heads": "4",
+    "context": "32768",
+    "batch": "8",
+    "weights": "int4",
+    "gpu": "h100-sxm",
+    "cuda_graphs": "0-1.5",
+    "tie_word_embeddings": "false",
+}
+
+
+def test_a_link_is_read():
+    scenario, problems = decode(QUERY)
+    assert problems == []
+    assert scenario == Scenario(
+        model="Qwen/Qwen2.5-3B",
+        overrides={"num_key_value_heads": 4, "tie_word_embeddings": False},
+        context=32768,
+        batch=8,
+        weights="int4",
+        gpu=("h100-sxm",),
+        cuda_graphs=Range(low=0, high=1.5),
+    )
+    assert encode(scenario) == QUERY
+
+
+def test_defaults_are_not_written():
+    assert encode(Scenario()) == {}
+    assert decode({}) == (Scenario(), [])
+    assert encode(decode({"model": DEFAULT_MODEL, "batch": "1", "num_hidden_layers": "36"})[0]) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("model", "nobody/nothing"),
+        ("batch", "0"),
+        ("batch", "many"),
+        ("batch", "1.5"),
+        ("context", "9" * 5000),
+        ("weights", "fp3"),
+        ("kv", "int4"),
+        ("engine", "magic"),
+        ("gpu", ""),
+        ("gpu", "h100-sxm,h900"),
+        ("cuda_graphs", "2-1"),
+        ("cuda_graphs", "nan-nan"),
+        ("cuda_graphs", "-1-2"),
+        ("num_hidden_layers", "-4"),
+        ("num_hidden_layers", "10000000000000"),
+        ("num_hidden_layers", "²"),
+        ("tie_word_embeddings", "maybe"),
+        ("n_embd", "768"),
+        ("frobnicate", "1"),
+        ("__class__", "x"),
+    ],
+)
+def test_nonsense_is_named_and_the_rest_kept(name, text):
+    scenario, problems = decode({"tp": "2"} | {name: text})
+    assert scenario == Scenario(tp=2)
+    assert len(problems) == 1
+    assert name in problems[0]
+    assert len(problems[0]) < 300
+
+
+@given(st.dictionaries(st.sampled_from([*QUERY, "tp", "pp", "kv", "prefill"]), st.text(max_size=20)))
+def test_any_query_gives_a_scenario(query):
+    scenario, problems = decode(query)
+    again, none = decode(encode(scenario))
+    assert again == scenario
+    assert none == []
+    assert len(problems) <= len(query)
