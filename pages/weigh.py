@@ -30,7 +30,7 @@ if result is None:
 architecture = Architecture.from_config(scenario.config())
 steps = working.Working(architecture, result)
 answer.totals(result, steps)
-answer.exact(result)
+answer.exact(result, None if scenario.overrides else models()[scenario.model].published)
 answer.cards(result)
 
 dark = st.context.theme.type == "dark"

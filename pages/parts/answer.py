@@ -8,7 +8,7 @@ from calc import Memory, Report
 from calc.fit import Verdict
 from pages.parts import formats
 from pages.parts.working import Working
-from presets import gpus
+from presets import Published, gpus
 
 Color = Literal["green", "orange", "red"]
 BADGES: dict[str, tuple[str, Color, str]] = {
@@ -37,19 +37,28 @@ def totals(report: Report, working: Working) -> None:
                     explain()
 
 
-def exact(report: Report) -> None:
-    """The same to the last one, and what the total leaves out."""
+APART = {
+    "multi_token_prediction": "multi-token-prediction layer",
+    "persistent_buffers": "router bias buffers",
+    "vision": "vision tower",
+}
+
+
+def exact(report: Report, published: Published | None) -> None:
+    """The count to the last one, what it leaves out, and the total that others published."""
     parameters = report.parameters
-    left_out = {
-        "multi_token_prediction": "multi-token-prediction layer",
-        "persistent_buffers": "router bias buffers",
-        "vision": "vision tower",
-    }
-    apart = [f"{left_out[name]} {n:,}" for name, n in parameters.not_in_total.items() if n]
+    apart = [f"{APART[name]} {n:,}" for name, n in parameters.not_in_total.items() if n]
     st.caption(
         f"Exactly **{parameters.total:,}** parameters, **{parameters.active:,}** active."
         + (f" Listed apart, not in the total: {'; '.join(apart)}." if apart else "")
     )
+    if published is not None:
+        difference = published.total - parameters.total - sum(part.count for part in published.plus)
+        plus = "".join(f" + {part.count:,} ({part.what})" for part in published.plus)
+        st.caption(
+            f"Published: {published.total:,} = {parameters.total:,}{plus}, difference **{difference:,}**. "
+            f"Source: {published.source}"
+        )
 
 
 def cards(report: Report) -> None:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from calc import Architecture, Report
 from calc.derivation import Step, derive, memory_steps
+from calc.estimates import rough_total
 from calc.precision import CACHE_BITS
 from pages.parts import formats
 from pages.parts.charts import LABELS
@@ -29,7 +30,13 @@ class Working:
 
     def parameters(self) -> None:
         table(self.derivation.parameters, "Parameters")
-        st.markdown(f"Sum: **{self.report.parameters.total:,}**")
+        total, rough = self.report.parameters.total, rough_total(self.architecture)
+        st.markdown(f"Sum: **{total:,}**")
+        if rough is not None:
+            st.caption(
+                f"The usual rough formula `2·V·h + L·(4·h² + 3·f·h)` gives {rough:,}, {rough / total - 1:+.1%}: it takes "
+                "every head for a KV head of its own, counts a tied head twice, and leaves out norms and biases."
+            )
         self.legend()
 
     def active(self) -> None:
