@@ -129,37 +129,47 @@ def _times(sides: Iterable[str]) -> str:
 
 
 def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> list[Step]:
-    """One step for each component of each group of equal layers."""
+    """One step for each component, or more where layers differ in it."""
     groups: dict[tuple[Component, tuple[int, ...]], list[tuple[Tensor, Tensor]]] = {}
     for tensor, formula in pairs:
         if tensor.apart is None:
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
-    steps = []
+    alike: dict[tuple[Component, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
         one = sum(
             prod(formula.shape) * (formula.experts if "{expert}" in tensor.name else 1) for tensor, formula in members
         )
-        text, values = symbols.written(one)
-        if layers:
-            text, values = f"{len(layers)} layers · ({text})", f"{len(layers)} · ({values})"
-        steps.append(Step(what=component, formula=text, values=values, result=sum(t.parameters for t, _ in members)))
-    return steps
+        key = (component, *symbols.written(one))
+        seen, parameters = alike.get(key, (0, 0))
+        alike[key] = (seen + len(layers), parameters + sum(tensor.parameters for tensor, _ in members))
+    return [
+        Step(
+            what=component,
+            formula=f"{layers} layers · ({text})" if layers else text,
+            values=f"{layers} · ({values})" if layers else values,
+            result=parameters,
+        )
+        for (component, text, values), (layers, parameters) in alike.items()
+    ]
 
 
 def _cache_steps(symbols: Symbols, architecture: Architecture, symbolic: Architecture) -> list[Step]:
-    steps = []
+    """One step for each window and formula; None, the whole context, is a window too."""
+    alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
     for block, formula in zip(architecture.blocks, symbolic.blocks, strict=True):
-        text, values = symbols.written(formula.mixer.cached_elements())
-        layers, window = len(block.layers), block.mixer.window
-        steps.append(
-            Step(
-                what="whole context" if window is None else f"last {window:,} tokens",
-                formula=f"{layers} layers · ({text})",
-                values=f"{layers} · ({values})",
-                result=layers * block.mixer.cached_elements(),
-            )
+        key = (block.mixer.window, *symbols.written(formula.mixer.cached_elements()))
+        layers, elements = alike.get(key, (0, 0))
+        more = len(block.layers)
+        alike[key] = (layers + more, elements + more * block.mixer.cached_elements())
+    return [
+        Step(
+            what="whole context" if window is None else f"last {window:,} tokens",
+            formula=f"{layers} layers · ({text})",
+            values=f"{layers} · ({values})",
+            result=elements,
         )
-    return steps
+        for (window, text, values), (layers, elements) in alike.items()
+    ]
 
 
 def memory_steps(

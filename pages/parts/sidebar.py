@@ -21,6 +21,8 @@ BATCHES = [2**power for power in range(11)]
 def draw(scenario: Scenario, error: ConfigError | None) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
     with st.sidebar:
+        st.markdown("### :material/scale: Weighbridge")
+        st.caption("Weigh a language model before you load it.")
         model_picker(scenario)
         sliders(scenario, error)
         workload(scenario)
@@ -199,6 +201,7 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
             "Prompt tokens in one pass",
             min_value=1,
             max_value=2**30,
+            value=None,
             placeholder="as the engine does",
             **bind("prefill", "prefill"),
         )
