@@ -35,7 +35,7 @@ class Working:
         if rough is not None:
             st.caption(
                 f"The usual rough formula `2·V·h + L·(4·h² + 3·f·h)` gives {rough:,}, {rough / total - 1:+.1%}: it "
-                "gives every head keys and values of its own, counts a tied head twice, and leaves out norms and biases."
+                "gives every head keys and values of its own, counts a tied head twice, and omits norms and biases."
             )
         self.legend()
 
