@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from calc import ConfigError, Layout, Precision, Report, Workload, report
 from calc.families import override
+from calc.fields import shown
 from calc.gpu import GPU
 from calc.inference import GIB
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
@@ -53,7 +55,8 @@ def load(model: str) -> dict[str, Any]:
             return parse_config(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise ConfigError(f"The file {model} can't be read as text.") from None
-    raise ConfigError(f"“{model}” is neither a preset nor a file. Presets: {', '.join(models())}.")
+    close = get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5]
+    raise ConfigError(f"{shown(model)} is neither a preset nor a file. Presets are, among others, {', '.join(close)}.")
 
 
 def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
