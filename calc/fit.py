@@ -41,8 +41,8 @@ def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Work
         return serving.memory(workload.model_copy(update=change)).high <= usable
 
     short = [gpu.lacks(serving.precision.weights)]
-    if serving.precision.kv != serving.precision.weights:
-        short.append(gpu.lacks(serving.precision.kv))
+    if serving.precision.kv != serving.precision.weights and (note := gpu.lacks(serving.precision.kv)):
+        short.append(f"KV cache: {note}")
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,
