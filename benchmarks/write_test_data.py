@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from calc.families import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPERS
 
 TARGET = Path(__file__).parents[1] / "tests" / "data" / "oracle.json"
 
@@ -27,6 +27,7 @@ def main(oracle: str) -> None:
             "cached_full": model["kv_cache"]["unique_per_token_full"],
             "cached_sliding": model["kv_cache"]["unique_per_token_sliding"],
             "windows": model["kv_cache"]["windows"],
+            "state": model["kv_cache"]["state_elems"],
         }
         for model in json.loads(Path(oracle).read_text(encoding="utf-8"))
         if model["model_type"] in FAMILIES or model["model_type"] in WRAPPERS

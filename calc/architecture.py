@@ -1,44 +1,53 @@
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from calc.attention import Mixer
 from calc.feedforward import FeedForward, MoE
 from calc.frozen import Frozen
+from calc.mixers import Mixer, Recurrent
 from calc.names import Names
 from calc.tensor import Apart, Component, Shape, Shapes, Tensor
 from calc.vision import VisionTower
 
+Norm = Literal["rms", "layer", "none"]  # a weight; a weight and a bias; OLMo's norm holds nothing
+
+
+class Extra(Frozen):
+    """A weight that only one family has, by its name within the layer or the model."""
+
+    name: str
+    shape: Shape
+    component: Component
+    apart: Apart | None = None
+
 
 class Block(Frozen):
-    """Equal decoder layers: one mixer and one feed-forward, with their norms."""
+    """Equal decoder layers: mixers (attention or recurrent, or both side by side) and a feed-forward, with norms."""
 
     layers: tuple[int, ...]  # indices
-    mixer: Mixer
-    ffn: FeedForward
+    mixers: tuple[Mixer, ...]
+    ffn: FeedForward | None
     norms: tuple[str, ...]  # names; each holds hidden_size weights
-    norm_bias: bool = False
+    norm: Norm = "rms"
+    extras: tuple[Extra, ...] = ()
+    used: int | None = None
+    """Places that run it where they are more than the layers that store it: Zamba's shared block."""
 
 
 class PredictionModule(Frozen):
-    """Multi-token prediction, DeepSeek-V3 section 2.2: one more layer, with its own embedding and head.
-
-    The model answers without it; it is listed apart.
-    """
+    """Multi-token prediction, DeepSeek-V3 section 2.2: further layers that the model answers without; listed apart."""
 
     block: Block
-    norms: tuple[str, ...]
-    projection: str
-    embedding: str
-    head: str
+    norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
+    projection: str = "eh_proj"  # of [state; next embedding]
+    embedding: str | None = None  # its own table and head; None: those of the model
+    head: str | None = None
 
     def own_shapes(self, hidden: int, vocab: int) -> Shapes:
-        """What it holds beside the layer: norms, the projection of [state; next embedding], embedding and head."""
-        norms: Shapes = {f"{name}.weight": (hidden,) for name in self.norms}
-        return norms | {
-            f"{self.projection}.weight": (hidden, 2 * hidden),
-            f"{self.embedding}.weight": (vocab, hidden),
-            f"{self.head}.weight": (vocab, hidden),
-        }
+        """What it holds beside the layer."""
+        weights: Shapes = {f"{name}.weight": (hidden,) for name in self.norms}
+        weights |= {f"{self.projection}.weight": (hidden, 2 * hidden)}
+        tables = [name for name in (self.embedding, self.head) if name is not None]
+        return weights | {f"{name}.weight": (vocab, hidden) for name in tables}
 
 
 class Parameters(Frozen):
@@ -60,6 +69,10 @@ class Architecture(Frozen):
     blocks: tuple[Block, ...]
     names: Names = Names()
     positions: int = 0  # rows of a learned position table
+    d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
+    final_norm: Norm = "rms"
+    head_bias: bool = False
+    extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
@@ -68,7 +81,7 @@ class Architecture(Frozen):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Architecture":
         """Read a `config.json`-shaped dict. Raises ConfigError with a sentence when it can't be read."""
-        from calc.families import read  # the table of families builds Architectures
+        from calc.families import read  # here, for the families build Architectures
 
         return read(config)
 
@@ -97,64 +110,85 @@ class Architecture(Frozen):
         if tp == 1:
             return self
         blocks = tuple(
-            block.model_copy(update={"mixer": block.mixer.rank(tp), "ffn": block.ffn.rank(tp)}) for block in self.blocks
+            block.model_copy(
+                update={
+                    "mixers": tuple(mixer.rank(tp) for mixer in block.mixers),
+                    "ffn": None if block.ffn is None else block.ffn.rank(tp),
+                }
+            )
+            for block in self.blocks
         )
         return self.model_copy(update={"blocks": blocks, "vocab": -(-(-(-self.vocab // 64) * 64) // tp)})
 
     def _all_tensors(self) -> Iterator[Tensor]:
         names, hidden = self.names, self.hidden
-        table: Shape = (self.vocab, hidden)
+        table: Shape = (self.vocab, self.d_embedding or hidden)
         yield Tensor(f"{names.embedding}.weight", table, "embedding")
         if self.positions:
             yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
         for block in self.blocks:
             yield from self._block(block)
-        for name, shape in self._norm(names.final_norm, self.blocks[0].norm_bias).items():
+        for name, shape in self._norm(names.final_norm, self.final_norm).items():
             yield Tensor(name, shape, "norms")
+        for extra in self.extras:
+            yield Tensor(extra.name, extra.shape, extra.component, apart=extra.apart)
         if not self.tied:
             yield Tensor(f"{names.lm_head}.weight", table, "lm_head")
+        if self.head_bias:
+            yield Tensor(f"{names.lm_head}.bias", (self.vocab,), "lm_head")
         for module in self.prediction:
             yield from self._block(module.block, "multi_token_prediction")
-            prefix, where = names.layer, module.block.layers
             for name, shape in module.own_shapes(hidden, self.vocab).items():
-                yield Tensor(f"{prefix}.{name}", shape, "other", where, apart="multi_token_prediction")
+                where = module.block.layers
+                yield Tensor(names.within(name), shape, "other", where, apart="multi_token_prediction")
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
 
-    def _norm(self, name: str, bias: bool) -> Shapes:
+    def _norm(self, name: str, kind: Norm) -> Shapes:
+        if kind == "none":
+            return {}
         weights: Shapes = {f"{name}.weight": (self.hidden,)}
-        return weights | {f"{name}.bias": (self.hidden,)} if bias else weights
+        return weights | {f"{name}.bias": (self.hidden,)} if kind == "layer" else weights
 
     def _block(self, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
-        prefix = names.layer
         for name in block.norms:
-            for key, shape in self._norm(name, block.norm_bias).items():
-                yield Tensor(f"{prefix}.{key}", shape, "norms", layers, apart=apart)
-        for name, shape in names.stored(block.mixer.shapes(hidden)).items():
-            yield Tensor(f"{prefix}.{names.attention}.{name}", shape, "attention", layers, apart=apart)
+            for key, shape in self._norm(name, block.norm).items():
+                yield Tensor(names.within(key), shape, "norms", layers, apart=apart)
+        for mixer in block.mixers:
+            path = names.recurrent if isinstance(mixer, Recurrent) else names.attention
+            for name, shape in names.stored(mixer.shapes(hidden)).items():
+                yield Tensor(names.within(path, name), shape, mixer.component, layers, apart=apart)
         if isinstance(block.ffn, MoE):
             yield from self._experts(block.ffn, layers, apart)
-        else:
+        elif block.ffn is not None:
             for name, shape in names.stored(block.ffn.shapes(hidden)).items():
-                yield Tensor(f"{prefix}.{names.mlp}.{name}", shape, "mlp", layers, apart=apart)
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)
+        for extra in block.extras:
+            yield Tensor(names.within(extra.name), extra.shape, extra.component, layers, apart=apart or extra.apart)
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], apart: Apart | None) -> Iterator[Tensor]:
         names, hidden = self.names, self.hidden
-        prefix = names.layer
         for name, shape in moe.router_shapes(hidden).items():
-            yield Tensor(f"{prefix}.{names.router}.{name}", shape, "router", layers, apart=apart)
-        if moe.router_correction:
-            name = f"{prefix}.{names.router}.e_score_correction_bias"
-            yield Tensor(name, (moe.n_experts,), "router", layers, apart=apart or "persistent_buffers")
-        one = moe.expert.shapes(hidden)
+            yield Tensor(names.within(names.router, name), shape, "router", layers, apart=apart)
+        if moe.router_correction != "none":
+            why = apart or ("persistent_buffers" if moe.router_correction == "buffer" else None)
+            rows = moe.n_experts + moe.n_zero
+            yield Tensor(names.within(names.correction), (rows,), "router", layers, apart=why)
+        one = moe.expert_shapes(hidden)
         routed = names.stored_stack(one, moe.n_experts) if moe.stacked else names.stored(one)
         for name, shape in routed.items():
-            where = f"{prefix}.{names.expert}.{name}"
+            where = names.within(names.expert, name)
             yield Tensor(where, shape, "experts_routed", layers, moe.n_experts, moe.top_k, apart)
+        for name, shape in moe.latent_shapes(hidden).items():
+            yield Tensor(names.within(names.mlp, name), shape, "other", layers, apart=apart)
         if moe.shared is not None:
             for name, shape in names.stored(moe.shared.shapes(hidden)).items():
-                yield Tensor(f"{prefix}.{names.shared_expert}.{name}", shape, "experts_shared", layers, apart=apart)
-            if moe.shared_gate:
-                yield Tensor(f"{prefix}.{names.shared_expert_gate}.weight", (1, hidden), "router", layers, apart=apart)
+                yield Tensor(names.within(names.shared_expert, name), shape, "experts_shared", layers, apart=apart)
+        if moe.shared_gate:
+            where = names.within(f"{names.shared_expert_gate}.weight")
+            yield Tensor(where, (1, hidden), "router", layers, apart=apart)
+        if moe.beside is not None:
+            for name, shape in names.stored(moe.beside.shapes(hidden)).items():
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)

@@ -1,41 +1,72 @@
 from typing import Literal, Self
 
 from calc.frozen import Frozen
-from calc.tensor import Shapes
+from calc.tensor import Component, Shapes
+
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
 
 
 class GQA(Frozen):
     """Grouped-query attention, arXiv:2305.13245; multi-head when n_kv == n_q, multi-query when n_kv == 1."""
 
     kind: Literal["gqa"] = "gqa"
+    component: Component = "attention"
     n_q: int
     n_kv: int
     d_head: int
-    bias: frozenset[Literal["q_proj", "k_proj", "v_proj", "o_proj"]] = frozenset()
-    qk_norm: bool = False  # one RMSNorm of d_head for all query heads, one for all key heads
+    d_v: int | None = None  # width of a value head where it differs: MiMo-V2
+    bias: frozenset[Projection] = frozenset()
+    qk_norm: Literal["none", "head", "full", "heads"] = "none"
+    """One norm of d_head for all heads (Qwen3), of the full width (OLMo 2), or of its own for each head (Cohere)."""
+    qk_norm_bias: bool = False  # LayerNorm instead of RMSNorm
+    gated: bool = False  # the query projection also yields a gate for each output, Qwen3-Next
+    own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
+    keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
+    d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
+    indexer: "BlockIndexer | None" = None
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
-        q, kv = self.n_q * self.d_head, self.n_kv * self.d_head
-        weights: Shapes = {
-            "q_proj.weight": (q, hidden),
-            "k_proj.weight": (kv, hidden),
-            "v_proj.weight": (kv, hidden),
-            "o_proj.weight": (hidden, q),
-        }
-        biases: Shapes = {"q_proj.bias": (q,), "k_proj.bias": (kv,), "v_proj.bias": (kv,), "o_proj.bias": (hidden,)}
+        width = self.d_in or hidden
+        d_v = self.d_v or self.d_head
+        q, k, v = self.n_q * self.d_head, self.n_kv * self.d_head, self.n_kv * d_v
+        weights: Shapes = {"q_proj.weight": (2 * q if self.gated else q, width)}
+        biases: Shapes = {"q_proj.bias": (2 * q if self.gated else q,)}
+        if self.own_keys:
+            weights |= {"k_proj.weight": (k, width)}
+            biases |= {"k_proj.bias": (k,)}
+            if not self.keys_are_values:
+                weights |= {"v_proj.weight": (v, width)}
+                biases |= {"v_proj.bias": (v,)}
+        weights |= {"o_proj.weight": (hidden, self.n_q * d_v)}
+        biases |= {"o_proj.bias": (hidden,)}
         weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in self.bias}
-        if self.qk_norm:
-            weights |= {"q_norm.weight": (self.d_head,), "k_norm.weight": (self.d_head,)}
+        if self.qk_norm != "none":
+            kinds: dict[str, Shapes] = {
+                "head": {"q_norm": (self.d_head,), "k_norm": (self.d_head,)},
+                "full": {"q_norm": (q,), "k_norm": (k,)},
+                "heads": {"q_norm": (self.n_q, self.d_head), "k_norm": (self.n_kv, self.d_head)},
+            }
+            norms = kinds[self.qk_norm]
+            if not self.own_keys:
+                norms.pop("k_norm")
+            weights |= {f"{name}.weight": shape for name, shape in norms.items()}
+            if self.qk_norm_bias:
+                weights |= {f"{name}.bias": shape for name, shape in norms.items()}
         if self.sinks:
             weights |= {"sinks": (self.n_q,)}
+        if self.indexer is not None:
+            weights |= self.indexer.shapes(hidden)
         return weights
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: a key and a value for each KV head."""
-        return 2 * self.n_kv * self.d_head
+        if not self.own_keys:
+            return 0
+        index_keys = 0 if self.indexer is None else self.indexer.d_index
+        return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys
 
     def score_elements(self, tokens: int) -> int:
         """Elements of the matrix of scores that eager attention writes for one sequence in one layer."""
@@ -45,11 +76,16 @@ class GQA(Frozen):
         """The part that one of tp tensor-parallel ranks holds: KV heads are replicated once ranks outnumber them."""
         return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})
 
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_q % tp == 0 and (self.n_kv % tp == 0 or tp % self.n_kv == 0)
+
 
 class LatentAttention(Frozen):
     """Multi-head latent attention, DeepSeek-V2 section 2.1, arXiv:2405.04434."""
 
     kind: Literal["mla"] = "mla"
+    component: Component = "attention"
     n_q: int
     q_rank: int | None  # d_c'; None: queries are not compressed (V2-Lite)
     kv_rank: int  # d_c
@@ -57,6 +93,8 @@ class LatentAttention(Frozen):
     d_rope: int  # d_h^R
     d_v: int
     bias: bool = False  # on the two down-projections and the output
+    head_gate: bool = False  # a gate for each head, Ling
+    indexer: "LightningIndexer | None" = None
     window: None = None
 
     def shapes(self, hidden: int) -> Shapes:
@@ -81,15 +119,61 @@ class LatentAttention(Frozen):
             weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,), "o_proj.bias": (hidden,)}
             if self.q_rank is not None:
                 weights |= {"q_a_proj.bias": (self.q_rank,)}
+        if self.head_gate:
+            weights |= {"g_proj.weight": (self.n_q, hidden)}
+        if self.indexer is not None and self.q_rank is not None:
+            weights |= self.indexer.shapes(hidden, self.q_rank)
         return weights
 
     def cached_elements(self) -> int:
-        """Elements cached per token and layer: one latent and one rotary key, whatever n_q is."""
-        return self.kv_rank + self.d_rope
+        """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
+        index_keys = self.indexer.d_index if self.indexer is not None and self.indexer.owned else 0
+        return self.kv_rank + self.d_rope + index_keys
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: heads are divided, the down-projections and the latent are not."""
         return self.model_copy(update={"n_q": self.n_q // tp})
 
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_q % tp == 0
 
-Mixer = GQA | LatentAttention
+
+class LightningIndexer(Frozen):
+    """Picks the tokens that sparse attention looks at: DeepSeek-V3.2, arXiv:2512.02556. Replicated on every rank."""
+
+    n_index: int
+    d_index: int
+    owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
+
+    def shapes(self, hidden: int, q_rank: int) -> Shapes:
+        """Queries from the compressed query, one key, a weight for each head."""
+        if not self.owned:
+            return {}
+        return {
+            "indexer.wq_b.weight": (self.n_index * self.d_index, q_rank),
+            "indexer.wk.weight": (self.d_index, hidden),
+            "indexer.k_norm.weight": (self.d_index,),
+            "indexer.k_norm.bias": (self.d_index,),
+            "indexer.weights_proj.weight": (self.n_index, hidden),
+        }
+
+
+class BlockIndexer(Frozen):
+    """Picks the blocks that sparse attention looks at: MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
+
+    n_index: int
+    d_index: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Queries and one key, with their norms."""
+        return {
+            "indexer.q_proj.weight": (self.n_index * self.d_index, hidden),
+            "indexer.k_proj.weight": (self.d_index, hidden),
+            "indexer.q_norm.weight": (self.d_index,),
+            "indexer.k_norm.weight": (self.d_index,),
+        }
+
+
+GQA.model_rebuild()
+LatentAttention.model_rebuild()

@@ -1,18 +1,30 @@
-"""KV cache: what a sequence leaves in memory."""
+"""KV cache and recurrent state: what a sequence leaves in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from calc.architecture import Architecture
+from calc.architecture import Block
+from calc.mixers import Recurrent
 from calc.precision import CACHE_BITS, CacheFormat
 
 
-def growth(architecture: Architecture) -> dict[int | None, int]:
+def growth(blocks: Iterable[Block]) -> dict[int | None, int]:
     """Elements cached per token of all layers, by their window; None: the layers that keep the whole context."""
     elements: dict[int | None, int] = {}
-    for block in architecture.blocks:
-        mixer = block.mixer
-        elements[mixer.window] = elements.get(mixer.window, 0) + len(block.layers) * mixer.cached_elements()
+    for block in blocks:
+        for mixer in block.mixers:
+            places = block.used or len(block.layers)
+            elements[mixer.window] = elements.get(mixer.window, 0) + places * mixer.cached_elements()
     return elements
+
+
+def state_bytes(blocks: Iterable[Block]) -> int:
+    """Bytes a sequence of recurrent state, in fp32, and of the convolutions' memory, in 16 bits; of any length."""
+    return sum(
+        (block.used or len(block.layers)) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
+        for block in blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Recurrent)
+    )
 
 
 def bytes_per_token(growth: Mapping[int | None, int], kv: CacheFormat) -> int:
@@ -26,6 +38,6 @@ def window_bytes(growth: Mapping[int | None, int], kv: CacheFormat, context: int
     return held * CACHE_BITS[kv] // 8
 
 
-def cache_bytes(growth: Mapping[int | None, int], kv: CacheFormat, batch: int, context: int) -> int:
+def cache_bytes(growth: Mapping[int | None, int], state: int, kv: CacheFormat, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens."""
-    return batch * (context * bytes_per_token(growth, kv) + window_bytes(growth, kv, context))
+    return batch * (context * bytes_per_token(growth, kv) + window_bytes(growth, kv, context) + state)

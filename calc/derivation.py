@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from calc.activations import attention_elements, feedforward_elements
+from calc.activations import layer_elements
 from calc.architecture import Architecture, Block
-from calc.feedforward import MLP, MoE
+from calc.attention import BlockIndexer, LightningIndexer
+from calc.feedforward import MLP
 from calc.frozen import Frozen
 from calc.inference import Memory
 from calc.precision import FORMATS, Precision
@@ -25,6 +26,24 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it
     "d_nope": ("d_nope", "qk_nope_head_dim"),
     "d_rope": ("d_rope", "qk_rope_head_dim"),
     "d_v": ("d_v", "v_head_dim"),
+    "d_embedding": ("h_e", "word_embed_proj_dim"),
+    "d_in": ("h_in", "width of the input"),
+    "indexer.n_index": ("n_i", "heads of the indexer"),
+    "indexer.d_index": ("d_i", "head width of the indexer"),
+    "d_inner": ("d_inner", "inner width"),
+    "d_state": ("d_state", "state size"),
+    "d_conv": ("d_conv", "convolution width"),
+    "dt_rank": ("r_dt", "time step rank"),
+    "n_heads": ("n_m", "heads of the recurrent mixer"),
+    "n_groups": ("g", "groups"),
+    "n_k": ("n_k", "linear_num_key_heads"),
+    "n_v": ("n_v", "linear_num_value_heads"),
+    "d_k": ("d_k", "linear_key_head_dim"),
+    "n_blocks": ("n_b", "blocks of the gates"),
+    "d_block": ("d_b", "width of a block"),
+    "n_zero": ("E_0", "experts that compute nothing"),
+    "latent": ("h_l", "moe_latent_size"),
+    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
     "intermediate": ("f", "intermediate_size"),
     "expert.intermediate": ("f_e", "width of one routed expert"),
     "shared.intermediate": ("f_s", "width of the shared experts together"),
@@ -68,7 +87,7 @@ class Symbols:
         """The same model with symbols for its sizes."""
         values: dict[str, Any] = {}
         for field, value in model:
-            if isinstance(value, MLP) and prefix == "" and isinstance(model, MoE):
+            if isinstance(value, MLP | LightningIndexer | BlockIndexer):
                 values[field] = self.apply(value, f"{field}.")
             elif isinstance(value, int) and not isinstance(value, bool) and prefix + field in SYMBOLS and value:
                 values[field] = self.of(prefix + field, value)
@@ -77,7 +96,8 @@ class Symbols:
         return type(model).model_construct(**values)
 
     def block(self, block: Block) -> Block:
-        return block.model_copy(update={"mixer": self.apply(block.mixer), "ffn": self.apply(block.ffn)})
+        mixers = tuple(self.apply(mixer) for mixer in block.mixers)
+        return block.model_copy(update={"mixers": mixers, "ffn": None if block.ffn is None else self.apply(block.ffn)})
 
     def written(self, expression: Any) -> tuple[str, str]:
         """A formula as people write it, and the same with the values filled in."""
@@ -156,11 +176,14 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
 def _cache_steps(symbols: Symbols, architecture: Architecture, symbolic: Architecture) -> list[Step]:
     """One step for each window and formula; None, the whole context, is a window too."""
     alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
-    for block, formula in zip(architecture.blocks, symbolic.blocks, strict=True):
-        key = (block.mixer.window, *symbols.written(formula.mixer.cached_elements()))
-        layers, elements = alike.get(key, (0, 0))
-        more = len(block.layers)
-        alike[key] = (layers + more, elements + more * block.mixer.cached_elements())
+    for block, symbolic_block in zip(architecture.blocks, symbolic.blocks, strict=True):
+        for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
+            if not mixer.cached_elements():
+                continue
+            key = (mixer.window, *symbols.written(formula.cached_elements()))
+            layers, elements = alike.get(key, (0, 0))
+            more = block.used or len(block.layers)
+            alike[key] = (layers + more, elements + more * mixer.cached_elements())
     return [
         Step(
             what="whole context" if window is None else f"last {window:,} tokens",
@@ -178,17 +201,7 @@ def memory_steps(
     """Bytes on one unshared GPU."""
     batch, context, tokens = workload.batch, workload.context, workload.step_tokens
     form = FORMATS[precision.weights]
-    fullest = max(
-        architecture.blocks,
-        key=lambda block: max(
-            attention_elements(block.mixer, architecture.hidden, workload),
-            feedforward_elements(block, architecture.hidden),
-        ),
-    )
-    elements = max(
-        attention_elements(fullest.mixer, architecture.hidden, workload),
-        feedforward_elements(fullest, architecture.hidden),
-    )
+    elements = max(layer_elements(block, architecture.hidden, workload) for block in architecture.blocks)
     return [
         Step(
             what="weights",

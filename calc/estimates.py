@@ -10,7 +10,7 @@ def rough_total(architecture: Architecture) -> int | None:
 
     None for models that it does not describe: experts, latent attention, a feed-forward without gate.
     """
-    mixers = {type(block.mixer) for block in architecture.blocks}
+    mixers = {type(mixer) for block in architecture.blocks for mixer in block.mixers}
     widths = {block.ffn.intermediate for block in architecture.blocks if isinstance(block.ffn, MLP) and block.ffn.gated}
     if mixers != {GQA} or len(widths) != 1 or not all(isinstance(block.ffn, MLP) for block in architecture.blocks):
         return None

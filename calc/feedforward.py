@@ -26,6 +26,10 @@ class MLP(Frozen):
         """The part that one of tp tensor-parallel ranks holds."""
         return self.model_copy(update={"intermediate": self.intermediate // tp})
 
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.intermediate % tp == 0
+
 
 class MoE(Frozen):
     """Mixture of experts, arXiv:1701.06538: a router sends each token to top_k of n_experts equal MLPs.
@@ -40,18 +44,37 @@ class MoE(Frozen):
     shared: MLP | None = None
     shared_gate: bool = False  # a sigmoid gate of one row on the shared expert, Qwen2-MoE
     router_bias: bool = False
-    router_correction: bool = False  # a bias that balances load, kept as a buffer: DeepSeek-V3 section 2.1.2
+    router_correction: Literal["none", "buffer", "parameter"] = "none"
+    """A bias that balances load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in ERNIE 4.5."""
+    n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
+    latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
+    beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
     stacked: bool = False  # the checkpoint holds all experts in one tensor [expert, in, out]
 
     def router_shapes(self, hidden: int) -> Shapes:
         """The router: one row an expert."""
-        weights: Shapes = {"weight": (self.n_experts, hidden)}
-        return weights | {"bias": (self.n_experts,)} if self.router_bias else weights
+        rows = self.n_experts + self.n_zero
+        weights: Shapes = {"weight": (rows, hidden)}
+        return weights | {"bias": (rows,)} if self.router_bias else weights
+
+    def expert_shapes(self, hidden: int) -> Shapes:
+        """One routed expert."""
+        return self.expert.shapes(self.latent or hidden)
+
+    def latent_shapes(self, hidden: int) -> Shapes:
+        """The projections into and out of the experts' width, where it is not hidden_size."""
+        if self.latent is None:
+            return {}
+        return {"fc1_latent_proj.weight": (self.latent, hidden), "fc2_latent_proj.weight": (hidden, self.latent)}
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: each expert is divided, the router is not."""
-        shared = None if self.shared is None else self.shared.rank(tp)
-        return self.model_copy(update={"expert": self.expert.rank(tp), "shared": shared})
+        parts = {"expert": self.expert, "shared": self.shared, "beside": self.beside}
+        return self.model_copy(update={name: part.rank(tp) for name, part in parts.items() if part is not None})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share each expert evenly."""
+        return all(part.divides(tp) for part in (self.expert, self.shared, self.beside) if part is not None)
 
 
 FeedForward = MLP | MoE

@@ -11,13 +11,26 @@ class Fields:
     """A config as its class sees it: what is stated, else the class's default. Every read is checked."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], aliases: Mapping[str, str]) -> None:
-        self.stated = {aliases.get(name, name): value for name, value in config.items()}
+        # defaults name some fields as checkpoints do and transformers only maps: an alias points to the default's name
+        self.aliases = {alias: name for alias, name in aliases.items() if alias not in defaults} | {
+            name: alias for alias, name in aliases.items() if alias in defaults and name not in defaults
+        }
+        self.stated = {self.aliases.get(name, name): value for name, value in config.items()}
         self.defaults = defaults
         self._checked: dict[str, Any] = {}  # lists, which every layer asks for
 
     def get(self, name: str) -> Any:
         """The value stated, else the class's default, unchecked."""
+        name = self.aliases.get(name, name)
         return self.stated[name] if name in self.stated else self.defaults.get(name)
+
+    def with_stated(self, name: str, value: Any) -> "Fields":
+        """The same config with one field stated otherwise."""
+        return Fields({**self.stated, name: value}, self.defaults, {})
+
+    def within(self, section: Mapping[str, Any]) -> "Fields":
+        """A section of the config, which has no defaults of its own."""
+        return Fields(section, {}, {})
 
     def maybe(self, name: str, least: int = 1) -> int | None:
         """A whole number of at least `least`, or None where the config says null and the class takes that."""
@@ -76,7 +89,7 @@ class Fields:
         return list(value)
 
 
-LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "num_nextn_predict_layers"})
+LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_nextn_predict_layers"})
 
 
 def shown(value: object) -> str:

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from calc.activations import forward_bytes
-from calc.architecture import Architecture
-from calc.cache import cache_bytes
+from calc.architecture import Architecture, Block
+from calc.cache import cache_bytes, growth, state_bytes
 from calc.frozen import Frozen
 from calc.layout import Layout
 from calc.precision import Precision
@@ -85,11 +85,8 @@ class Memory(Frozen):
 class Stage:
     """One pipeline stage of one tensor-parallel rank: its weights, and how its cache grows."""
 
-    def __init__(self, weights: int, layers: list[tuple[int | None, int]]) -> None:
-        self.weights = weights
-        self.elements: dict[int | None, int] = {}  # cached elements a token, by window (None: the whole context)
-        for window, elements in layers:
-            self.elements[window] = self.elements.get(window, 0) + elements
+    def __init__(self, weights: int, blocks: list[Block]) -> None:
+        self.weights, self.growth, self.state = weights, growth(blocks), state_bytes(blocks)
 
 
 class Serving:
@@ -100,7 +97,6 @@ class Serving:
         self.precision, self.layout, self.overhead = precision, layout, overhead
         self.rank = architecture.rank(layout.tp)
         first, last, layers = weights_by_layer(self.rank, precision)
-        mixers = {i: block.mixer for block in self.rank.blocks for i in block.layers}
         self.stages = []
         for stage in layout.stages(architecture.num_layers):
             weights = sum(layers[stage.start : stage.stop])
@@ -108,7 +104,7 @@ class Serving:
             weights += last if stage.stop == architecture.num_layers else 0
             if architecture.tied and layout.pp > 1 and stage.stop == architecture.num_layers:
                 weights += first  # the head is the embedding, on another GPU
-            self.stages.append(Stage(weights, [(mixers[i].window, mixers[i].cached_elements()) for i in stage]))
+            self.stages.append(Stage(weights, blocks_within(self.rank, stage)))
 
     def memory(self, workload: Workload) -> Memory:
         """Bytes on the fullest GPU."""
@@ -116,7 +112,7 @@ class Serving:
         return max((self._stage(stage, activations, workload) for stage in self.stages), key=lambda m: m.total)
 
     def _stage(self, stage: Stage, activations: int, workload: Workload) -> Memory:
-        cache = cache_bytes(stage.elements, self.precision.kv, workload.batch, workload.context)
+        cache = cache_bytes(stage.growth, stage.state, self.precision.kv, workload.batch, workload.context)
         held = stage.weights + cache + activations
         items = self.overhead.items(workload.engine, self.layout.gpus, held).values()
         low, high = sum(low for low, _ in items), sum(high for _, high in items)
@@ -129,6 +125,14 @@ class Serving:
             overhead_high=high,
             total=held + (low + high) // 2,
         )
+
+
+def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
+    """The part of each block that lies in a stage."""
+    if len(stage) == architecture.num_layers:
+        return list(architecture.blocks)
+    inside = ((block, tuple(i for i in block.layers if i in stage)) for block in architecture.blocks)
+    return [block.model_copy(update={"layers": layers}) for block, layers in inside if layers]
 
 
 def weights_by_layer(architecture: Architecture, precision: Precision) -> tuple[int, int, list[int]]:

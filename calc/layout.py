@@ -4,7 +4,6 @@ from pydantic import Field
 
 from calc.architecture import Architecture
 from calc.errors import ConfigError
-from calc.feedforward import MoE
 from calc.frozen import Frozen
 
 
@@ -42,11 +41,7 @@ class Layout(Frozen):
 
 
 def divides(architecture: Architecture, tp: int) -> bool:
-    """Whether tp ranks can share every layer: heads and columns come out even; KV heads may be replicated instead."""
-    for block in architecture.blocks:
-        width = block.ffn.expert.intermediate if isinstance(block.ffn, MoE) else block.ffn.intermediate
-        if block.mixer.n_q % tp or width % tp:
-            return False
-        if block.mixer.kind == "gqa" and block.mixer.n_kv % tp and tp % block.mixer.n_kv:
-            return False
-    return True
+    """Whether tp ranks can share every layer evenly."""
+    return all(
+        part.divides(tp) for block in architecture.blocks for part in (*block.mixers, block.ffn) if part is not None
+    )

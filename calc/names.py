@@ -13,8 +13,10 @@ class Names(Frozen):
     positions: str = "model.embed_positions"
     layer: str = "model.layers.{layer}"
     attention: str = "self_attn"
+    recurrent: str = "linear_attn"
     mlp: str = "mlp"
     router: str = "mlp.gate"
+    correction: str = "mlp.gate.e_score_correction_bias"
     expert: str = "mlp.experts.{expert}"
     shared_expert: str = "mlp.shared_experts"
     shared_expert_gate: str = "mlp.shared_expert_gate"
@@ -23,6 +25,10 @@ class Names(Frozen):
     packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
     renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
+
+    def within(self, *path: str) -> str:
+        """The full name of something in a layer; empty parts of the path vanish."""
+        return ".".join(part for part in (self.layer, *path) if part)
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""

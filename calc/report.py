@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.architecture import Architecture, Parameters
-from calc.cache import bytes_per_token, growth, window_bytes
+from calc.cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.families.vision import uncounted
 from calc.fit import Verdict, judge
 from calc.frozen import Frozen
 from calc.gpu import GPU
@@ -72,28 +73,31 @@ def report(
     serving = Serving(architecture, precision, layout, overhead)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
-    elements, batch, context = growth(architecture), workload.batch, workload.context
+    elements, batch, context = growth(architecture.blocks), workload.batch, workload.context
     per_token, window = bytes_per_token(elements, precision.kv), window_bytes(elements, precision.kv, context)
+    state = state_bytes(architecture.blocks)
     return Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         kv_cache=KVCache(
             bytes_per_token=per_token,
             window_bytes=window,
-            state_bytes=0,
-            total=batch * (context * per_token + window),
+            state_bytes=state,
+            total=cache_bytes(elements, state, precision.kv, batch, context),
         ),
         memory=memory,
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
         by_context={tokens: serving.memory(workload.model_copy(update={"context": tokens})) for tokens in CONTEXTS},
         verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
-        assumptions=tuple(assumptions(architecture, workload, precision)),
+        assumptions=tuple(assumptions(architecture, workload, precision, uncounted(config))),
         scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
     )
 
 
-def assumptions(architecture: Architecture, workload: Workload, precision: Precision) -> Iterable[str]:
-    """What the numbers take for granted, in sentences."""
+def assumptions(
+    architecture: Architecture, workload: Workload, precision: Precision, tower: str | None
+) -> Iterable[str]:
+    """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
     apart = architecture.parameters().not_in_total
     if precision.weights not in FLOATS:
         what = "routed experts" if FORMATS[precision.weights].experts_only else "matrices of attention and feed-forward"
@@ -101,6 +105,8 @@ def assumptions(architecture: Architecture, workload: Workload, precision: Preci
     if apart["vision"]:
         size = apart["vision"] * 2 / GIB
         yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."
+    if tower is not None:
+        yield f"The image tower ({tower}) is of a class that we do not know: it is neither counted nor loaded."
     if apart["multi_token_prediction"]:
         yield f"The multi-token-prediction layer is not loaded: {apart['multi_token_prediction']:,} parameters."
     if architecture.max_positions is not None and workload.context > architecture.max_positions:

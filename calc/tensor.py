@@ -13,6 +13,7 @@ Component = Literal[
     "experts_routed",
     "experts_shared",
     "router",
+    "ssm_linear",
     "norms",
     "lm_head",
     "vision",

@@ -51,7 +51,7 @@ def test_qwen3_study_memory():
     # measured on a V100-32GB: 14.88 GiB with the weights loaded, 14.95 at most at batch 1 and 100 tokens
     gqa = models()["study/Qwen3-8B"].config
     assert report(gqa, gpus=[]).kv_cache.bytes_per_token * 100 == 13_107_200
-    assert architecture("study/Qwen3-8B").blocks[0].mixer.score_elements(100) * 2 == 640_000
+    assert architecture("study/Qwen3-8B").blocks[0].mixers[0].score_elements(100) * 2 == 640_000
 
 
 def test_mistral_rough_formula():

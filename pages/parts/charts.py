@@ -1,16 +1,22 @@
-"""Charts: functions of numbers that return a figure. One colour for each part in the whole app."""
+"""Charts: functions of numbers that return a figure. One colour for each part in the whole app.
+
+A figure is built from one dict, which Plotly checks once, and carries its own colours and fonts: it is drawn with
+`st.plotly_chart(figure, key=..., theme=None, config=CONFIG)`. The legend is a line of text, because Plotly's own breaks
+into as many lines as it has entries on a telephone.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
 from calc import Memory
 from calc.fit import Verdict
-from calc.tensor import Tensor
+from calc.tensor import Component, Tensor
 from pages.parts import formats
 
-GIB = formats.GIB
-CONFIG = {"displayModeBar": False}
+CONFIG = {"displayModeBar": False, "responsive": True}
 LABELS = {
     "embedding": "Embedding",
     "attention": "Attention",
@@ -18,6 +24,7 @@ LABELS = {
     "experts_routed": "Routed experts",
     "experts_shared": "Shared experts",
     "router": "Router",
+    "ssm_linear": "Recurrent",
     "norms": "Norms",
     "lm_head": "Head",
     "weights": "Weights",
@@ -26,113 +33,332 @@ LABELS = {
     "overhead": "Overhead",
 }
 COLORS = {
-    "embedding": "#E69F00",
+    "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
     "attention": "#0072B2",
     "mlp": "#009E73",
     "experts_routed": "#56B4E9",
-    "experts_shared": "#B07AA1",
-    "router": "#F0C94A",
-    "norms": "#999999",
+    "experts_shared": "#CC79A7",
+    "router": "#EADB45",
+    "ssm_linear": "#6B4A3A",
+    "norms": "#C2B8AE",
     "lm_head": "#D55E00",
-    "weights": "#0072B2",
-    "kv_cache": "#E69F00",
-    "activations": "#009E73",
-    "overhead": "#9A9A9A",
+    "weights": "#6F63C0",  # other hues for memory, so that no colour means two things
+    "kv_cache": "#E57373",
+    "activations": "#A9B93B",
+    "overhead": "#9EA3AC",
 }
-CAPACITY = "#D1495B"
+DEEP = {"attention", "ssm_linear"}  # these take white letters
+GIB = formats.GIB
+HELD = ("weights", "kv_cache", "activations", "overhead")
+FONT = '"Source Sans", sans-serif'  # the page's own
+OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
+ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
+
+
+class Theme(NamedTuple):
+    text: str
+    grid: str
+    ground: str  # what lies behind the figure, for edges between its parts
+
+
+LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
+DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
+
+
+class ShareRow(NamedTuple):
+    """One slice at the rim: the parameters of one tensor in one group of equal layers."""
+
+    component: Component
+    layers: str  # as people say it; empty outside the layers
+    tensor: str  # checkpoint name without the module that it sits in
+    parameters: int
+
+
+def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
+    """The tensors that are in the total, as slices."""
+    return [
+        ShareRow(
+            component=tensor.component,
+            layers=formats.layers(tensor.layers) if tensor.layers else "",
+            tensor=tensor.name.removesuffix(".weight").removesuffix(".bias").split(".")[-1]
+            + (".bias" if tensor.name.endswith(".bias") else ""),
+            parameters=tensor.parameters,
+        )
+        for tensor in tensors
+        if tensor.apart is None
+    ]
 
 
 def shares(total: int, tensors: Iterable[Tensor], dark: bool) -> go.Figure:
-    """Where the parameters sit: component, then layers, then tensor. Click a part to look into it."""
+    """Where the parameters sit."""
+    return parameter_sunburst(total, share_rows(tensors), dark)
+
+
+def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.Figure:
+    """Component, then group of layers, then tensor; click a part to look into it. Every part has a line in the key."""
+    theme = DARK if dark else LIGHT
+    order = list(LABELS)
     sizes: dict[tuple[str, ...], int] = {}
-    for tensor in tensors:
-        if tensor.apart is None:
-            layers = formats.layers(tensor.layers) if tensor.layers else ""
-            name = tensor.name.removesuffix(".weight").split("{layer}.")[-1].replace(".{expert}", "")
-            path = tuple(part for part in (LABELS[tensor.component], layers, name) if part)
-            for depth in range(1, len(path) + 1):
-                sizes[path[:depth]] = sizes.get(path[:depth], 0) + tensor.parameters
-    colors = {LABELS[name]: color for name, color in COLORS.items()}
-    paths = list(sizes)
-    figure = go.Figure(
-        go.Sunburst(
-            ids=["total", *("/".join(path) for path in paths)],
-            labels=[formats.count(total), *(path[-1] for path in paths)],
-            parents=["", *("/".join(path[:-1]) or "total" for path in paths)],
-            values=[total, *sizes.values()],
-            marker_colors=["rgba(0,0,0,0)", *(colors[path[0]] for path in paths)],
-            branchvalues="total",
-            maxdepth=2,
-            texttemplate="%{label}<br>%{percentRoot:.1%}",
-            hovertemplate="%{label}<br>%{value:,} parameters<br>%{percentRoot:.2%} of all<extra></extra>",
-            insidetextorientation="horizontal",
-            sort=False,
-        )
+    for row in sorted(rows, key=lambda row: order.index(row.component) if row.component in order else len(order)):
+        path = tuple(part for part in (row.component, row.layers, row.tensor) if part)
+        for depth in range(1, len(path) + 1):
+            sizes[path[:depth]] = sizes.get(path[:depth], 0) + row.parameters
+    components = {path[0]: size for path, size in sizes.items() if len(path) == 1}
+    key = [
+        f"{_swatch(part)} {_label(part)} {_percent(size, total)}"
+        for part, size in sorted(components.items(), key=lambda item: -item[1])
+    ]
+    half = -(-len(key) // 2)
+    data = {
+        "type": "sunburst",
+        "ids": ["total", *("/".join(path) for path in sizes)],
+        "parents": ["", *("/".join(path[:-1]) or "total" for path in sizes)],
+        "labels": [
+            formats.count(total),
+            *(path[-1] if len(path) > 1 else _label(path[0]) for path in sizes),
+        ],
+        "values": [total, *sizes.values()],
+        "branchvalues": "total",
+        "maxdepth": 4,
+        "sort": False,
+        "rotation": 90,
+        "insidetextorientation": "horizontal",
+        "leaf": {"opacity": 1},
+        "marker": {
+            "colors": ["rgba(0,0,0,0)", *(COLORS.get(path[0], OTHER[1]) for path in sizes)],
+            "line": {"color": theme.ground, "width": 1},
+        },
+        "insidetextfont": {"color": [theme.text, *("#FFFFFF" if path[0] in DEEP else "#1A1A1A" for path in sizes)]},
+        "texttemplate": ["%{label}<br>parameters", *["%{label}<br>%{percentRoot:.2%}"] * len(sizes)],
+        "hovertext": ["All", *(" · ".join((_label(path[0]), *path[1:])) for path in sizes)],
+        "hovertemplate": "<b>%{hovertext}</b><br>%{value:,} parameters<br>%{percentRoot:.3%} of all<extra></extra>",
+    }
+    columns = [
+        {
+            "text": "<br>".join(lines),
+            "align": "left",
+            "showarrow": False,
+            "xref": "paper",
+            "yref": "paper",
+            "x": x,
+            "y": 0,
+            "xanchor": "left",
+            "yanchor": "top",
+            "yshift": -8,
+        }
+        for x, lines in ((0, key[:half]), (0.52, key[half:]))
+        if lines
+    ]
+    return _figure(
+        [data],
+        theme,
+        height=350 + 12 + LINE * half,
+        margin={"l": 4, "r": 4, "t": 4, "b": 12 + LINE * half},
+        annotations=columns,
+        uniformtext={"minsize": 11, "mode": "hide"},
     )
-    figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})
-    return _dressed(figure, dark, height=380)
 
 
 def gpu_bars(verdicts: Sequence[Verdict], names: Mapping[str, str], memory: Memory, dark: bool) -> go.Figure:
-    """What one GPU must hold, part by part, against what each has."""
-    rows = [f"{names[verdict.gpu]}" for verdict in verdicts]
-    figure = go.Figure()
-    for part in ("weights", "kv_cache", "activations", "overhead"):
-        size = getattr(memory, part) / GIB
-        half = (memory.overhead_high - memory.overhead_low) / 2 / GIB
-        figure.add_bar(
-            y=rows,
-            x=[size] * len(rows),
-            orientation="h",
-            name=LABELS[part],
-            marker_color=COLORS[part],
-            error_x={"type": "constant", "value": half, "thickness": 1.5} if part == "overhead" else None,
-            hovertemplate=f"{LABELS[part]}: %{{x:,.2f}} GiB<extra></extra>",
+    """What one GPU must hold, part by part, against what each has: a row a GPU, a line where its memory ends."""
+    theme = DARK if dark else LIGHT
+    rows = [names[verdict.gpu] for verdict in verdicts]
+    usable = [verdict.usable / GIB for verdict in verdicts]
+    bars = _bars("x", "y", rows, [memory] * len(rows))
+    for bar in bars:
+        bar["orientation"] = "h"
+    capacity = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "Usable",
+            "x": usable,
+            "y": rows,
+            "cliponaxis": False,
+            "marker": {"symbol": "line-ns", "size": 0.6 * ROW, "line": {"width": width, "color": color}},
+            **hover,
+        }
+        for width, color, hover in (  # with an edge, to be seen on a bar of any colour
+            (5, theme.ground, {"hoverinfo": "skip"}),
+            (2.5, theme.text, {"hovertemplate": "Usable on the card: %{x:,.2f} GiB<extra></extra>"}),
         )
-    figure.add_scatter(
-        y=rows,
-        x=[verdict.usable / GIB for verdict in verdicts],
-        mode="markers",
-        name="Usable on the card",
-        marker={"symbol": "line-ns", "size": 30, "line": {"width": 4, "color": CAPACITY}},
-        hovertemplate="%{y}: %{x:,.2f} GiB usable<extra></extra>",
+    ]
+    return _figure(
+        [*bars, *capacity],
+        theme,
+        height=LEGEND + ROW * len(rows) + 60,
+        margin={"l": 8, "r": 14, "t": LEGEND, "b": 60},
+        title=_legend(HELD),
+        barmode="stack",
+        bargap=0.36,
+        hovermode="y unified",
+        xaxis={"rangemode": "tozero", "tickformat": ",~g"},
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "tickmode": "array",
+            "tickvals": rows,
+            "ticktext": [
+                f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {size:,.2f} GiB"
+                for row, size in zip(rows, usable, strict=True)
+            ],
+            "ticklabelstandoff": 6,
+        },
+        annotations=[
+            {
+                "text": "GiB on one GPU · hatched: overhead at its highest",
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": 1,
+                "y": 0,
+                "xanchor": "right",  # not an axis title: it may reach under the names where the bars are narrow
+                "yanchor": "top",
+                "yshift": -26,
+            }
+        ],
     )
-    figure.update_layout(barmode="stack", bargap=0.35)
-    figure.update_xaxes(title="GiB on one GPU", rangemode="tozero")
-    figure.update_yaxes(autorange="reversed")
-    return _dressed(figure, dark, height=120 + 52 * len(rows))
 
 
 def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
-    """The same memory as the context grows."""
+    """The same memory as the context grows, marked where the cache first outweighs the weights."""
+    theme = DARK if dark else LIGHT
     columns = [formats.tokens(context) for context in by_context]
-    figure = go.Figure()
-    for part in ("weights", "kv_cache", "activations", "overhead"):
-        figure.add_bar(
-            x=columns,
-            y=[getattr(memory, part) / GIB for memory in by_context.values()],
-            name=LABELS[part],
-            marker_color=COLORS[part],
-            hovertemplate=f"{LABELS[part]} at %{{x}}: %{{y:,.2f}} GiB<extra></extra>",
-        )
-    figure.update_layout(barmode="stack", bargap=0.3)
-    figure.update_xaxes(title="Context of each sequence (tokens)", type="category")
-    figure.update_yaxes(title="GiB on one GPU")
-    return _dressed(figure, dark, height=340)
-
-
-def _dressed(figure: go.Figure, dark: bool, height: int) -> go.Figure:
-    text, grid = ("#E6E6E6", "rgba(255,255,255,0.15)") if dark else ("#31333F", "rgba(0,0,0,0.12)")
-    figure.update_layout(
-        template=None,
-        height=height,
-        margin={"l": 8, "r": 16, "t": 8, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": text, "size": 13, "family": "sans-serif"},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
-        uirevision="keep",
+    memories = list(by_context.values())
+    over = next((i for i, memory in enumerate(memories) if memory.kv_cache > memory.weights), None)
+    marks: dict[str, Any] = {}
+    if over is not None:
+        side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
+        marks["annotations"] = [
+            {
+                "text": f"KV cache outweighs the weights from {columns[over]}",
+                "x": over,
+                "xanchor": side,
+                "y": 1,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+            }
+        ]
+        marks["shapes"] = [
+            {
+                "type": "line",
+                "layer": "below",
+                "x0": over,
+                "x1": over,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": theme.text, "width": 1, "dash": "dot"},
+            }
+        ]
+    return _figure(
+        _bars("y", "x", columns, memories),
+        theme,
+        height=340,
+        margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},
+        title=_legend(HELD),
+        barmode="stack",
+        bargap=0.3,
+        hovermode="x unified",
+        xaxis={"title": _small("Context of each sequence, tokens"), "type": "category", "showgrid": False},
+        yaxis={"title": _small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
+        **marks,
     )
-    figure.update_xaxes(gridcolor=grid, zerolinecolor=grid, automargin=True, fixedrange=True)
-    figure.update_yaxes(gridcolor=grid, zerolinecolor=grid, automargin=True, fixedrange=True)
-    return figure
+
+
+def _bars(along: str, across: str, rows: Sequence[str], memories: Sequence[Memory]) -> list[dict[str, Any]]:
+    """Stacked bars in GiB: the four parts with the overhead's middle, and hatched what its high end adds."""
+    parts = {part: [getattr(memory, part) / GIB for memory in memories] for part in HELD}
+    rest = [(memory.overhead_high - memory.overhead) / GIB for memory in memories]
+    totals = [
+        [memory.overhead_low / GIB, memory.overhead_high / GIB, memory.total / GIB, memory.high / GIB]
+        for memory in memories
+    ]
+    bars = [
+        {
+            "type": "bar",
+            "name": LABELS[part],
+            along: sizes,
+            across: rows,
+            "marker": {"color": COLORS[part]},
+            "hovertemplate": f"{LABELS[part]}: %{{{along}:,.2f}} GiB<extra></extra>",
+        }
+        for part, sizes in parts.items()
+    ]
+    bars[-1] |= {
+        "customdata": totals,
+        "hovertemplate": f"{LABELS['overhead']}: %{{{along}:,.2f}} GiB (%{{customdata[0]:,.2f}} to "
+        "%{customdata[1]:,.2f})<br>Together: <b>%{customdata[2]:,.2f} GiB</b> (at most %{customdata[3]:,.2f})"
+        "<extra></extra>",
+    }
+    hatched = {
+        "type": "bar",
+        "name": "Overhead at its highest",
+        along: rest,
+        across: rows,
+        "marker": {
+            "color": "rgba(0,0,0,0)",
+            "line": {"width": 1, "color": COLORS["overhead"]},
+            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": COLORS["overhead"]},
+        },
+        "hoverinfo": "skip",
+    }
+    return [*bars, hatched]
+
+
+def _label(part: str) -> str:
+    return LABELS.get(part, OTHER[0])
+
+
+def _swatch(part: str) -> str:
+    return f'<span style="color:{COLORS.get(part, OTHER[1])};font-size:18px">■</span>'
+
+
+def _legend(parts: Iterable[str]) -> dict[str, Any]:
+    """Every part with its colour, in one line of text above the figure."""
+    return {
+        "text": "  ".join(f"{_swatch(part)} {LABELS[part]}" for part in parts),
+        "font": {"size": 13},
+        "x": 0,
+        "xref": "container",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "container",
+        "yanchor": "top",
+        "pad": {"t": 6, "l": 4},
+    }
+
+
+def _small(text: str) -> dict[str, Any]:
+    return {"text": text, "font": {"size": 13}, "standoff": 8}
+
+
+def _percent(part: int, whole: int) -> str:
+    share = part / whole if whole else 0
+    return "under 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
+
+
+def _figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure:
+    axis = {
+        "gridcolor": theme.grid,
+        "zerolinecolor": theme.grid,
+        "automargin": True,
+        "fixedrange": True,
+        "showspikes": False,
+    }
+    for name in ("xaxis", "yaxis"):
+        if name in layout:
+            layout[name] = axis | layout[name]
+    font = {"color": theme.text, "size": 13, "family": FONT}
+    common = {
+        "template": "none",
+        "autosize": True,
+        "showlegend": False,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": font,
+        "hoverlabel": {"bgcolor": theme.ground, "font": font},
+        "uirevision": "keep",
+    }
+    return go.Figure({"data": data, "layout": common | layout})

@@ -1,0 +1,62 @@
+"""python benchmarks/write_defaults.py: what each class of transformers takes for a field that a config leaves out.
+
+Run it in an environment with Hugging Face transformers 5.23; it writes calc/families/defaults.json.
+"""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+TARGET = Path(__file__).parents[1] / "calc" / "families" / "defaults.json"
+TYPES = """
+afmoe apertus arcee bailing_hybrid bamba bloom cohere cohere2 cwm deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 dots1
+ernie4_5 ernie4_5_moe exaone4 exaone_moe falcon falcon_h1 falcon_mamba flex_olmo gemma gemma2 gemma3_text gemma3n_text
+gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe
+granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 jais2 jamba kimi_linear lfm2 lfm2_moe
+llama llama4_text longcat_flash mamba mamba2 mimo_v2_flash minicpm3 minimax minimax_m2 minimax_m3_vl_text ministral
+ministral3 mistral mixtral mpt nemotron nemotron_h olmo olmo2 olmo3 olmo_hybrid olmoe opt persimmon phi phi3 phimoe qwen2
+qwen2_moe qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text recurrent_gemma
+seed_oss smollm3 solar_open stablelm starcoder2 vaultgemma youtu zamba zamba2
+""".split()
+COMMON = """
+return_dict output_hidden_states dtype chunk_size_feed_forward is_encoder_decoder architectures id2label label2id
+problem_type transformers_version output_attentions bos_token_id eos_token_id pad_token_id initializer_range use_cache
+rope_parameters output_router_logits hidden_act hidden_activation activation activation_function pretraining_tp
+""".split()  # fields of every class, or nothing to do with a size
+
+
+def defaults(config_class: type) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(config_class):
+        if field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        else:
+            continue
+        if field.name in COMMON or isinstance(value, float | tuple) or field.name.endswith("_token_id"):
+            continue
+        if isinstance(value, int | str | list | None):
+            found[field.name] = value
+    source = importlib.util.find_spec(config_class.__module__.replace("configuration", "modeling"))
+    text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
+    if "head_dim" not in found and 'getattr(config, "head_dim"' in text:
+        found["head_dim"] = None
+    return found
+
+
+def main() -> None:
+    table = {
+        name: {"fields": defaults(CONFIG_MAPPING[name]), "aliases": dict(CONFIG_MAPPING[name].attribute_map)}
+        for name in TYPES
+    }
+    rows = (f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in table.items())
+    TARGET.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    print(f"{len(table)} classes in {TARGET}")
+
+
+if __name__ == "__main__":
+    main()

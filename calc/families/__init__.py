@@ -1,0 +1,118 @@
+"""config -> Architecture: the one door, over the one table keyed by model_type."""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.architecture import Architecture, Block, Extra
+from calc.errors import ConfigError
+from calc.families.reading import Family
+from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.vision import read_vision
+from calc.feedforward import FeedForward
+from calc.fields import MAX_LAYERS, Fields, shown
+from calc.mixers import Mixer
+
+PER_LAYER = ("layer_types", "mlp_layer_types")
+"""Lists with one word for each layer, which follow the number of layers."""
+
+
+def read(config: Mapping[str, Any]) -> Architecture:
+    """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
+    family, c, model_type = _open(config)
+    alike: dict[tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...]], list[int]] = {}
+    for i in range(family.count(c) if family.count else c.size(family.layers)):
+        mixers = family.mixer(c, i)
+        mixers = mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,)
+        norms = family.norms if isinstance(family.norms, tuple) else family.norms(c, i)
+        alike.setdefault((mixers, family.ffn(c, i), norms, family.layer_extras(c, i)), []).append(i)
+    return Architecture(
+        model_type=model_type,
+        hidden=c.size(family.hidden),
+        vocab=c.size("vocab_size"),
+        tied=c.flag("tie_word_embeddings"),
+        blocks=tuple(
+            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras)
+            for (mixers, ffn, norms, extras), where in alike.items()
+        ),
+        names=family.names,
+        positions=family.positions(c),
+        max_positions=c.maybe(family.max_positions),
+        d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
+        final_norm=family.final_norm(c) if family.final_norm else family.norm,
+        head_bias=family.head_bias(c),
+        extras=family.extras(c),
+        prediction=family.prediction(c),
+        vision=read_vision(config.get("vision_config")),
+    )
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field that decides a size for this family, under the config's own names, as the class sees it."""
+    _, c, _ = _open(config)
+    values = {name: c.get(name) for name in c.defaults}
+    if "head_dim" in values and values["head_dim"] is None:
+        values["head_dim"] = c.size("hidden_size") // c.size("num_attention_heads")
+    if "num_key_value_heads" in values and values["num_key_value_heads"] is None:
+        values["num_key_value_heads"] = values["num_attention_heads"]
+    if "n_inner" in values and values["n_inner"] is None:
+        values["n_inner"] = 4 * c.size("n_embd")
+    return values
+
+
+def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with some fields changed; a list with one word for each layer continues its pattern.
+
+    Raises ConfigError for a field that this family does not read.
+    """
+    family, c, _ = _open(config)
+    own = {c.aliases.get(name, name): value for name, value in changes.items()}
+    for name in own:
+        if name not in c.defaults and name not in c.stated:
+            close = get_close_matches(name, c.defaults, n=3, cutoff=0.5)
+            known = ", ".join(close or list(c.defaults))
+            raise ConfigError(f"{shown(name)} is not a field that decides this model's size. Try {known}.", name, close)
+    merged = {**c.stated, **own}
+    layers = merged.get(family.layers)
+    for name in PER_LAYER:
+        words = c.stated.get(name)
+        if name not in own and isinstance(words, list) and words and type(layers) is int and 0 < layers <= MAX_LAYERS:
+            merged[name] = continued(words, layers)
+    return {**config, "text_config": merged} if "text_config" in config else merged
+
+
+def continued(words: list[Any], length: int) -> list[Any]:
+    """The list cut or prolonged to `length` by its shortest repeating pattern."""
+    period = next(p for p in range(1, len(words) + 1) if all(words[i] == words[i % p] for i in range(len(words))))
+    return [words[i % period] for i in range(length)]
+
+
+@cache
+def _class_defaults() -> dict[str, dict[str, Any]]:
+    path = Path(__file__).with_name("defaults.json")
+    rows: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return rows
+
+
+def _open(config: Mapping[str, Any]) -> tuple[Family, Fields, str]:
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"A config must be an object of fields, as config.json is; this is {shown(config)}.")
+    model_type, text = config.get("model_type"), config
+    if isinstance(model_type, str) and model_type in WRAPPERS:
+        text, model_type = config.get("text_config") or {}, WRAPPERS[model_type]
+        if not isinstance(text, Mapping):
+            raise ConfigError(f"text_config is {shown(text)}; it must be an object of fields.", "text_config")
+        if "tie_word_embeddings" in config:
+            text = {**text, "tie_word_embeddings": config["tie_word_embeddings"]}
+    if not isinstance(model_type, str):
+        raise ConfigError("The config does not say its model_type, for instance “llama” or “qwen3”.", "model_type")
+    if model_type not in FAMILIES:
+        close = get_close_matches(model_type, FAMILIES, n=5, cutoff=0.4)
+        near = f" Near to it we know {', '.join(close)}." if close else " We know llama, qwen3, deepseek_v3 and others."
+        raise ConfigError(f"The family {shown(model_type)} is not one we know.{near}", "model_type", close)
+    family = FAMILIES[model_type]
+    row = _class_defaults().get(family.defaults or model_type, {"fields": {}, "aliases": {}})
+    return family, Fields(text, row["fields"] | family.own, row["aliases"] | family.aliases), model_type

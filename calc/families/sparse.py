@@ -1,0 +1,371 @@
+"""Families with experts, all of whose layers attend."""
+
+from typing import Any
+
+from calc.architecture import Block, PredictionModule
+from calc.attention import BlockIndexer, LightningIndexer
+from calc.families.dense import GATE_UP, exaone4_window
+from calc.families.reading import (
+    NO_BIAS,
+    POST_NORMS,
+    QKV,
+    TWO_NORMS,
+    Family,
+    attention_bias,
+    deepseek_ffn,
+    deepseek_moe,
+    every,
+    gated,
+    gqa,
+    is_sparse,
+    kind,
+    mla,
+    moe,
+    next_layers,
+    one_window,
+    plain_gqa,
+    shared_mlp,
+    window,
+)
+from calc.feedforward import MLP, FeedForward, MoE
+from calc.fields import Fields
+from calc.mixers import Mixer
+from calc.names import Names
+
+
+def qwen_is_sparse(c: Fields, layer: int, experts: str = "num_experts") -> bool:
+    step = c.size("decoder_sparse_step")
+    return layer not in c.indices("mlp_only_layers") and c.size(experts, 0) > 0 and (layer + 1) % step == 0
+
+
+def qwen_moe(c: Fields, layer: int) -> FeedForward:
+    return moe(c, "num_experts", "moe_intermediate_size") if qwen_is_sparse(c, layer) else gated(c)
+
+
+def qwen2_moe(c: Fields, layer: int) -> FeedForward:
+    """With one shared expert behind a gate."""
+    return gated_shared_moe(c) if qwen_is_sparse(c, layer) else gated(c)
+
+
+def gated_shared_moe(c: Fields) -> MoE:
+    shared = MLP(intermediate=c.size("shared_expert_intermediate_size"))
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, shared_gate=True)
+
+
+def qwen2_moe_window(c: Fields, layer: int) -> int | None:
+    if not c.flag("use_sliding_window"):
+        return None
+    slides = layer % 2 == 0 and layer < c.size("max_window_layers", 0)
+    return window(c, layer, "sliding_attention" if slides else "full_attention")
+
+
+def qwen3_moe_window(c: Fields, layer: int) -> int | None:
+    return c.maybe("sliding_window") if c.flag("use_sliding_window") else None
+
+
+def local_moe(c: Fields, layer: int, **extra: Any) -> MoE:
+    return moe(c, "num_local_experts", "intermediate_size", **extra)
+
+
+def ernie_ffn(c: Fields, layer: int) -> FeedForward:
+    end = c.get("moe_layer_end_index")
+    last = c.size("num_hidden_layers") - 1 if end == -1 else c.size("moe_layer_end_index", 0)
+    inside = c.size("moe_layer_start_index", 0) <= layer <= last
+    if not inside or (layer + 1) % c.size("moe_layer_interval"):
+        return gated(c, bias="use_bias")
+    shared = shared_mlp(c, "moe_num_shared_experts")
+    return moe(
+        c, "moe_num_experts", "moe_intermediate_size", top_k="moe_k", shared=shared, router_correction="parameter"
+    )
+
+
+def ernie_prediction(c: Fields) -> tuple[PredictionModule, ...]:
+    after = c.size("num_hidden_layers")
+    mixer, ffn = gqa(c, bias=attention_bias(c, "use_bias")), gated(c, bias="use_bias")
+    return tuple(
+        PredictionModule(
+            block=Block(layers=(after + i,), mixers=(mixer,), ffn=ffn, norms=TWO_NORMS),
+            norms=("mtp_emb_norm", "mtp_hidden_norm"),
+            projection="mtp_linear_proj",
+        )
+        for i in range(c.maybe("num_nextn_predict_layers", 0) or 0)
+    )
+
+
+def hunyuan_moe(c: Fields, layer: int) -> MoE:
+    """`moe_topk` may differ from layer to layer."""
+    chosen = c.get("moe_topk")
+    if isinstance(chosen, list):
+        c = c.with_stated("moe_topk", chosen[layer] if layer < len(chosen) else None)
+    shared = MLP(intermediate=c.size("intermediate_size"))
+    return moe(c, "num_experts", "intermediate_size", top_k="moe_topk", shared=shared)
+
+
+def glm_attention(c: Fields, layer: int = 0) -> Mixer:
+    bias = QKV if c.flag("attention_bias") else NO_BIAS
+    return gqa(c, bias=bias, qk_norm="head" if c.flag("use_qk_norm") else "none")
+
+
+def hy_v3_ffn(c: Fields, layer: int) -> FeedForward:
+    return hy_v3_moe(c) if is_sparse(c, layer, 1) else gated(c)
+
+
+def hy_v3_moe(c: Fields) -> MoE:
+    shared = shared_mlp(c, "num_shared_experts")
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="buffer")
+
+
+def deepseek_prediction(c: Fields) -> tuple[PredictionModule, ...]:
+    """github.com/deepseek-ai/DeepSeek-V3, README_WEIGHTS.md: one more layer with its own embedding and head."""
+    return next_layers(c, mla(c), deepseek_moe(c), own_tables=True)
+
+
+def dsa(c: Fields, layer: int = 0) -> Mixer:
+    """Sparse attention over tokens that an indexer picks."""
+    owned = kinds[layer] == "full" if (kinds := indexer_types(c)) else True
+    indexer = LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned)
+    return mla(c, layer, indexer=indexer)
+
+
+def indexer_types(c: Fields) -> list[str] | None:
+    """GLM-5.2: some layers share the choice of an earlier one."""
+    layers = c.size("num_hidden_layers")
+    listed = c.per_layer("indexer_types", layers, ("full", "shared"))
+    if listed is not None:
+        return listed
+    pattern = c.get("index_topk_pattern")
+    if isinstance(pattern, str):
+        return ["full" if letter == "F" else "shared" for letter in pattern[:layers]]
+    freq, offset = c.maybe("index_topk_freq", 0) or 1, c.maybe("index_skip_topk_offset", 0)
+    skip = 2 if offset is None else offset
+    return ["full" if max(i - skip + 1, 0) % freq == 0 else "shared" for i in range(layers)]
+
+
+def mimo_v2_is_full(c: Fields, layer: int) -> bool:
+    pattern = c.get("hybrid_layer_pattern")
+    if isinstance(pattern, list) and layer < len(pattern):
+        return bool(pattern[layer] == 0)
+    default = "full_attention" if layer == 0 else every(c, layer, 6, "sliding_attention")
+    return kind(c, layer, default) == "full_attention"
+
+
+def mimo_v2_attention(c: Fields, layer: int) -> Mixer:
+    """Sliding layers have more KV heads, and sinks."""
+    v = c.size("v_head_dim")
+    if mimo_v2_is_full(c, layer):
+        return gqa(c, d_v=v)
+    stated = c.maybe("sliding_window_size")
+    reach = stated + 1 if stated is not None else c.size("sliding_window")
+    kv = "swa_num_key_value_heads" if c.maybe("swa_num_key_value_heads") else "num_key_value_heads"
+    return gqa(c, kv=kv, d_v=v, window=reach, sinks=True)
+
+
+def mimo_v2_ffn(c: Fields, layer: int) -> FeedForward:
+    freq = c.get("moe_layer_freq")
+    sparse = bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 1)
+    return deepseek_moe(c) if sparse else gated(c)
+
+
+def minimax_m3_is_sparse(c: Fields, layer: int) -> bool:
+    freq = c.get("moe_layer_freq")
+    return bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 3)
+
+
+def minimax_m3_attention(c: Fields, layer: int) -> Mixer:
+    """Layers with experts attend to blocks that an indexer picks."""
+    if not minimax_m3_is_sparse(c, layer):
+        return gqa(c, qk_norm="head")
+    stated = c.get("sparse_attention_config")
+    block = c.within(stated) if isinstance(stated, dict) else c
+    n_index = block.maybe("sparse_num_index_heads") or c.size("index_n_heads")
+    d_index = block.maybe("sparse_index_dim") or c.size("index_head_dim")
+    return gqa(c, qk_norm="head", indexer=BlockIndexer(n_index=n_index, d_index=d_index))
+
+
+def minimax_m3_ffn(c: Fields, layer: int) -> FeedForward:
+    if not minimax_m3_is_sparse(c, layer):
+        return gated(c, width="dense_intermediate_size")
+    shared = shared_mlp(c, "n_shared_experts", "shared_intermediate_size")
+    return local_moe(c, layer, shared=shared, router_correction="buffer")
+
+
+def llama4_window(c: Fields, layer: int) -> int | None:
+    listed = c.get("no_rope_layers")
+    default = every(c, layer, c.size("no_rope_layer_interval"), "chunked_attention")
+    if isinstance(listed, list) and layer < len(listed):
+        default = "chunked_attention" if listed[layer] else "full_attention"
+    return window(c, layer, default, "attention_chunk_size")
+
+
+def llama4_ffn(c: Fields, layer: int) -> FeedForward:
+    """Experts in every `interleave_moe_layer_step`-th layer, each beside one shared expert of the same width."""
+    listed = c.get("moe_layers")
+    sparse = layer in c.indices("moe_layers") if listed else (layer + 1) % c.size("interleave_moe_layer_step") == 0
+    if not sparse:
+        return gated(c, width="intermediate_size_mlp")
+    return local_moe(c, layer, shared=MLP(intermediate=c.size("intermediate_size")), stacked=True)
+
+
+def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
+    return hy_v3_moe(c) if is_sparse(c, layer, c.size("first_k_dense_replace", 0)) else gated(c)
+
+
+MIXTRAL_NAMES = Names(
+    router="block_sparse_moe.gate",
+    correction="block_sparse_moe.e_score_correction_bias",
+    expert="block_sparse_moe.experts.{expert}",
+    renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
+)
+GRANITE_MOE_NAMES = Names(router="block_sparse_moe.router.layer", expert="block_sparse_moe.experts.{expert}")
+
+SPARSE: dict[str, Family] = {
+    "mixtral": Family(mixer=lambda c, i: gqa(c, window=one_window(c, i)), ffn=local_moe, names=MIXTRAL_NAMES),
+    "qwen2_moe": Family(
+        mixer=lambda c, i: gqa(c, bias=QKV if c.flag("qkv_bias") else NO_BIAS, window=qwen2_moe_window(c, i)),
+        ffn=qwen2_moe,
+        names=Names(shared_expert="mlp.shared_expert"),
+    ),
+    "qwen3_moe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=qwen3_moe_window(c, i), qk_norm="head"),
+        ffn=qwen_moe,
+    ),
+    "qwen3_vl_moe_text": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
+        ffn=qwen_moe,
+    ),
+    "olmoe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"),
+        ffn=lambda c, i: moe(c, "num_experts", "intermediate_size"),
+    ),
+    "flex_olmo": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"),
+        ffn=lambda c, i: moe(c, "num_experts", "intermediate_size"),
+        norms=POST_NORMS,
+    ),
+    "granitemoe": Family(mixer=plain_gqa, ffn=local_moe, names=GRANITE_MOE_NAMES),
+    "granitemoeshared": Family(
+        mixer=plain_gqa,
+        ffn=lambda c, i: local_moe(
+            c,
+            i,
+            shared=MLP(intermediate=width) if (width := c.maybe("shared_intermediate_size", 0)) else None,
+        ),
+        names=GRANITE_MOE_NAMES.model_copy(update={"shared_expert": "shared_mlp"}),
+    ),
+    "phimoe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=one_window(c, i)),
+        ffn=local_moe,
+        norm="layer",
+        names=MIXTRAL_NAMES,
+        head_bias=lambda c: c.flag("lm_head_bias"),
+    ),
+    "gpt_oss": Family(
+        mixer=lambda c, i: gqa(
+            c,
+            bias=attention_bias(c),
+            window=window(c, i, every(c, i, 2, "sliding_attention")),
+            sinks=True,
+        ),
+        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked=True),
+        names=Names(router="mlp.router", expert="mlp.experts", packed={"gate_up_proj": GATE_UP}),
+    ),
+    "ernie4_5_moe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
+        ffn=ernie_ffn,
+        own={"num_nextn_predict_layers": 0},
+        prediction=ernie_prediction,
+        names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
+    ),
+    "hunyuan_v1_moe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
+        ffn=hunyuan_moe,
+        names=Names(
+            router="mlp.gate.wg",
+            shared_expert="mlp.shared_mlp",
+            renamed={"q_norm": "query_layernorm", "k_norm": "key_layernorm"},
+        ),
+    ),
+    "hy_v3": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
+        ffn=hy_v3_ffn,
+        own={"num_nextn_predict_layers": 0},
+        prediction=lambda c: next_layers(
+            c, gqa(c, bias=attention_bias(c), qk_norm="head"), hy_v3_moe(c), own_tables=False
+        ),
+    ),
+    "deepseek": Family(
+        mixer=plain_gqa,
+        ffn=lambda c, i: deepseek_ffn(c, i, correction="none"),
+        defaults="deepseek_v2",
+        own={"head_dim": None},
+    ),
+    "deepseek_v2": Family(mixer=mla, ffn=lambda c, i: deepseek_ffn(c, i, correction="none")),
+    "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction),
+    "kimi_k2": Family(mixer=mla, ffn=deepseek_ffn, defaults="deepseek_v3", prediction=deepseek_prediction),
+    "deepseek_v32": Family(
+        mixer=dsa,
+        ffn=deepseek_ffn,
+        own={"num_nextn_predict_layers": 0},
+        prediction=lambda c: next_layers(c, dsa(c), deepseek_moe(c), own_tables=True),
+    ),
+    "glm_moe_dsa": Family(
+        mixer=dsa,
+        ffn=deepseek_ffn,
+        own={"num_nextn_predict_layers": 0},
+        prediction=lambda c: next_layers(c, dsa(c), deepseek_moe(c), own_tables=False),
+    ),
+    "glm4_moe_lite": Family(
+        mixer=mla,
+        ffn=lambda c, i: deepseek_ffn(c, i, first_dense=1),
+        own={"num_nextn_predict_layers": 0},
+        prediction=lambda c: next_layers(c, mla(c), deepseek_moe(c), own_tables=True),
+    ),
+    "glm4_moe": Family(
+        mixer=glm_attention,
+        ffn=deepseek_ffn,
+        prediction=lambda c: next_layers(c, glm_attention(c), deepseek_moe(c), own_tables=True),
+    ),
+    "solar_open": Family(
+        mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS),
+        ffn=lambda c, i: deepseek_moe(c),
+    ),
+    "dots1": Family(
+        mixer=lambda c, i: gqa(
+            c,
+            bias=attention_bias(c),
+            qk_norm="head",
+            window=window(c, i, "sliding_attention" if i >= c.size("max_window_layers", 0) else "full_attention"),
+        ),
+        ffn=deepseek_ffn,
+    ),
+    "exaone_moe": Family(
+        mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)),
+        ffn=exaone_moe_ffn,
+    ),
+    "minimax_m2": Family(
+        mixer=lambda c, i: gqa(c, qk_norm="full"),
+        ffn=lambda c, i: local_moe(c, i, router_correction="buffer"),
+        names=MIXTRAL_NAMES,
+    ),
+    "minimax_m3_vl_text": Family(
+        mixer=minimax_m3_attention,
+        ffn=minimax_m3_ffn,
+        own={"n_shared_experts": 1},
+        names=Names(packed={"gate_up_proj": GATE_UP}),
+    ),
+    "mimo_v2_flash": Family(
+        mixer=mimo_v2_attention,
+        ffn=mimo_v2_ffn,
+        own={"n_shared_experts": None, "swa_num_key_value_heads": 8, "sliding_window_size": None},
+    ),
+    "llama4_text": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=llama4_window(c, i)),
+        ffn=llama4_ffn,
+        names=Names(
+            mlp="feed_forward",
+            router="feed_forward.router",
+            expert="feed_forward.experts",
+            shared_expert="feed_forward.shared_expert",
+        ),
+    ),
+}

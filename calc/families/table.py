@@ -1,0 +1,23 @@
+"""The table keyed by model_type.
+
+Shapes and defaults follow each class in Hugging Face transformers 5.23 (`configuration_*.py`, `modeling_*.py`), and
+where it has none the remote code beside the checkpoint; names are the checkpoints'.
+"""
+
+from calc.families.dense import DENSE
+from calc.families.hybrid import HYBRID
+from calc.families.reading import Family
+from calc.families.sparse import SPARSE
+
+FAMILIES: dict[str, Family] = DENSE | SPARSE | HYBRID
+WRAPPERS = {
+    "gemma3": "gemma3_text",
+    "kimi_k25": "deepseek_v3",
+    "llama4": "llama4_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
+"""model_type of a model that wraps a language model in `text_config` -> that language model's own model_type."""

@@ -1,0 +1,330 @@
+"""Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
+
+from typing import Literal, Self
+
+from calc.frozen import Frozen
+from calc.tensor import Component, Shapes
+
+
+class Recurrent(Frozen):
+    """What all of them share."""
+
+    component: Component = "ssm_linear"
+    window: None = None
+
+    def cached_elements(self) -> int:
+        """Elements that one more token adds: none."""
+        return 0
+
+
+class Mamba(Recurrent):
+    """Selective state space, arXiv:2312.00752."""
+
+    kind: Literal["mamba"] = "mamba"
+    d_inner: int
+    d_state: int
+    d_conv: int
+    dt_rank: int
+    conv_bias: bool = True
+    bias: bool = False
+    inner_norms: bool = False  # on dt, B and C: Jamba
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        weights: Shapes = {
+            "in_proj.weight": (2 * self.d_inner, hidden),
+            "conv1d.weight": (self.d_inner, 1, self.d_conv),
+            "x_proj.weight": (self.dt_rank + 2 * self.d_state, self.d_inner),
+            "dt_proj.weight": (self.d_inner, self.dt_rank),
+            "dt_proj.bias": (self.d_inner,),
+            "A_log": (self.d_inner, self.d_state),
+            "D": (self.d_inner,),
+            "out_proj.weight": (hidden, self.d_inner),
+        }
+        if self.conv_bias:
+            weights |= {"conv1d.bias": (self.d_inner,)}
+        if self.bias:
+            weights |= {"in_proj.bias": (2 * self.d_inner,), "out_proj.bias": (hidden,)}
+        if self.inner_norms:
+            weights |= {
+                "dt_layernorm.weight": (self.dt_rank,),
+                "b_layernorm.weight": (self.d_state,),
+                "c_layernorm.weight": (self.d_state,),
+            }
+        return weights
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.d_inner * self.d_state
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.d_inner * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"d_inner": self.d_inner // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.d_inner % tp == 0
+
+
+class Mamba2(Recurrent):
+    """State space duality, arXiv:2405.21060."""
+
+    kind: Literal["mamba2"] = "mamba2"
+    n_heads: int
+    d_head: int
+    d_state: int
+    n_groups: int
+    d_conv: int
+    conv_bias: bool = True
+    bias: bool = False
+    norm: bool = True
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        inner, channels = self.n_heads * self.d_head, self.channels()
+        weights: Shapes = {
+            "in_proj.weight": (inner + channels + self.n_heads, hidden),
+            "conv1d.weight": (channels, 1, self.d_conv),
+            "A_log": (self.n_heads,),
+            "D": (self.n_heads,),
+            "dt_bias": (self.n_heads,),
+            "out_proj.weight": (hidden, inner),
+        }
+        if self.conv_bias:
+            weights |= {"conv1d.bias": (channels,)}
+        if self.bias:
+            weights |= {"in_proj.bias": (inner + channels + self.n_heads,), "out_proj.bias": (hidden,)}
+        if self.norm:
+            weights |= {"norm.weight": (inner,)}
+        return weights
+
+    def channels(self) -> int:
+        """Channels of the convolution: x, B and C."""
+        return self.n_heads * self.d_head + 2 * self.n_groups * self.d_state
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_state
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.channels() * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds; groups are replicated once ranks outnumber them."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp, "n_groups": max(1, self.n_groups // tp)})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0 and (self.n_groups % tp == 0 or tp % self.n_groups == 0)
+
+
+class GatedDeltaNet(Recurrent):
+    """Gated delta rule, arXiv:2412.06464, as in Qwen3-Next and OLMo Hybrid."""
+
+    kind: Literal["gated_delta"] = "gated_delta"
+    n_k: int
+    n_v: int
+    d_k: int
+    d_v: int
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        k, v = self.n_k * self.d_k, self.n_v * self.d_v
+        return {
+            "q_proj.weight": (k, hidden),
+            "k_proj.weight": (k, hidden),
+            "v_proj.weight": (v, hidden),
+            "z_proj.weight": (v, hidden),
+            "b_proj.weight": (self.n_v, hidden),
+            "a_proj.weight": (self.n_v, hidden),
+            "conv1d.weight": (2 * k + v, 1, self.d_conv),
+            "A_log": (self.n_v,),
+            "dt_bias": (self.n_v,),
+            "norm.weight": (self.d_v,),
+            "out_proj.weight": (hidden, v),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_v * self.d_k * self.d_v
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return (2 * self.n_k * self.d_k + self.n_v * self.d_v) * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_k": self.n_k // tp, "n_v": self.n_v // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_k % tp == 0 and self.n_v % tp == 0
+
+
+class KimiDelta(Recurrent):
+    """Kimi delta attention, arXiv:2510.26692: a gate for each channel. Ling makes its gates without a bottleneck."""
+
+    kind: Literal["kimi_delta"] = "kimi_delta"
+    n_heads: int
+    d_head: int
+    d_conv: int
+    low_rank_gates: bool = True
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide = self.n_heads * self.d_head
+        weights: Shapes = {f"{name}_proj.weight": (wide, hidden) for name in ("q", "k", "v")}
+        weights |= {"conv1d.weight": (3 * wide, 1, self.d_conv)}
+        for gate in ("forget_gate.f", "g"):
+            if self.low_rank_gates:
+                weights |= {
+                    f"{gate}_a_proj.weight": (self.d_head, hidden),
+                    f"{gate}_b_proj.weight": (wide, self.d_head),
+                }
+            else:
+                weights |= {f"{gate}_proj.weight": (wide, hidden)}
+        return weights | {
+            "forget_gate.A_log": (self.n_heads,),
+            "forget_gate.dt_bias": (wide,),
+            "b_proj.weight": (self.n_heads, hidden),
+            "o_norm.weight": (self.d_head,),
+            "o_proj.weight": (hidden, wide),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_head
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return 3 * self.n_heads * self.d_head * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0
+
+
+class LightningAttention(Recurrent):
+    """Linear attention with decay, arXiv:2401.04658, as in MiniMax-01."""
+
+    kind: Literal["lightning"] = "lightning"
+    n_heads: int
+    d_head: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide = self.n_heads * self.d_head
+        return {
+            "qkv_proj.weight": (3 * wide, hidden),
+            "output_gate.weight": (wide, hidden),
+            "norm.weight": (wide,),
+            "out_proj.weight": (hidden, wide),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_head
+
+    def conv_elements(self) -> int:
+        """It has no convolution."""
+        return 0
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0
+
+
+class ShortConv(Recurrent):
+    """Gated short convolution, LFM2, arXiv:2511.23404."""
+
+    kind: Literal["short_conv"] = "short_conv"
+    d_inner: int
+    d_conv: int
+    bias: bool = False
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        weights: Shapes = {
+            "in_proj.weight": (3 * self.d_inner, hidden),
+            "conv.weight": (self.d_inner, 1, self.d_conv),
+            "out_proj.weight": (hidden, self.d_inner),
+        }
+        if self.bias:
+            weights |= {"in_proj.bias": (3 * self.d_inner,), "conv.bias": (self.d_inner,), "out_proj.bias": (hidden,)}
+        return weights
+
+    def state_elements(self) -> int:
+        """It has no state beside the convolution's memory."""
+        return 0
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.d_inner * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"d_inner": self.d_inner // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.d_inner % tp == 0
+
+
+class GatedLRU(Recurrent):
+    """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
+
+    kind: Literal["rg_lru"] = "rg_lru"
+    n_blocks: int  # the gates are block-diagonal
+    d_block: int
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide, side = self.n_blocks * self.d_block, self.d_block
+        weights: Shapes = {}
+        for name, shape in {
+            "linear_y": (wide, hidden),
+            "linear_x": (wide, hidden),
+            "linear_out": (hidden, wide),
+        }.items():
+            weights |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        weights |= {"conv_1d.weight": (wide, 1, self.d_conv), "conv_1d.bias": (wide,)}
+        for gate in ("input_gate", "recurrent_gate"):
+            weights |= {
+                f"rg_lru.{gate}_weight": (self.n_blocks, side, side),
+                f"rg_lru.{gate}_bias": (self.n_blocks, side),
+            }
+        return weights | {"rg_lru.recurrent_param": (wide,)}
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_blocks * self.d_block
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.n_blocks * self.d_block * (self.d_conv - 1)
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: whole blocks of the gates."""
+        return self.model_copy(update={"n_blocks": self.n_blocks // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_blocks % tp == 0
+
+
+RecurrentMixer = Mamba | Mamba2 | GatedDeltaNet | KimiDelta | LightningAttention | ShortConv | GatedLRU

@@ -1,0 +1,152 @@
+"""Charts say what they were given: the numbers in a figure are the numbers that went in, and parts add up."""
+
+from itertools import combinations
+from typing import get_args
+
+import pytest
+
+from calc import Architecture, Workload, report
+from calc.tensor import Component, Tensor
+from pages.parts import charts
+from presets import gpus, models
+
+GIB = 2**30
+NAMES = {name: gpu.name for name, gpu in gpus().items()}
+MODELS = ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-3B", "mistralai/Mistral-7B-v0.1", "openai/gpt-oss-20b"]
+
+
+def weighed(model, **workload):
+    return report(models()[model].config, workload=Workload(**workload))
+
+
+def bars(figure):
+    return [trace for trace in figure.data if trace.type == "bar"]
+
+
+@pytest.mark.parametrize("model", models())
+def test_slices_are_every_tensor_of_the_total_once(model):
+    architecture = Architecture.from_config(models()[model].config)
+    rows = charts.share_rows(architecture.tensors())
+    assert sum(row.parameters for row in rows) == architecture.parameters().total
+    assert len({row[:3] for row in rows}) == len(rows)
+    assert {row.component for row in rows} <= charts.LABELS.keys()
+
+
+def test_what_is_listed_apart_is_in_no_slice():
+    rows = charts.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
+    assert rows == [("mlp", "", "a", 6)]
+
+
+def test_slices_are_named_after_layers_and_tensors():
+    tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
+    rows = {row[:3]: row.parameters for row in charts.share_rows(tensors)}
+    assert rows["attention", "layers 3 to 60", "q_a_proj"] == 58 * 7168 * 1536
+    assert rows["experts_routed", "layers 3 to 60", "down_proj"] == 58 * 256 * 7168 * 2048
+    assert rows["embedding", "", "embed_tokens"] == 129280 * 7168
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_children_add_up_to_their_parents(model):
+    architecture = Architecture.from_config(models()[model].config)
+    parameters = architecture.parameters()
+    figure = charts.parameter_sunburst(parameters.total, charts.share_rows(architecture.tensors()), dark=False)
+    (sunburst,) = figure.data
+    sizes = dict(zip(sunburst.ids, sunburst.values, strict=True))
+    children: dict[str, int] = {}
+    for part, parent in zip(sunburst.ids, sunburst.parents, strict=True):
+        children[parent] = children.get(parent, 0) + sizes[part]
+    assert children.pop("") == sizes["total"] == parameters.total
+    assert children == {parent: sizes[parent] for parent in children}
+    assert all(isinstance(size, int) for size in sizes.values())
+    assert {name: sizes[name] for name in parameters.components} == parameters.components
+    assert figure == charts.shares(parameters.total, architecture.tensors(), dark=False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
+    result = weighed(model)
+    figure = charts.gpu_bars(result.verdicts, NAMES, result.memory, dark=True)
+    *parts, hatched = bars(figure)
+    for name, bar in zip(charts.HELD, parts, strict=True):
+        assert bar.x == (getattr(result.memory, name) / GIB,) * 5
+        assert bar.marker.color == charts.COLORS[name]
+        assert bar.y == tuple(NAMES[verdict.gpu] for verdict in result.verdicts)
+    assert hatched.x[0] == (result.memory.overhead_high - result.memory.overhead) / GIB
+    assert sum(bar.x[0] for bar in bars(figure)) == pytest.approx(result.memory.high / GIB)
+    assert figure.data[-1].x == tuple(verdict.usable / GIB for verdict in result.verdicts)
+    for text, verdict in zip(figure.layout.yaxis.ticktext, result.verdicts, strict=True):
+        assert f"{verdict.usable / GIB:,.2f} GiB" in text
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_context_bars_are_the_memory_at_each_context(model):
+    result = weighed(model, batch=4)
+    figure = charts.context_bars(result.by_context, dark=False)
+    for name, bar in zip(charts.HELD, bars(figure), strict=False):
+        assert bar.x == ("1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k")
+        assert bar.y == tuple(getattr(memory, name) / GIB for memory in result.by_context.values())
+
+
+@pytest.mark.parametrize(
+    ("batch", "first"),
+    [
+        pytest.param(1, None, id="never"),  # 128k tokens x 36,864 bytes = 4.5 GiB < 5.75 GiB of weights
+        pytest.param(2, "128k", id="at-the-end"),
+        pytest.param(8, "32k", id="between"),
+        pytest.param(256, "1k", id="at-once"),
+    ],
+)
+def test_overtaking_is_marked_where_it_first_happens(batch, first):
+    figure = charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch).by_context, dark=False)
+    texts = [note.text for note in figure.layout.annotations]
+    assert texts == ([f"KV cache outweighs the weights from {first}"] if first else [])
+    assert [bars(figure)[0].x[line.x0] for line in figure.layout.shapes] == ([first] if first else [])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_figures_are_small_and_bring_their_own_looks(dark):
+    result = weighed("deepseek-ai/DeepSeek-V3")
+    tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
+    for figure in (
+        charts.shares(result.parameters.total, tensors, dark),
+        charts.gpu_bars(result.verdicts, NAMES, result.memory, dark),
+        charts.context_bars(result.by_context, dark),
+    ):
+        assert len(figure.to_json()) < 60_000
+        assert figure.layout.font.color == (charts.DARK if dark else charts.LIGHT).text
+        assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
+        assert figure.layout.uirevision
+
+
+def test_every_part_has_one_colour_and_a_label():
+    assert set(get_args(Component)) - {"vision", "other"} <= charts.COLORS.keys()
+    assert charts.COLORS.keys() == charts.LABELS.keys()
+    assert len(set(charts.COLORS.values())) == len(charts.COLORS)
+
+
+# Machado, Oliveira and Fernandes 2009, table 1, severity 1.0: linear RGB as each kind of eye sees it.
+SIGHT = {
+    "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.052)),
+    "deuteranopia": ((0.3673, 0.8606, -0.228), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
+}
+
+
+def lab(color, sight):
+    """CIE L*a*b* of an sRGB colour, under D65."""
+    values = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+    r, g, b = (min(1, max(0, sum(m * v for m, v in zip(row, linear, strict=True)))) for row in sight)
+    xyz = (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505, 0.2126 * r + 0.7152 * g + 0.0722 * b, 0.0193 * r
+    xyz = (xyz[0], xyz[1], (xyz[2] + 0.1192 * g + 0.9505 * b) / 1.089)
+    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_of_one_figure_can_be_told_apart(sight):
+    memory = {charts.COLORS[part] for part in charts.HELD}
+    for figure in (memory, set(charts.COLORS.values()) - memory):
+        for one, other in combinations(figure, 2):
+            pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
+            assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)
