@@ -21,7 +21,7 @@ def main(oracle: str) -> None:
             "total": model["text_total"],
             "active": model["active"],
             "components": {name: n for name, n in model["groups"].items() if name != "vision_audio"},
-            "persistent_buffers": model["buffers"]["persistent"],
+            "persistent_buffers": (model["buffers"] or {}).get("persistent", 0),
             "multi_token_prediction": (model["mtp"] or {}).get("params", 0),
             "vision": model["groups"].get("vision_audio", 0),
             "cached_full": model["kv_cache"]["unique_per_token_full"],

@@ -7,7 +7,7 @@ largest layer decides, for its memory is free again before the next one.
 from calc.architecture import Architecture, Block
 from calc.attention import GQA
 from calc.feedforward import FeedForward, MoE
-from calc.mixers import Mixer, Recurrent
+from calc.mixers import CompressedAttention, Mixer, Recurrent
 from calc.precision import Precision
 from calc.workload import Workload
 
@@ -15,7 +15,9 @@ from calc.workload import Workload
 def forward_bytes(architecture: Architecture, workload: Workload, precision: Precision) -> int:
     """Peak bytes of a prefill step: the largest layer, or the logits of the last tokens."""
     width = precision.activation_bytes
-    elements = max(layer_elements(block, architecture.hidden, workload) for block in architecture.blocks)
+    elements = max(
+        layer_elements(block, architecture.hidden, workload) for block in (*architecture.blocks, *architecture.shared)
+    )
     return max(width * workload.step_tokens * elements, logits_bytes(architecture, workload, precision))
 
 
@@ -39,6 +41,8 @@ def mixer_elements(mixer: Mixer, hidden: int, workload: Workload) -> int:
         q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
         live = 3 * hidden + (2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q)
         eager = 3 * hidden + 3 * q + 2 * kv
+    elif isinstance(mixer, CompressedAttention):
+        live = eager = 3 * hidden + 3 * mixer.n_q * mixer.d_head
     else:
         live = eager = 3 * hidden + mixer.n_q * 2 * (mixer.d_nope + mixer.d_rope + mixer.d_v)
     return eager + 5 * mixer.n_q * workload.context if workload.attention == "eager" else live

@@ -29,8 +29,13 @@ class Block(Frozen):
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
     extras: tuple[Extra, ...] = ()
-    used: int | None = None
-    """Places that run it where they are more than the layers that store it: Zamba's shared block."""
+    places: tuple[int, ...] = ()
+    """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp tensor-parallel ranks holds."""
+        mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
+        return self.model_copy(update={"mixers": mixers, "ffn": None if self.ffn is None else self.ffn.rank(tp)})
 
 
 class PredictionModule(Frozen):
@@ -67,6 +72,7 @@ class Architecture(Frozen):
     vocab: int
     tied: bool
     blocks: tuple[Block, ...]
+    shared: tuple[Block, ...] = ()  # stored once and run in several places, beside those layers' own blocks
     names: Names = Names()
     positions: int = 0  # rows of a learned position table
     d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
@@ -109,16 +115,13 @@ class Architecture(Frozen):
         """What one of tp tensor-parallel ranks holds. The vocabulary is divided too, padded to 64 rows as vLLM does."""
         if tp == 1:
             return self
-        blocks = tuple(
-            block.model_copy(
-                update={
-                    "mixers": tuple(mixer.rank(tp) for mixer in block.mixers),
-                    "ffn": None if block.ffn is None else block.ffn.rank(tp),
-                }
-            )
-            for block in self.blocks
+        return self.model_copy(
+            update={
+                "blocks": tuple(block.rank(tp) for block in self.blocks),
+                "shared": tuple(block.rank(tp) for block in self.shared),
+                "vocab": -(-(-(-self.vocab // 64) * 64) // tp),
+            }
         )
-        return self.model_copy(update={"blocks": blocks, "vocab": -(-(-(-self.vocab // 64) * 64) // tp)})
 
     def _all_tensors(self) -> Iterator[Tensor]:
         names, hidden = self.names, self.hidden
@@ -126,7 +129,7 @@ class Architecture(Frozen):
         yield Tensor(f"{names.embedding}.weight", table, "embedding")
         if self.positions:
             yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
-        for block in self.blocks:
+        for block in (*self.blocks, *self.shared):
             yield from self._block(block)
         for name, shape in self._norm(names.final_norm, self.final_norm).items():
             yield Tensor(name, shape, "norms")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from calc.architecture import Block
-from calc.mixers import Recurrent
+from calc.mixers import CompressedAttention, Recurrent
 from calc.precision import CACHE_BITS, CacheFormat
 
 
@@ -12,15 +12,17 @@ def growth(blocks: Iterable[Block]) -> dict[int | None, int]:
     elements: dict[int | None, int] = {}
     for block in blocks:
         for mixer in block.mixers:
-            places = block.used or len(block.layers)
+            places = len(block.places or block.layers)
             elements[mixer.window] = elements.get(mixer.window, 0) + places * mixer.cached_elements()
+            if isinstance(mixer, CompressedAttention):
+                elements[None] = elements.get(None, 0) + places * mixer.compressed_elements()
     return elements
 
 
 def state_bytes(blocks: Iterable[Block]) -> int:
     """Bytes a sequence of recurrent state, in fp32, and of the convolutions' memory, in 16 bits; of any length."""
     return sum(
-        (block.used or len(block.layers)) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
+        len(block.places or block.layers) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
         for block in blocks
         for mixer in block.mixers
         if isinstance(mixer, Recurrent)

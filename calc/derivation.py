@@ -30,6 +30,12 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it
     "d_in": ("h_in", "width of the input"),
     "indexer.n_index": ("n_i", "heads of the indexer"),
     "indexer.d_index": ("d_i", "head width of the indexer"),
+    "o_groups": ("g_o", "o_groups"),
+    "group_heads": ("n_g", "query heads of an output group"),
+    "o_rank": ("r_o", "o_lora_rank"),
+    "rate": ("m", "tokens of a compressed entry"),
+    "n_index": ("n_i", "heads of the indexer"),
+    "d_index": ("d_i", "head width of the indexer"),
     "d_inner": ("d_inner", "inner width"),
     "d_state": ("d_state", "state size"),
     "d_conv": ("d_conv", "convolution width"),
@@ -124,6 +130,7 @@ def derive(architecture: Architecture) -> Derivation:
     symbolic = symbolic.model_copy(
         update={
             "blocks": tuple(symbols.block(block) for block in architecture.blocks),
+            "shared": tuple(symbols.block(block) for block in architecture.shared),
             "prediction": tuple(
                 module.model_copy(update={"block": symbols.block(module.block)}) for module in architecture.prediction
             ),
@@ -176,13 +183,14 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
 def _cache_steps(symbols: Symbols, architecture: Architecture, symbolic: Architecture) -> list[Step]:
     """One step for each window and formula; None, the whole context, is a window too."""
     alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
-    for block, symbolic_block in zip(architecture.blocks, symbolic.blocks, strict=True):
+    blocks = (*architecture.blocks, *architecture.shared)
+    for block, symbolic_block in zip(blocks, (*symbolic.blocks, *symbolic.shared), strict=True):
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
             if not mixer.cached_elements():
                 continue
             key = (mixer.window, *symbols.written(formula.cached_elements()))
             layers, elements = alike.get(key, (0, 0))
-            more = block.used or len(block.layers)
+            more = len(block.places or block.layers)
             alike[key] = (layers + more, elements + more * mixer.cached_elements())
     return [
         Step(
@@ -201,7 +209,9 @@ def memory_steps(
     """Bytes on one unshared GPU."""
     batch, context, tokens = workload.batch, workload.context, workload.step_tokens
     form = FORMATS[precision.weights]
-    elements = max(layer_elements(block, architecture.hidden, workload) for block in architecture.blocks)
+    elements = max(
+        layer_elements(block, architecture.hidden, workload) for block in (*architecture.blocks, *architecture.shared)
+    )
     return [
         Step(
             what="weights",

@@ -128,11 +128,13 @@ class Serving:
 
 
 def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
-    """The part of each block that lies in a stage."""
-    if len(stage) == architecture.num_layers:
-        return list(architecture.blocks)
-    inside = ((block, tuple(i for i in block.layers if i in stage)) for block in architecture.blocks)
-    return [block.model_copy(update={"layers": layers}) for block, layers in inside if layers]
+    """The part of each block that runs in a stage."""
+    found = []
+    for block in (*architecture.blocks, *architecture.shared):
+        where = tuple(i for i in block.places or block.layers if i in stage)
+        if where:
+            found.append(block.model_copy(update={"layers": where, "places": ()}))
+    return found
 
 
 def weights_by_layer(architecture: Architecture, precision: Precision) -> tuple[int, int, list[int]]:

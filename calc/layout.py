@@ -43,5 +43,8 @@ class Layout(Frozen):
 def divides(architecture: Architecture, tp: int) -> bool:
     """Whether tp ranks can share every layer evenly."""
     return all(
-        part.divides(tp) for block in architecture.blocks for part in (*block.mixers, block.ffn) if part is not None
+        part.divides(tp)
+        for block in (*architecture.blocks, *architecture.shared)
+        for part in (*block.mixers, block.ffn)
+        if part is not None
     )

@@ -73,9 +73,9 @@ def report(
     serving = Serving(architecture, precision, layout, overhead)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
-    elements, batch, context = growth(architecture.blocks), workload.batch, workload.context
+    blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
+    elements, state = growth(blocks), state_bytes(blocks)
     per_token, window = bytes_per_token(elements, precision.kv), window_bytes(elements, precision.kv, context)
-    state = state_bytes(architecture.blocks)
     return Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),

@@ -38,6 +38,7 @@ def read(config: Mapping[str, Any]) -> Architecture:
             Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras)
             for (mixers, ffn, norms, extras), where in alike.items()
         ),
+        shared=family.shared(c),
         names=family.names,
         positions=family.positions(c),
         max_positions=c.maybe(family.max_positions),

@@ -44,6 +44,7 @@ class Family(Frozen):
     head_bias: Callable[[Fields], bool] = lambda c: False
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()  # outside the layers
     layer_extras: Callable[[Fields, int], tuple[Extra, ...]] = lambda c, i: ()
+    shared: Callable[[Fields], tuple[Block, ...]] = lambda c: ()  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] = lambda c: ()
 
 

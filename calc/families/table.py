@@ -8,10 +8,12 @@ from calc.families.dense import DENSE
 from calc.families.hybrid import HYBRID
 from calc.families.reading import Family
 from calc.families.sparse import SPARSE
+from calc.families.special import SPECIAL
 
-FAMILIES: dict[str, Family] = DENSE | SPARSE | HYBRID
+FAMILIES: dict[str, Family] = DENSE | SPARSE | HYBRID | SPECIAL
 WRAPPERS = {
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
     "kimi_k25": "deepseek_v3",
     "llama4": "llama4_text",
     "minimax_m3_vl": "minimax_m3_vl_text",
