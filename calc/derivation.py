@@ -83,9 +83,11 @@ class Symbols:
     def of(self, field: str, value: int) -> Any:
         from sympy import Symbol
 
-        name, meaning = SYMBOLS[field]
+        stem, meaning = SYMBOLS[field]
+        name, number = stem, 1
         while name in self.legend and self.legend[name][1] != value:
-            name += "'"
+            number += 1
+            name = f"{stem}_{number}"
         self.legend[name] = (meaning, value)
         return Symbol(name, positive=True, integer=True)
 
@@ -161,12 +163,12 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
     for tensor, formula in pairs:
         if tensor.apart is None:
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
-    alike: dict[tuple[Component, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
+    alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
         one = sum(
             prod(formula.shape) * (formula.experts if "{expert}" in tensor.name else 1) for tensor, formula in members
         )
-        key = (component, *symbols.written(one))
+        key = (component, bool(layers), *symbols.written(one))
         seen, parameters = alike.get(key, (0, 0))
         alike[key] = (seen + len(layers), parameters + sum(tensor.parameters for tensor, _ in members))
     return [
@@ -176,7 +178,7 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
             values=f"{layers} · ({values})" if layers else values,
             result=parameters,
         )
-        for (component, text, values), (layers, parameters) in alike.items()
+        for (component, _, text, values), (layers, parameters) in alike.items()
     ]
 
 
