@@ -11,6 +11,7 @@ Needs transformers 5.23 and torch beside this project's own requirements.
 import argparse
 import json
 import random
+import re
 import sys
 import warnings
 from collections import Counter
@@ -73,14 +74,12 @@ def differences(a: Shapes, b: Shapes) -> list[str]:
 
 
 def of_one_kind(lines: list[str]) -> Iterator[str]:
-    """Lines that differ in their numbers only, as one."""
-    kinds = Counter("".join("#" if c.isdigit() else c for c in line.split("(")[0]) for line in lines)
-    seen = set()
+    """Lines that differ only in the numbers of their layer and expert, as one."""
+    kinds: dict[str, list[str]] = {}
     for line in lines:
-        kind = "".join("#" if c.isdigit() else c for c in line.split("(")[0])
-        if kind not in seen:
-            seen.add(kind)
-            yield f"{line}{f'   and {kinds[kind] - 1} like it' if kinds[kind] > 1 else ''}"
+        kinds.setdefault(re.sub(r"\.\d+\.", ".#.", line), []).append(line)
+    for first, *more in kinds.values():
+        yield f"{first}{f'   and {len(more):,} like it' if more else ''}"
 
 
 def compare(name: str, config: dict[str, Any], *, quiet: bool = False) -> bool:
@@ -94,9 +93,10 @@ def compare(name: str, config: dict[str, Any], *, quiet: bool = False) -> bool:
     lines = differences(a, b)
     count = Counter(line.split()[0] for line in lines)
     equal = not lines and own_total == total
+    mark = "" if equal else "  NAMES" if own_total == total else "  TOTAL"
     if not (equal and quiet):
         numbers = f"{len(b):>8,} {count['missing']:>8} {count['extra']:>6} {count['shape']:>6}"
-        print(f"{name:46} {numbers} {own_total:>18,} {total:>18,}{'' if equal else '  DIFFERENT'}")
+        print(f"{name:46} {numbers} {own_total:>18,} {total:>18,}{mark}")
         for line in list(of_one_kind(lines))[:12]:
             print(f"    {line}")
     return equal

@@ -1,5 +1,6 @@
 """Storage formats: how many bytes a weight or a cached element takes."""
 
+import json
 from collections.abc import Mapping
 from math import prod
 from typing import Any, Literal, cast, get_args
@@ -49,11 +50,16 @@ CACHE_BITS: dict[CacheFormat, int] = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8":
 
 def native_weights(config: Mapping[str, Any]) -> WeightFormat:
     """The format that the checkpoint is stored in, by its `quantization_config`; bf16 when it is not quantised."""
-    quantization = config.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
-    if method in ("fp8", "mxfp4"):
-        return cast(WeightFormat, method)
-    return "int4" if method in ("gptq", "awq") else "bf16"
+    for section in (config, config.get("text_config")):
+        quantization = section.get("quantization_config") if isinstance(section, Mapping) else None
+        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
+        if method in ("fp8", "mxfp4"):
+            return cast(WeightFormat, method)
+        if method in ("gptq", "awq") or (
+            method == "compressed-tensors" and '"num_bits": 4' in json.dumps(quantization)
+        ):
+            return "int4"
+    return "bf16"
 
 
 class Precision(Frozen):

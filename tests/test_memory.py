@@ -57,7 +57,12 @@ def test_mxfp4_quantises_experts_only():
 
 @pytest.mark.parametrize(
     ("model", "fmt"),
-    [("deepseek-ai/DeepSeek-V3", "fp8"), ("openai/gpt-oss-120b", "mxfp4"), ("Qwen/Qwen2.5-3B", "bf16")],
+    [
+        ("deepseek-ai/DeepSeek-V3", "fp8"),
+        ("openai/gpt-oss-120b", "mxfp4"),
+        ("moonshotai/Kimi-K2.5", "int4"),
+        ("Qwen/Qwen2.5-3B", "bf16"),
+    ],
 )
 def test_native_format(model, fmt):
     assert native_weights(models()[model].config) == fmt

@@ -158,7 +158,7 @@ def workload(scenario: Scenario) -> None:
     st.selectbox(
         "Weight format",
         WEIGHT_FORMATS,
-        format_func=lambda name: f"{name} (as published)" if name == native else name,
+        format_func=lambda name: f"{name} (default)" if name == native else name,
         key="weights",
         on_change=lambda: change(weights=None if st.session_state.weights == native else st.session_state.weights),
         help="Quantised formats hold the large matrices; embeddings, head, norms and router stay in 16 bits.",
