@@ -47,7 +47,10 @@ def theirs(config: dict[str, Any]) -> tuple[Shapes, int]:
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
     saved = revert_weight_conversion(model, {n: t for n, t in model.state_dict().items() if n not in again})
-    return {plain(name): tuple(t.shape) for name, t in saved.items()}, sum(p.numel() for p in model.parameters())
+    tower = "vision_config" not in config and config["model_type"] in WRAPPERS  # then it is the class's own small one
+    shapes = {plain(name): tuple(t.shape) for name, t in saved.items() if not (tower and "visual." in name)}
+    total = sum(p.numel() for name, p in model.named_parameters() if not (tower and "visual." in name))
+    return shapes, total
 
 
 def plain(name: str) -> str:
@@ -104,48 +107,59 @@ def compare(name: str, config: dict[str, Any], *, quiet: bool = False) -> bool:
 
 # Random configs
 
-CHOICES: dict[str, list[Any]] = {
+FLAGS = """
+    tie_word_embeddings attention_bias mlp_bias use_bias bias qkv_bias use_qkv_bias use_qk_norm qk_layernorm
+    lm_head_bias
+    use_parallel_residual parallel_attn new_decoder_architecture multi_query use_sliding_window use_conv_bias
+    mamba_conv_bias mamba_proj_bias mamba_rms_norm projectors_bias conv_bias use_expert_bias block_auto_adjust_ff_dim
+    do_layer_norm_before enable_bias add_bias_linear use_shared_attention_adapter attention_k_eq_v enable_moe_block
+    use_double_wide_mlp use_bidirectional_attention
+""".split()
+SIZES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],
     "n_embd": [64, 128],
+    "d_model": [64, 128],
     "intermediate_size": [96, 112],
+    "intermediate_size_mlp": [80],
+    "dense_intermediate_size": [80],
+    "ffn_dim": [96, 112],
     "n_inner": [None, 100],
     "num_hidden_layers": [2, 3, 4, 6],
     "n_layer": [2, 3],
+    "n_layers": [2, 3],
     "num_attention_heads": [4, 8],
+    "num_heads": [4, 8],
     "n_head": [4, 8],
+    "n_heads": [4, 8],
     "num_key_value_heads": [1, 2, 4],
     "head_dim": [8, 16, 24],
     "vocab_size": [300, 333],
+    "vocab_size_per_layer_input": [200],
+    "hidden_size_per_layer_input": [16],
     "max_position_embeddings": [128],
     "n_positions": [128],
-    "pad_token_id": [0],
-    "tie_word_embeddings": [True, False],
-    "attention_bias": [True, False],
-    "mlp_bias": [True, False],
-    "use_bias": [True, False],
-    "bias": [True, False],
-    "qkv_bias": [True, False],
-    "use_qkv_bias": [True, False],
-    "use_qk_norm": [True, False],
-    "qk_layernorm": [True, False],
-    "lm_head_bias": [True, False],
-    "use_parallel_residual": [True, False],
-    "parallel_attn": [True, False],
-    "new_decoder_architecture": [True, False],
-    "multi_query": [True, False],
-    "use_sliding_window": [True, False],
+    "max_seq_len": [128],
+    "word_embed_proj_dim": [48, 64],
     "sliding_window": [32, 64],
     "max_window_layers": [0, 1, 2],
+    "no_rope_layer_interval": [2, 4],
+    "full_attention_interval": [2, 4],
     "q_lora_rank": [None, 24],
     "kv_lora_rank": [32],
+    "o_lora_rank": [16],
+    "o_groups": [2],
     "qk_nope_head_dim": [16],
     "qk_rope_head_dim": [8],
     "v_head_dim": [12, 16],
+    "index_n_heads": [2],
+    "index_head_dim": [16],
     "n_routed_experts": [4, 8],
     "num_experts": [4, 8],
     "num_local_experts": [4, 8],
     "moe_num_experts": [4, 8],
     "num_experts_per_tok": [1, 2],
+    "num_experts_per_token": [1, 2],
+    "top_k_experts": [1, 2],
     "moe_k": [1, 2],
     "moe_topk": [1, 2],
     "n_shared_experts": [1, 2],
@@ -153,43 +167,91 @@ CHOICES: dict[str, list[Any]] = {
     "moe_num_shared_experts": [1, 2],
     "shared_expert_intermediate_size": [40, 64],
     "shared_intermediate_size": [40, 64],
+    "moe_shared_expert_intermediate_size": [40],
     "moe_intermediate_size": [48, 56],
+    "moe_latent_size": [None, 32],
     "first_k_dense_replace": [0, 1, 2],
+    "num_dense_layers": [0, 1],
     "mlp_only_layers": [[], [0], [1]],
     "decoder_sparse_step": [1, 2],
+    "interleave_moe_layer_step": [1, 2],
     "n_group": [1],
     "topk_group": [1],
-    "no_rope_layer_interval": [2, 4],
-    "interleave_moe_layer_step": [1, 2],
-    "index_n_heads": [2],
-    "index_head_dim": [16],
-    "layer_types": ["sliding_attention", "full_attention"],
-    "mlp_layer_types": ["dense", "sparse"],
-    "use_conv_bias": [True, False],
-    "mamba_rms_norm": [True, False],
-    "do_layer_norm_before": [True, False],
-    "enable_bias": [True, False],
-    "ffn_dim": [96, 112],
-    "word_embed_proj_dim": [48, 64],
+    "num_expert_group": [1],
+    "linear_num_key_heads": [2],
+    "linear_num_value_heads": [2, 4],
+    "linear_key_head_dim": [8, 16],
+    "linear_value_head_dim": [8, 16],
+    "linear_conv_kernel_dim": [3, 4],
+    "linear_head_dim": [16],
+    "linear_num_heads": [4],
+    "attn_layer_period": [2, 3],
+    "attn_layer_offset": [0, 1],
+    "expert_layer_period": [2],
+    "expert_layer_offset": [0, 1],
+    "mamba_d_state": [8, 16],
+    "mamba_d_conv": [3, 4],
+    "mamba_n_groups": [1, 2],
+    "mamba_dt_rank": [5, "auto"],
+    "state_size": [8, 16],
+    "ssm_state_size": [8, 16],
+    "conv_kernel": [3, 4],
+    "n_groups": [1, 2],
+    "time_step_rank": [5, "auto"],
+    "mamba_num_heads": [4],
+    "mamba_head_dim": [8, 16],
+    "lru_width": [64],
+    "conv1d_width": [3, 4],
+    "conv_L_cache": [3, 4],
+    "laurel_rank": [8],
+    "num_mem_blocks": [1, 2],
+    "adapter_rank": [8],
 }
-PER_LAYER = ("layer_types", "mlp_layer_types")
-FIXED: dict[str, dict[str, Any]] = {"phi3": {"pad_token_id": 0}, "opt": {"hidden_size": 64}}
+OPTIONAL = {*FLAGS, "mlp_only_layers", "head_dim", "mamba_dt_rank", "time_step_rank", "conv_kernel"}
+WORDS = {"layer_types", "mlp_layer_types"}
+MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "hidden_size": 64, "mamba_expand": 2}
+FIXED: dict[str, dict[str, Any]] = {
+    "bamba": MAMBA_2,
+    "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128},
+    "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": 0.0},
+    "granitemoehybrid": MAMBA_2,
+    "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
+    "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
+    "mimo_v2_flash": {"swa_num_key_value_heads": 4},
+    "nemotron_h": {"hidden_size": 64},
+    "opt": {"hidden_size": 64},
+    "zamba": {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "attention_head_dim": 16}
+    | {"attention_hidden_size": 128, "num_hidden_layers": 6},
+    "zamba2": {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "n_mamba_heads": 8}
+    | {"mamba_ngroups": 1, "num_hidden_layers": 5}
+    | {"layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid", "hybrid"]},
+}
 
 
 def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
     """A small config of a family, with each field that its class has drawn or left out."""
     fields = AutoConfig.for_model(model_type).to_dict()
     config: dict[str, Any] = {"model_type": model_type}
-    for name, values in CHOICES.items():
-        flag = isinstance(values[0], bool) or name in ("mlp_only_layers", "head_dim", *PER_LAYER)
-        if name in fields and name not in PER_LAYER and not (flag and chance.random() < 0.4):
+    for name, values in (SIZES | {flag: [True, False] for flag in FLAGS}).items():
+        if name in fields and not (name in OPTIONAL and chance.random() < 0.4):
             config[name] = chance.choice(values)
+    if "pad_token_id" in fields:
+        config["pad_token_id"] = 0  # inside the small vocabulary
     layers = next((config[name] for name in ("num_hidden_layers", "n_layer") if name in config), 0)
-    for name in PER_LAYER:
-        words = fields.get(name)
-        if words and set(words) <= set(CHOICES[name]) and chance.random() < 0.6:
-            config[name] = [chance.choice(CHOICES[name]) for _ in range(layers)]
+    for name in WORDS & set(fields):
+        words = sorted(set(fields[name] or ()))
+        if words and chance.random() < 0.6:
+            config[name] = [chance.choice(words) for _ in range(layers)]
     return config | FIXED.get(model_type, {})
+
+
+def alone(config: dict[str, Any]) -> dict[str, Any]:
+    """A language model that transformers only loads inside its wrapper, in that wrapper."""
+    wrapper = next((name for name, text in WRAPPERS.items() if text == config["model_type"]), None)
+    if wrapper is None or type(AutoConfig.for_model(config["model_type"])) in AutoModelForCausalLM._model_mapping:
+        return config
+    return {"model_type": wrapper, "text_config": config}
 
 
 def has_class(model_type: str) -> bool:
@@ -204,7 +266,7 @@ def compare_random(model_type: str, n: int, seed: int) -> bool:
     chance = random.Random(f"{model_type} {seed}")
     compared, right = 0, True
     for i in range(n):
-        config = random_config(model_type, chance)
+        config = alone(random_config(model_type, chance))
         try:
             equal = compare(f"{model_type} {i}", config, quiet=True)
         except Exception as error:  # the class itself refuses this draw, with whatever it raises
@@ -244,7 +306,7 @@ def main() -> int:
                 right.append(compare_random(name, a.random, a.seed))
             else:
                 try:
-                    right.append(compare(name, {"model_type": name}))
+                    right.append(compare(name, alone({"model_type": name})))
                 except Exception as error:
                     print(f"{name:46} the class can't be built so: {type(error).__name__}: {str(error)[:90]}")
     else:

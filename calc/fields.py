@@ -17,16 +17,20 @@ class Fields:
         }
         self.stated = {self.aliases.get(name, name): value for name, value in config.items()}
         self.defaults = defaults
+        self.used: set[str] = set()  # what was asked for
         self._checked: dict[str, Any] = {}  # lists, which every layer asks for
 
     def get(self, name: str) -> Any:
         """The value stated, else the class's default, unchecked."""
         name = self.aliases.get(name, name)
+        self.used.add(name)
         return self.stated[name] if name in self.stated else self.defaults.get(name)
 
     def with_stated(self, name: str, value: Any) -> "Fields":
         """The same config with one field stated otherwise."""
-        return Fields({**self.stated, name: value}, self.defaults, {})
+        other = Fields({**self.stated, name: value}, self.defaults, {})
+        other.used = self.used
+        return other
 
     def within(self, section: Mapping[str, Any]) -> "Fields":
         """A section of the config, which has no defaults of its own."""

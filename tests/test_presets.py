@@ -66,3 +66,19 @@ def test_the_usual_five():
 )
 def test_what_a_card_can_not_do(gpu, storage, lacks):
     assert gpus()[gpu].lacks(storage) == lacks
+
+
+@pytest.mark.parametrize(
+    ("model", "has", "lacks"),
+    [
+        ("deepseek-ai/DeepSeek-V3", {"kv_lora_rank", "first_k_dense_replace"}, {"num_key_value_heads", "head_dim"}),
+        ("openai-community/gpt2", {"n_embd", "n_inner"}, {"num_key_value_heads", "head_dim"}),
+        ("Qwen/Qwen3-30B-A3B", {"moe_intermediate_size"}, {"intermediate_size"}),
+        ("mistralai/Mixtral-8x7B-v0.1", {"intermediate_size", "head_dim"}, {"moe_intermediate_size"}),
+        ("meta-llama/Llama-3.1-8B", {"head_dim", "num_key_value_heads"}, {"sliding_window"}),
+    ],
+)
+def test_settings_are_what_the_size_hangs_on(model, has, lacks):
+    found = settings(models()[model].config)
+    assert has <= set(found)
+    assert not lacks & set(found)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.architecture import Architecture, Block, Extra
+from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import Family
 from calc.families.table import FAMILIES, WRAPPERS
@@ -22,7 +23,10 @@ PER_LAYER = ("layer_types", "mlp_layer_types")
 
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
-    family, c, model_type = _open(config)
+    return _build(config, *_open(config))
+
+
+def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str) -> Architecture:
     alike: dict[tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...]], list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
         mixers = family.mixer(c, i)
@@ -52,15 +56,19 @@ def read(config: Mapping[str, Any]) -> Architecture:
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field that decides a size for this family, under the config's own names, as the class sees it."""
-    _, c, _ = _open(config)
-    values = {name: c.get(name) for name in c.defaults}
-    if "head_dim" in values and values["head_dim"] is None:
-        values["head_dim"] = c.size("hidden_size") // c.size("num_attention_heads")
-    if "num_key_value_heads" in values and values["num_key_value_heads"] is None:
-        values["num_key_value_heads"] = values["num_attention_heads"]
+    """Every field that this model's size hangs on, under the config's own names, as the class sees it.
+
+    Raises ConfigError.
+    """
+    family, c, model_type = _open(config)
+    architecture = _build(config, family, c, model_type)
+    values = {name: c.get(name) for name in c.defaults if name in c.used}
+    attention = next((mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)), None)
+    if attention is not None:
+        derived = {"head_dim": attention.d_head, "num_key_value_heads": attention.n_kv}
+        values |= {name: value for name, value in derived.items() if name in values and values[name] is None}
     if "n_inner" in values and values["n_inner"] is None:
-        values["n_inner"] = 4 * c.size("n_embd")
+        values["n_inner"] = 4 * architecture.hidden
     return values
 
 

@@ -27,6 +27,7 @@ LABELS = {
     "ssm_linear": "Recurrent",
     "norms": "Norms",
     "lm_head": "Head",
+    "other": "Other",
     "weights": "Weights",
     "kv_cache": "KV cache",
     "activations": "Activations",
@@ -42,6 +43,7 @@ COLORS = {
     "ssm_linear": "#6B4A3A",
     "norms": "#C2B8AE",
     "lm_head": "#D55E00",
+    "other": "#6B6B6B",
     "weights": "#6F63C0",  # other hues for memory, so that no colour means two things
     "kv_cache": "#E57373",
     "activations": "#A9B93B",
@@ -80,13 +82,22 @@ def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
         ShareRow(
             component=tensor.component,
             layers=formats.layers(tensor.layers) if tensor.layers else "",
-            tensor=tensor.name.removesuffix(".weight").removesuffix(".bias").split(".")[-1]
-            + (".bias" if tensor.name.endswith(".bias") else ""),
+            tensor=_short(tensor),
             parameters=tensor.parameters,
         )
         for tensor in tensors
         if tensor.apart is None
     ]
+
+
+def _short(tensor: Tensor) -> str:
+    """A tensor's name within its module: q_a_proj, or indexer.q_proj where the module has parts."""
+    within = tensor.name.split("{layer}.")[-1].removesuffix(".weight")
+    parts = [part for part in within.split(".") if part not in ("experts", "{expert}")]
+    if not tensor.layers:
+        return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
+    whole = len(parts) == 1 or parts[1:] == ["bias"] or tensor.component == "other"
+    return ".".join(parts if whole else parts[1:])
 
 
 def shares(total: int, tensors: Iterable[Tensor], dark: bool) -> go.Figure:
