@@ -10,7 +10,7 @@ from typing import Any, NoReturn, get_args
 from pydantic import ValidationError
 
 from calc import ConfigError, Layout, Precision, Report, Workload, report
-from calc.families import override
+from calc.families import as_llama, knows, override
 from calc.fields import shown
 from calc.gpu import GPU
 from calc.inference import GIB
@@ -29,6 +29,7 @@ def parser() -> Parser:
     p = Parser(prog="python -m calc", description="Weigh a language model: parameters, memory, and which GPUs it fits.")
     p.add_argument("model", metavar="MODEL", help="a preset id, the path of a config.json, or - for standard input")
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
+    p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--batch", type=int, default=1, help="sequences at once (default 1)")
     p.add_argument("--context", type=int, default=8192, help="tokens of each sequence (default 8192)")
     p.add_argument("--prefill-tokens", type=int, help="prompt tokens in one forward pass")
@@ -70,6 +71,8 @@ def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
 
 def run(arguments: argparse.Namespace) -> Report:
     config = load(arguments.model)
+    if arguments.assume is not None and not knows(config):
+        config = as_llama(config)
     changes: dict[str, Any] = {}
     for change in arguments.set:
         field, equals, value = change.partition("=")

@@ -81,6 +81,7 @@ class Mamba2(Recurrent):
     d_conv: int
     conv_bias: bool = True
     bias: bool = False
+    out_bias: bool | None = None  # of the output projection where it differs: Falcon-H1
     norm: bool = True
 
     def shapes(self, hidden: int) -> Shapes:
@@ -97,7 +98,9 @@ class Mamba2(Recurrent):
         if self.conv_bias:
             weights |= {"conv1d.bias": (channels,)}
         if self.bias:
-            weights |= {"in_proj.bias": (inner + channels + self.n_heads,), "out_proj.bias": (hidden,)}
+            weights |= {"in_proj.bias": (inner + channels + self.n_heads,)}
+        if self.bias if self.out_bias is None else self.out_bias:
+            weights |= {"out_proj.bias": (hidden,)}
         if self.norm:
             weights |= {"norm.weight": (inner,)}
         return weights

@@ -98,6 +98,7 @@ def assumptions(
     architecture: Architecture, workload: Workload, precision: Precision, tower: str | None
 ) -> Iterable[str]:
     """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
+    yield from architecture.assumptions
     apart = architecture.parameters().not_in_total
     if precision.weights not in FLOATS:
         what = "routed experts" if FORMATS[precision.weights].experts_only else "matrices of attention and feed-forward"

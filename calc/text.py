@@ -1,6 +1,10 @@
 """Text from outside, turned into a config dict: the way in for files, pasted text and standard input."""
 
+import base64
+import binascii
 import json
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import ConfigError
@@ -30,3 +34,19 @@ def parse_value(text: str) -> Any:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError, ValueError):
         return text
+
+
+def pack(config: Mapping[str, Any]) -> str:
+    """A config as a word that an address can bear."""
+    text = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+
+def unpack(word: str) -> dict[str, Any]:
+    """The config that `pack` made a word of. Raises ConfigError."""
+    try:
+        packed = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
+        text = zlib.decompressobj().decompress(packed, MAX_CHARACTERS).decode()
+    except (binascii.Error, zlib.error, ValueError):
+        raise ConfigError("The packed config is damaged; copy the whole address, or paste the config again.") from None
+    return parse_config(text)

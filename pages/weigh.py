@@ -2,14 +2,14 @@ import streamlit as st
 
 from calc import Architecture, ConfigError, report
 from pages.parts import answer, charts, share, sidebar, state, working
-from presets import gpus, models
+from presets import gpus
 
 scenario = state.current()
 result, error = None, None
 try:
     result = report(
         scenario.config(),
-        model=scenario.model,
+        model=scenario.model if scenario.pasted is None else scenario.name(),
         workload=scenario.workload(),
         precision=scenario.precision(),
         layout=scenario.layout(),
@@ -20,7 +20,7 @@ except ConfigError as problem:
     error = problem
 sidebar.draw(scenario, error)
 
-share.header(models()[scenario.model].name, scenario, result)
+share.header(scenario, result)
 for problem in state.problems():
     st.warning(problem, icon=":material/link_off:")
 if result is None:
@@ -29,8 +29,11 @@ if result is None:
 
 architecture = Architecture.from_config(scenario.config())
 steps = working.Working(architecture, result)
+for sentence in architecture.assumptions:
+    st.warning(sentence, icon=":material/help:")
 answer.totals(result, steps)
-answer.exact(result, None if scenario.overrides else models()[scenario.model].published)
+preset = None if scenario.overrides else scenario.preset()
+answer.exact(result, preset.published if preset else None)
 answer.cards(result)
 
 dark = st.context.theme.type == "dark"

@@ -108,3 +108,14 @@ def test_errors_are_one_sentence(capsys, argv):
     assert err.count("\n") == 1
     assert err.endswith(".\n")
     assert "Traceback" not in err
+
+
+def test_an_unknown_family_as_llama(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "nonesuch"}')
+    assert run(capsys, str(path))[0] == 2
+    status, out, _ = run(capsys, str(path), "--assume", "llama", "--json")
+    report = json.loads(out)
+    assert status == 0
+    assert report["parameters"]["total"] == 6_738_415_616  # LlamaConfig's defaults are Llama-2-7B's sizes
+    assert "read as a Llama-like decoder" in report["assumptions"][0]

@@ -100,3 +100,51 @@ def test_no_gpu_chosen():
     app = page(model="Qwen/Qwen2.5-3B")
     run(app.multiselect(key="gpu").set_value([]))
     assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_a_pasted_config_travels_in_the_link():
+    app = page()
+    app.text_area(key="own_text").set_value('{"model_type": "llama", "num_key_value_heads": 8}')
+    run(app.button(key="own_weigh").click())
+    # the class's defaults, with 8 KV heads: Llama-2-7B's 6,738,415,616 less 32 layers of 2 x 4096 x 3072
+    assert any("5,933,109,248" in caption.value for caption in app.caption)
+    again = page(pasted=app.query_params["pasted"])
+    assert metrics(again) == metrics(app)
+    run(again.selectbox(key="model").select("Qwen/Qwen2.5-3B"))
+    assert dict(again.query_params) == {"model": "Qwen/Qwen2.5-3B"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "not JSON"),
+        ("[1]", "object of fields"),
+        ('{"model_type": "nonesuch"}', "not one we know"),
+        ('{"model_type": "llama", "hidden_size": "4096"}', "must be a whole number"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_a_paste_that_can_not_be_read_says_why(text, sentence):
+    app = page()
+    app.text_area(key="own_text").set_value(text)
+    run(app.button(key="own_weigh").click())
+    assert sentence in app.sidebar.error[0].value
+    assert metrics(app)["Parameters"] == "8.19 B"
+
+
+def test_a_damaged_link_to_a_pasted_config():
+    app = page(pasted="AAAA", batch="2")
+    assert "pasted" in app.warning[0].value
+    assert app.select_slider(key="batch").value == 2
+
+
+def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
+    app = page()
+    app.text_area(key="own_text").set_value('{"model_type": "nonesuch", "num_hidden_layers": 2}')
+    run(app.button(key="own_weigh").click())
+    run(app.button(key="own_assume").click())
+    assert not app.error
+    assert "nonesuch" in app.title[0].value
+    assert "read as a Llama-like decoder" in app.warning[0].value
+    again = page(pasted=app.query_params["pasted"])
+    assert "read as a Llama-like decoder" in again.warning[0].value

@@ -17,6 +17,8 @@ from calc.feedforward import FeedForward
 from calc.fields import MAX_LAYERS, Fields, shown
 from calc.mixers import Mixer
 
+ASSUMED = "assumed_from"
+"""Field of a config that is read as another family: the model_type that we do not know."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -52,6 +54,27 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         extras=family.extras(c),
         prediction=family.prediction(c),
         vision=read_vision(config.get("vision_config")),
+        assumptions=_assumptions(config),
+    )
+
+
+def knows(config: Mapping[str, Any]) -> bool:
+    """Whether the config's family is in the table."""
+    model_type = config.get("model_type")
+    return isinstance(model_type, str) and (model_type in FAMILIES or model_type in WRAPPERS)
+
+
+def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config of a family that we do not know, to be read as a Llama-like decoder. It says so wherever it goes."""
+    return {**config, "model_type": "llama", ASSUMED: str(config.get("model_type"))[:40]}
+
+
+def _assumptions(config: Mapping[str, Any]) -> tuple[str, ...]:
+    if ASSUMED not in config:
+        return ()
+    return (
+        f"The family {shown(config[ASSUMED])} is not known: this config is read as a Llama-like decoder. "
+        "Every number here hangs on that assumption.",
     )
 
 

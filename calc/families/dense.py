@@ -419,7 +419,7 @@ DENSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)), ffn=gated, norms=POST_NORMS
     ),
     "granite": Family(mixer=plain_gqa, ffn=gated),
-    "helium": Family(mixer=plain_gqa, ffn=gated),
+    "helium": Family(mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS), ffn=gated),
     "cwm": Family(mixer=lambda c, i: gqa(c, window=window(c, i, every(c, i, 4, "sliding_attention"))), ffn=gated),
     "smollm3": Family(mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=smollm3_window(c, i)), ffn=gated),
     "seed_oss": Family(

@@ -76,6 +76,10 @@ def bamba_mamba2(c: Fields, layer: int = 0, **extra: Any) -> Mamba2:
     )
 
 
+def falcon_h1_mamba2(c: Fields) -> Mamba2:
+    return bamba_mamba2(c, norm=c.flag("mamba_rms_norm"), out_bias=c.flag("projectors_bias"))
+
+
 def jamba_mamba(c: Fields) -> Mamba:
     hidden = c.size("hidden_size")
     return Mamba(
@@ -401,7 +405,7 @@ HYBRID: dict[str, Family] = {
         names=BAMBA_NAMES,
     ),
     "falcon_h1": Family(
-        mixer=lambda c, i: (plain_gqa(c, i), bamba_mamba2(c, norm=c.flag("mamba_rms_norm"))),
+        mixer=lambda c, i: (plain_gqa(c, i), falcon_h1_mamba2(c)),
         ffn=gated,
         norms=FF_NORMS,
         names=BAMBA_NAMES,

@@ -140,8 +140,8 @@ def qwen_window(c: Fields, layer: int) -> int | None:
 # Feed-forwards
 
 
-def gated(c: Fields, layer: int = 0, width: str = "intermediate_size", bias: str = "mlp_bias") -> MLP:
-    return MLP(intermediate=c.size(width), bias=c.flag(bias))
+def gated(c: Fields, layer: int = 0, width: str = "intermediate_size", bias: str | None = "mlp_bias") -> MLP:
+    return MLP(intermediate=c.size(width), bias=bias is not None and c.flag(bias))
 
 
 def plain(c: Fields, layer: int = 0, width: str = "intermediate_size", *, bias: bool = True) -> MLP:
@@ -168,10 +168,13 @@ def moe(
     return MoE(n_experts=n_experts, top_k=chosen, expert=expert, **extra)
 
 
-def shared_mlp(c: Fields, count: str = "n_shared_experts", width: str = "moe_intermediate_size") -> MLP | None:
+def shared_mlp(
+    c: Fields, count: str = "n_shared_experts", width: str = "moe_intermediate_size", bias: str | None = None
+) -> MLP | None:
     """Shared experts, which are one MLP as wide as all of them; None without."""
     n_shared = c.maybe(count, 0) or 0
-    return MLP(intermediate=n_shared * c.size(width)) if n_shared else None
+    biased = bias is not None and c.flag(bias)
+    return MLP(intermediate=n_shared * c.size(width), bias=biased) if n_shared else None
 
 
 def is_sparse(c: Fields, layer: int, first_dense: int) -> bool:
@@ -181,15 +184,22 @@ def is_sparse(c: Fields, layer: int, first_dense: int) -> bool:
 
 
 def deepseek_ffn(
-    c: Fields, layer: int, *, correction: Literal["none", "buffer"] = "buffer", first_dense: int | None = None
+    c: Fields,
+    layer: int,
+    *,
+    correction: Literal["none", "buffer"] = "buffer",
+    first_dense: int | None = None,
+    bias: str | None = None,
 ) -> FeedForward:
-    """DeepSeek's: dense first layers, then routed and shared experts."""
+    """DeepSeek's: dense first layers, then routed and shared experts. Only V2 can have biases there."""
     dense = c.size("first_k_dense_replace", 0) if first_dense is None else first_dense
-    return deepseek_moe(c, correction=correction) if is_sparse(c, layer, dense) else gated(c)
+    sparse = is_sparse(c, layer, dense)
+    return deepseek_moe(c, correction=correction, bias=bias) if sparse else gated(c, bias=bias)
 
 
-def deepseek_moe(c: Fields, *, correction: Literal["none", "buffer"] = "buffer") -> MoE:
-    return moe(c, "n_routed_experts", "moe_intermediate_size", shared=shared_mlp(c), router_correction=correction)
+def deepseek_moe(c: Fields, *, correction: Literal["none", "buffer"] = "buffer", bias: str | None = None) -> MoE:
+    shared = shared_mlp(c, bias=bias)
+    return moe(c, "n_routed_experts", "moe_intermediate_size", shared=shared, router_correction=correction)
 
 
 def next_layers(

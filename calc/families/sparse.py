@@ -73,7 +73,7 @@ def ernie_ffn(c: Fields, layer: int) -> FeedForward:
     inside = c.size("moe_layer_start_index", 0) <= layer <= last
     if not inside or (layer + 1) % c.size("moe_layer_interval"):
         return gated(c, bias="use_bias")
-    shared = shared_mlp(c, "moe_num_shared_experts")
+    shared = shared_mlp(c, "moe_num_shared_experts", bias="use_bias")
     return moe(
         c, "moe_num_experts", "moe_intermediate_size", top_k="moe_k", shared=shared, router_correction="parameter"
     )
@@ -111,7 +111,7 @@ def hy_v3_ffn(c: Fields, layer: int) -> FeedForward:
 
 
 def hy_v3_moe(c: Fields) -> MoE:
-    shared = shared_mlp(c, "num_shared_experts")
+    shared = shared_mlp(c, "num_shared_experts", bias="mlp_bias")
     return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="buffer")
 
 
@@ -151,13 +151,13 @@ def mimo_v2_is_full(c: Fields, layer: int) -> bool:
 
 def mimo_v2_attention(c: Fields, layer: int) -> Mixer:
     """Sliding layers have more KV heads, and sinks."""
-    v = c.size("v_head_dim")
+    v, bias = c.size("v_head_dim"), QKV if c.flag("attention_bias") else NO_BIAS
     if mimo_v2_is_full(c, layer):
-        return gqa(c, d_v=v)
+        return gqa(c, d_v=v, bias=bias)
     stated = c.maybe("sliding_window_size")
     reach = stated + 1 if stated is not None else c.size("sliding_window")
     kv = "swa_num_key_value_heads" if c.maybe("swa_num_key_value_heads") else "num_key_value_heads"
-    return gqa(c, kv=kv, d_v=v, window=reach, sinks=True)
+    return gqa(c, kv=kv, d_v=v, window=reach, sinks=True, bias=bias)
 
 
 def mimo_v2_ffn(c: Fields, layer: int) -> FeedForward:
@@ -275,6 +275,7 @@ SPARSE: dict[str, Family] = {
         own={"num_nextn_predict_layers": 0},
         prediction=ernie_prediction,
         names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
+        head_bias=lambda c: c.flag("use_bias"),
     ),
     "hunyuan_v1_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
@@ -299,7 +300,7 @@ SPARSE: dict[str, Family] = {
         defaults="deepseek_v2",
         own={"head_dim": None},
     ),
-    "deepseek_v2": Family(mixer=mla, ffn=lambda c, i: deepseek_ffn(c, i, correction="none")),
+    "deepseek_v2": Family(mixer=mla, ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias")),
     "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction),
     "kimi_k2": Family(mixer=mla, ffn=deepseek_ffn, defaults="deepseek_v3", prediction=deepseek_prediction),
     "deepseek_v32": Family(

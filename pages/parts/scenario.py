@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from calc import Layout, Overhead, Precision, Range, Workload
-from calc.families import override, settings
+from calc import Architecture, Layout, Overhead, Precision, Range, Workload
+from calc.families import ASSUMED, override, settings
 from calc.fields import shown
 from calc.frozen import Frozen
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
+from calc.text import pack, unpack
 from calc.workload import Attention, Engine
 from pages.parts.settings import CONTROLS
-from presets import gpus, models
+from presets import Preset, gpus, models
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 Tokens = Annotated[int, Field(ge=1, le=2**30)]
@@ -28,6 +29,7 @@ class Scenario(Frozen):
     """One screen. Every field but `overrides` has the name that the URL gives it."""
 
     model: str = DEFAULT_MODEL
+    pasted: dict[str, Any] | None = None  # a config of the reader's own, in place of the model
     overrides: dict[str, int | bool] = {}  # config fields that differ from the preset
     batch: Annotated[int, Field(ge=1, le=65_536)] = 1
     context: Annotated[int, Field(ge=1, le=16_777_216)] = 8192
@@ -51,6 +53,13 @@ class Scenario(Frozen):
             raise ValueError(model)
         return model
 
+    @field_validator("pasted")
+    @classmethod
+    def _can_be_read(cls, pasted: dict[str, Any] | None) -> dict[str, Any] | None:
+        if pasted is not None:
+            Architecture.from_config(pasted)
+        return pasted
+
     @field_validator("gpu")
     @classmethod
     def _are_known(cls, chosen: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,8 +68,19 @@ class Scenario(Frozen):
         return chosen
 
     def base(self) -> dict[str, Any]:
-        """The config of the model as published."""
-        return dict(models()[self.model].config)
+        """The config as published, or as the reader pasted it."""
+        return dict(models()[self.model].config if self.pasted is None else self.pasted)
+
+    def preset(self) -> Preset | None:
+        """The preset that is on screen; None for a pasted config."""
+        return models()[self.model] if self.pasted is None else None
+
+    def name(self) -> str:
+        preset = self.preset()
+        if preset is not None:
+            return preset.name
+        assumed = self.base().get(ASSUMED)
+        return f"Pasted config ({self.base()['model_type']}" + (f", assumed for {assumed})" if assumed else ")")
 
     def config(self) -> dict[str, Any]:
         """The config with the reader's changes. Raises ConfigError."""
@@ -92,6 +112,7 @@ class Scenario(Frozen):
 
 
 EXPECTED = {
+    "pasted": "a config.json, packed by this page",
     "model": "the id of a preset, such as Qwen/Qwen2.5-3B",
     "batch": "a whole number from 1 to 65,536",
     "context": "a whole number from 1 to 16,777,216",
@@ -121,7 +142,7 @@ def decode(params: Mapping[str, str]) -> tuple[Scenario, list[str]]:
                 values[name] = _option(name, text)
             except ValueError:  # pydantic's ValidationError is one
                 problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {EXPECTED[name]}.")
-    base = settings(models()[values.get("model", DEFAULT_MODEL)].config)
+    base = settings(Scenario(**values).base())
     overrides: dict[str, int | bool] = {}
     for name, text in params.items():
         if name in EXPECTED:
@@ -144,10 +165,21 @@ def encode(scenario: Scenario) -> dict[str, str]:
     return {name: _text(value) for name, value in (changed | scenario.overrides).items()}
 
 
+LONGEST = 6000
+"""Characters of a query string that browsers, proxies and chat programs carry without cutting it."""
+
+
+def shareable(scenario: Scenario) -> bool:
+    """Whether the address is short enough to hand on."""
+    return sum(len(name) + len(text) + 2 for name, text in encode(scenario).items()) <= LONGEST
+
+
 def _option(name: str, text: str) -> Any:
     """The value that an option of the link means. Raises ValueError."""
     value: Any = text
-    if name == "gpu":
+    if name == "pasted":
+        value = unpack(text)
+    elif name == "gpu":
         value = text.split(",")
     elif name in RANGES:
         low, _, high = text.partition("-")
@@ -160,4 +192,6 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, Range):
         return f"{value.low:g}-{value.high:g}"
+    if isinstance(value, dict):
+        return pack(value)
     return ",".join(value) if isinstance(value, tuple) else str(value)

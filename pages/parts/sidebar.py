@@ -5,11 +5,12 @@ from typing import Any
 
 import streamlit as st
 
-from calc import ConfigError, Overhead, Range
-from calc.families import override, settings
+from calc import Architecture, ConfigError, Overhead, Range
+from calc.families import as_llama, knows, override, settings
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
+from calc.text import parse_config
 from pages.parts import formats
-from pages.parts.scenario import Scenario
+from pages.parts.scenario import DEFAULT_MODEL, Scenario
 from pages.parts.settings import MULTIPLIERS, Control, Switch, controlled
 from pages.parts.state import bind, change, show
 from presets import gpus, models
@@ -32,16 +33,56 @@ def draw(scenario: Scenario, error: ConfigError | None) -> None:
 
 def model_picker(scenario: Scenario) -> None:
     presets = models()
-    show("model", scenario.model)
+    show("model", scenario.model if scenario.pasted is None else None)
     st.selectbox(
         "Model",
         list(presets),
+        index=None,
         format_func=lambda name: presets[name].name,
+        placeholder="Your own config",
         key="model",
-        on_change=lambda: change(model=st.session_state.model, overrides={}),
+        on_change=lambda: change(model=st.session_state.model or DEFAULT_MODEL, pasted=None, overrides={}),
         help="Type to search.",
     )
-    st.caption(f"[{scenario.model}]({presets[scenario.model].source})")
+    preset = scenario.preset()
+    if preset is not None:
+        st.caption(f"[{preset.id}]({preset.source})")
+    with st.expander("Your own config.json", icon=":material/upload_file:"):
+        st.text_area("Paste it", key="own_text", height=120, placeholder='{"model_type": "llama", ...}')
+        st.file_uploader("or upload it", type="json", max_upload_size=1, key="own_file")
+        st.button("Weigh it", key="own_weigh", on_click=_take_own)
+        if (problem := st.session_state.get("own_problem")) is not None:
+            st.error(problem, icon=":material/error:")
+        if (unknown := st.session_state.get("own_unknown")) is not None:
+            st.button(
+                "Read it as a Llama-like decoder, an assumption",
+                key="own_assume",
+                on_click=_take_config,
+                args=(as_llama(unknown),),
+            )
+
+
+def _take_own() -> None:
+    """The uploaded file, else the pasted text, becomes the model; or its problem a sentence."""
+    state = st.session_state
+    try:
+        _take_config(parse_config(state.own_file.getvalue().decode() if state.own_file else state.own_text))
+    except UnicodeDecodeError:
+        state.own_problem = "The file is not text; a config.json is JSON in UTF-8."
+    except ConfigError as error:
+        state.own_problem = str(error)
+
+
+def _take_config(config: dict[str, Any]) -> None:
+    state = st.session_state
+    state.own_problem = state.own_unknown = None
+    try:
+        Architecture.from_config(config)
+    except ConfigError as error:
+        state.own_problem = str(error)
+        state.own_unknown = config if isinstance(config.get("model_type"), str) and not knows(config) else None
+    else:
+        change(pasted=config, overrides={})
 
 
 def sliders(scenario: Scenario, error: ConfigError | None) -> None:

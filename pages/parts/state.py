@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts.scenario import Scenario, decode, encode
+from pages.parts.scenario import Scenario, decode, encode, shareable
 
 
 def current() -> Scenario:
@@ -18,6 +18,8 @@ def current() -> Scenario:
     if moved:
         state.problems = []
         state.written = encode(state.scenario)
+        if not shareable(state.scenario):
+            state.written = {}
         if params != state.written:
             st.query_params.from_dict(state.written)
     elif "scenario" not in state or params != state.written:
