@@ -15,7 +15,7 @@ TYPES = """
 afmoe apertus arcee bailing_hybrid bamba bloom cohere cohere2 cwm deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4
 dots1 ernie4_5 ernie4_5_moe exaone4 exaone_moe falcon falcon_h1 falcon_mamba flex_olmo gemma gemma2 gemma3_text
 gemma3n_text gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj
-granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 jais2 jamba
+granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm3 jais2 jamba
 kimi_linear lfm2 lfm2_moe llama llama4_text longcat_flash mamba mamba2 mimo_v2_flash minicpm3 minimax minimax_m2
 minimax_m3_vl_text ministral ministral3 mistral mixtral mpt nemotron nemotron_h olmo olmo2 olmo3 olmo_hybrid olmoe
 opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next
@@ -38,10 +38,10 @@ def defaults(config_class: type) -> dict[str, object]:
             value = field.default_factory()
         else:
             continue
-        if field.name in COMMON or isinstance(value, float | tuple) or field.name.endswith("_token_id"):
+        if field.name in COMMON or isinstance(value, float) or field.name.endswith("_token_id"):
             continue
-        if isinstance(value, int | str | list | None):
-            found[field.name] = value
+        if isinstance(value, int | str | list | tuple | None):
+            found[field.name] = list(value) if isinstance(value, tuple) else value
     source = importlib.util.find_spec(config_class.__module__.replace("configuration", "modeling"))
     text = Path(source.origin).read_text(encoding="utf-8") if source and source.origin else ""
     if "head_dim" not in found and 'getattr(config, "head_dim"' in text:

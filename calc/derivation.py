@@ -1,61 +1,68 @@
 """How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
-from typing import Any
+from typing import Any, get_args
 
 from calc.activations import layer_elements
-from calc.architecture import Architecture, Block
+from calc.architecture import Architecture, Block, PredictionModule
 from calc.attention import BlockIndexer, LightningIndexer
-from calc.feedforward import MLP
+from calc.feedforward import MLP, MoE
 from calc.frozen import Frozen
 from calc.inference import Memory
-from calc.precision import FORMATS, Precision
+from calc.mixers import CompressedAttention, Mixer
+from calc.precision import CACHE_BITS, FORMATS, CacheFormat, Precision
 from calc.tensor import Component, Tensor
 from calc.workload import Workload
 
-SYMBOLS = {  # field of the formulas -> symbol, and what configs call it
-    "hidden": ("h", "hidden_size"),
+SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
+    "n_experts": ("E", "routed experts"),
+    "top_k": ("K", "num_experts_per_tok"),
+    "n_zero": ("E_0", "experts that compute nothing"),
     "vocab": ("V", "vocab_size"),
     "positions": ("P", "rows of the position table"),
+    "o_groups": ("g_o", "o_groups"),
+    "group_heads": ("n_g", "query heads of an output group"),
     "n_q": ("n_q", "num_attention_heads"),
     "n_kv": ("n_kv", "num_key_value_heads"),
     "d_head": ("d_head", "head_dim"),
+    "o_rank": ("r_o", "o_lora_rank"),
     "q_rank": ("r_q", "q_lora_rank"),
     "kv_rank": ("r_kv", "kv_lora_rank"),
     "d_nope": ("d_nope", "qk_nope_head_dim"),
     "d_rope": ("d_rope", "qk_rope_head_dim"),
     "d_v": ("d_v", "v_head_dim"),
-    "d_embedding": ("h_e", "word_embed_proj_dim"),
-    "d_in": ("h_in", "width of the input"),
     "indexer.n_index": ("n_i", "heads of the indexer"),
     "indexer.d_index": ("d_i", "head width of the indexer"),
-    "o_groups": ("g_o", "o_groups"),
-    "group_heads": ("n_g", "query heads of an output group"),
-    "o_rank": ("r_o", "o_lora_rank"),
-    "rate": ("m", "tokens of a compressed entry"),
     "n_index": ("n_i", "heads of the indexer"),
     "d_index": ("d_i", "head width of the indexer"),
+    "rate": ("m", "tokens of a compressed entry"),
+    "n_groups": ("g", "groups"),
+    "n_heads": ("n_m", "heads of the recurrent mixer"),
+    "n_heads.d_head": ("d_m", "head width of the recurrent mixer"),
+    "n_k": ("n_k", "linear_num_key_heads"),
+    "n_v": ("n_v", "linear_num_value_heads"),
+    "d_k": ("d_k", "linear_key_head_dim"),
+    "n_v.d_v": ("d_lv", "linear_value_head_dim"),
+    "n_blocks": ("n_b", "blocks of the gates"),
+    "d_block": ("d_b", "width of a block"),
     "d_inner": ("d_inner", "inner width"),
     "d_state": ("d_state", "state size"),
     "d_conv": ("d_conv", "convolution width"),
     "dt_rank": ("r_dt", "time step rank"),
-    "n_heads": ("n_m", "heads of the recurrent mixer"),
-    "n_groups": ("g", "groups"),
-    "n_k": ("n_k", "linear_num_key_heads"),
-    "n_v": ("n_v", "linear_num_value_heads"),
-    "d_k": ("d_k", "linear_key_head_dim"),
-    "n_blocks": ("n_b", "blocks of the gates"),
-    "d_block": ("d_b", "width of a block"),
-    "n_zero": ("E_0", "experts that compute nothing"),
-    "latent": ("h_l", "moe_latent_size"),
-    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
     "intermediate": ("f", "intermediate_size"),
     "expert.intermediate": ("f_e", "width of one routed expert"),
     "shared.intermediate": ("f_s", "width of the shared experts together"),
-    "n_experts": ("E", "routed experts"),
-    "top_k": ("K", "num_experts_per_tok"),
+    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
+    "latent": ("h_l", "moe_latent_size"),
+    "d_embedding": ("h_e", "word_embed_proj_dim"),
+    "d_in": ("h_in", "width of the input"),
+    "hidden": ("h", "hidden_size"),
 }
+STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
+"""What has sizes of its own to be replaced. A vision tower and a family's extra weights stay numbers."""
 
 
 class Step(Frozen):
@@ -65,12 +72,14 @@ class Step(Frozen):
     formula: str
     values: str
     result: int
+    unit: str = "parameters"
 
 
 class Derivation(Frozen):
-    legend: dict[str, tuple[str, int]]  # symbol -> what configs call it, value
+    legend: dict[str, tuple[str, int]]  # symbol -> what configs call it, value; those that occur
     tensors: tuple[Step, ...]  # elements of one occurrence of each of `Architecture.tensors()`, in its order
     parameters: tuple[Step, ...]  # they sum to the total
+    active: tuple[Step, ...]  # they sum to the active ones
     cache: tuple[Step, ...]  # elements a token and layer, times the layers: they sum to one token's
 
 
@@ -79,71 +88,186 @@ class Symbols:
 
     def __init__(self) -> None:
         self.legend: dict[str, tuple[str, int]] = {}
+        self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
+        self.written_so_far: dict[Any, tuple[str, str]] = {}
+        self.used: set[str] = set()
 
     def of(self, field: str, value: int) -> Any:
+        """The symbol of a field: f, then f_2 where another layer has another width."""
         from sympy import Symbol
 
         stem, meaning = SYMBOLS[field]
         name, number = stem, 1
-        while name in self.legend and self.legend[name][1] != value:
+        while self.legend.get(name, (meaning, value)) != (meaning, value):
             number += 1
             name = f"{stem}_{number}"
         self.legend[name] = (meaning, value)
+        self.rank[name] = (STEMS.index(stem), number)
         return Symbol(name, positive=True, integer=True)
 
     def apply(self, model: Frozen, prefix: str = "") -> Any:
-        """The same model with symbols for its sizes."""
+        """The same model with symbols for its sizes, and for those of its parts."""
         values: dict[str, Any] = {}
+        fields = type(model).model_fields
         for field, value in model:
-            if isinstance(value, MLP | LightningIndexer | BlockIndexer):
-                values[field] = self.apply(value, f"{field}.")
-            elif isinstance(value, int) and not isinstance(value, bool) and prefix + field in SYMBOLS and value:
-                values[field] = self.of(prefix + field, value)
+            if isinstance(value, PARTS):
+                within = f"{field}."
+                values[field] = self.apply(value, within if any(name.startswith(within) for name in SYMBOLS) else "")
+            elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
+                values[field] = tuple(self.apply(part) for part in value)
+            elif isinstance(value, int) and not isinstance(value, bool) and value:
+                # where the same word means another thing beside a sibling: the d_head that goes with n_heads
+                beside = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
+                name = beside[0] if beside else prefix + field
+                values[field] = self.of(name, value) if name in SYMBOLS else value
             else:
                 values[field] = value
         return type(model).model_construct(**values)
 
-    def block(self, block: Block) -> Block:
-        mixers = tuple(self.apply(mixer) for mixer in block.mixers)
-        return block.model_copy(update={"mixers": mixers, "ffn": None if block.ffn is None else self.apply(block.ffn)})
-
     def written(self, expression: Any) -> tuple[str, str]:
         """A formula as people write it, and the same with the values filled in."""
-        from sympy.printing.str import StrPrinter
+        if expression not in self.written_so_far:
+            self.used |= {symbol.name for symbol in getattr(expression, "free_symbols", ())}
+            self.written_so_far[expression] = (
+                write(expression, str, self.rank),
+                write(expression, lambda name: str(self.legend[name][1]), self.rank),
+            )
+        return self.written_so_far[expression]
 
-        class Printer(StrPrinter):  # type: ignore[misc]
-            values: Mapping[str, tuple[str, int]] = {}
+    def occurring(self) -> dict[str, tuple[str, int]]:
+        """The legend of what was written."""
+        return {name: row for name, row in self.legend.items() if name in self.used}
 
-            def _print_Symbol(self, expr: Any) -> str:
-                return str(self.values[expr.name][1]) if self.values else str(expr.name)
 
-            def _print_Pow(self, expr: Any, rational: bool = False) -> str:
-                return f"{self._print(expr.base)}²" if expr.exp == 2 else super()._print_Pow(expr, rational)
+def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[int, int]]) -> str:
+    """An expression as people write it, `word` standing for each symbol: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
 
-        plain, filled = Printer(), Printer()
-        filled.values = self.legend
-        return plain.doprint(expression).replace("*", "·"), filled.doprint(expression).replace("*", "·")
+    def place(part: Any) -> list[tuple[int, int]]:
+        return sorted(rank[symbol.name] for symbol in part.free_symbols)
+
+    def degree(term: Any) -> Any:
+        """Matrices before biases and norms."""
+        factors = term.args if term.is_Mul else (term,)
+        return -sum(factor.exp if factor.is_Pow else int(not factor.is_Number) for factor in factors), place(term)
+
+    def inner(part: Any) -> str:
+        return f"({text(part)})" if part.is_Add else text(part)
+
+    def product(factors: list[Any]) -> str:
+        factors.sort(key=lambda factor: (not factor.is_Number, place(factor)))
+        return "·".join(inner(factor) for factor in factors) or "1"
+
+    def text(part: Any) -> str:
+        if part.is_Symbol:
+            return word(part.name)
+        if part.is_Add:
+            return " + ".join(text(term) for term in sorted(part.args, key=degree))
+        if part.is_Pow and part.exp.is_Integer and part.exp > 1:
+            return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
+        if part.is_Mul or part.is_Pow or part.is_Rational:
+            above, below = part.as_numer_denom()
+            if below == 1:
+                return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
+            return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"
+        if part.func.__name__ == "floor":
+            return f"⌊{text(part.args[0])}⌋"
+        raise TypeError(f"A formula holds {part.func.__name__}, which has no way of being written.")
+
+    return str(expression) if isinstance(expression, int) else text(expression)
+
+
+def symbolic(model: Frozen) -> Any:
+    """The same architecture, block, mixer or feed-forward with symbols for its sizes: its methods yield formulas."""
+    return Symbols().apply(model)
 
 
 def derive(architecture: Architecture) -> Derivation:
-    """Formulas and values of every tensor, of the total, and of the cache."""
+    """Formulas and values of every tensor, of the totals, and of the cache."""
     symbols = Symbols()
-    symbolic = symbols.apply(architecture)
-    symbolic = symbolic.model_copy(
-        update={
-            "blocks": tuple(symbols.block(block) for block in architecture.blocks),
-            "shared": tuple(symbols.block(block) for block in architecture.shared),
-            "prediction": tuple(
-                module.model_copy(update={"block": symbols.block(module.block)}) for module in architecture.prediction
-            ),
-        }
-    )
-    pairs = list(zip(architecture.tensors(), symbolic.tensors(), strict=True))
+    formulas = symbols.apply(architecture)
+    pairs = list(zip(architecture.tensors(), formulas.tensors(), strict=True))
     return Derivation(
         tensors=tuple(_shape_step(symbols, tensor, formula) for tensor, formula in pairs),
-        parameters=tuple(_parameter_steps(symbols, pairs)),
-        cache=tuple(_cache_steps(symbols, architecture, symbolic)),
-        legend=symbols.legend,
+        parameters=tuple(_parameter_steps(symbols, pairs, active=False)),
+        active=tuple(_parameter_steps(symbols, pairs, active=True)),
+        cache=tuple(step for _, step in _cache_steps(symbols, architecture, formulas)),
+        legend=symbols.occurring(),
+    )
+
+
+def tensor_formulas(architecture: Architecture) -> list[Step]:
+    """The shape of each of `architecture.tensors()`, in its order, and the elements of one occurrence."""
+    return list(derive(architecture).tensors)
+
+
+def parameter_steps(architecture: Architecture) -> list[Step]:
+    """How the total comes about, by component; where layers differ in one, a step for each formula."""
+    return list(derive(architecture).parameters)
+
+
+def active_steps(architecture: Architecture) -> list[Step]:
+    """The same for the parameters that one token passes through: top_k of the routed experts."""
+    return list(derive(architecture).active)
+
+
+def legend(architecture: Architecture) -> dict[str, tuple[str, int]]:
+    """Each symbol that occurs: what configs call it, and its value."""
+    return derive(architecture).legend
+
+
+def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
+    """Bytes that a token adds, by window and formula. Those of the whole context sum to the bytes a token; those of a
+    window hold until it is full."""
+    symbols = Symbols()
+    bits = CACHE_BITS[kv]
+    return [
+        Step(
+            what=step.what,
+            formula=f"{step.formula} · bits / 8",
+            values=f"{step.values} · {bits} / 8",
+            result=step.result * bits // 8,
+            unit="bytes a token" if window is None else f"bytes a token, up to {window:,} tokens",
+        )
+        for window, step in _cache_steps(symbols, architecture, symbols.apply(architecture))
+    ]
+
+
+def weight_steps(architecture: Architecture, precision: Precision) -> list[Step]:
+    """Bytes by component, on one unshared GPU: what the format holds, its scales, and what stays in 16 bits."""
+    counts: dict[Component, dict[str, int]] = {}
+    form, plain = FORMATS[precision.weights], FORMATS["bf16"]
+    for tensor in architecture.tensors():
+        if tensor.apart is not None:
+            continue
+        count = counts.setdefault(tensor.component, dict.fromkeys(("parameters", "scales", "in_16_bits", "padding"), 0))
+        nbytes = precision.tensor_bytes(tensor)
+        if form.scale_bits and nbytes == plain.nbytes(tensor.shape):
+            count["in_16_bits"] += tensor.parameters
+            continue
+        count["parameters"] += tensor.parameters
+        rest = 8 * nbytes - form.bits * tensor.numel
+        if form.scale_bits:
+            count["scales"] += rest // form.scale_bits * tensor.count
+            rest %= form.scale_bits
+        count["padding"] += rest * tensor.count  # bits up to a whole byte
+    return [_weight_step(component, count, form.bits, form.scale_bits) for component, count in counts.items()]
+
+
+def _weight_step(component: Component, count: dict[str, int], bits: int, scale_bits: int) -> Step:
+    from sympy import Symbol
+
+    values = count | {"bits": bits, "scale_bits": scale_bits}
+    names = ("parameters", "bits", "scales", "scale_bits", "in_16_bits", "padding")
+    rank = {name: (place, 1) for place, name in enumerate(names)}
+    of: dict[str, Any] = {name: Symbol(name, positive=True, integer=True) if values[name] else 0 for name in names}
+    products = (of["parameters"] * of["bits"], of["scales"] * of["scale_bits"], 16 * of["in_16_bits"], of["padding"])
+    terms: list[Any] = [term / 8 for term in products if term != 0]
+    return Step(
+        what=component,
+        formula=" + ".join(write(term, str, rank) for term in terms),
+        values=" + ".join(write(term, lambda name: f"{values[name]:,}", rank) for term in terms),
+        result=int(sum(term.subs({symbol: values[symbol.name] for symbol in term.free_symbols}) for term in terms)),
+        unit="bytes",
     )
 
 
@@ -157,7 +281,7 @@ def _times(sides: Iterable[str]) -> str:
     return " × ".join(f"({side})" if " + " in side and len(sides) > 1 else side for side in sides)
 
 
-def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> list[Step]:
+def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, active: bool) -> list[Step]:
     """One step for each component, or more where layers differ in it."""
     groups: dict[tuple[Component, tuple[int, ...]], list[tuple[Tensor, Tensor]]] = {}
     for tensor, formula in pairs:
@@ -165,12 +289,18 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
     alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
-        one = sum(
-            prod(formula.shape) * (formula.experts if "{expert}" in tensor.name else 1) for tensor, formula in members
-        )
+        one: Any = 0
+        for _, formula in members:
+            copies = formula.experts if "{expert}" in formula.name else 1
+            one += (
+                prod(formula.shape)
+                * copies
+                * (formula.top_k / formula.experts if active and formula.experts != 1 else 1)
+            )
         key = (component, bool(layers), *symbols.written(one))
         seen, parameters = alike.get(key, (0, 0))
-        alike[key] = (seen + len(layers), parameters + sum(tensor.parameters for tensor, _ in members))
+        more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
+        alike[key] = (seen + len(layers), parameters + more)
     return [
         Step(
             what=component,
@@ -182,24 +312,33 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]]) -> li
     ]
 
 
-def _cache_steps(symbols: Symbols, architecture: Architecture, symbolic: Architecture) -> list[Step]:
+def _cache_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
     """One step for each window and formula; None, the whole context, is a window too."""
     alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
-    blocks = (*architecture.blocks, *architecture.shared)
-    for block, symbolic_block in zip(blocks, (*symbolic.blocks, *symbolic.shared), strict=True):
+
+    def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
+        if elements:
+            key = (window, *symbols.written(formula))
+            seen, held = alike.get(key, (0, 0))
+            alike[key] = (seen + layers, held + layers * elements)
+
+    blocks = zip((*architecture.blocks, *architecture.shared), (*formulas.blocks, *formulas.shared), strict=True)
+    for block, symbolic_block in blocks:
+        layers = len(block.places or block.layers)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
-            if not mixer.cached_elements():
-                continue
-            key = (mixer.window, *symbols.written(formula.cached_elements()))
-            layers, elements = alike.get(key, (0, 0))
-            more = len(block.places or block.layers)
-            alike[key] = (layers + more, elements + more * mixer.cached_elements())
+            add(mixer.window, formula.cached_elements(), layers, mixer.cached_elements())
+            if isinstance(mixer, CompressedAttention) and isinstance(formula, CompressedAttention):
+                add(None, formula.compressed_elements(), layers, mixer.compressed_elements())
     return [
-        Step(
-            what="whole context" if window is None else f"last {window:,} tokens",
-            formula=f"{layers} layers · ({text})",
-            values=f"{layers} · ({values})",
-            result=elements,
+        (
+            window,
+            Step(
+                what="whole context" if window is None else f"last {window:,} tokens",
+                formula=f"{layers} layers · ({text})",
+                values=f"{layers} · ({values})",
+                result=elements,
+                unit="elements a token",
+            ),
         )
         for (window, text, values), (layers, elements) in alike.items()
     ]
@@ -222,23 +361,27 @@ def memory_steps(
             if form.scale_bits
             else f"{architecture.parameters().total:,} · {form.bits} / 8",
             result=memory.weights,
+            unit="bytes",
         ),
         Step(
             what="kv_cache",
             formula="batch · (context · bytes a token + windows)",
             values=f"{batch:,} · ({context:,} · {per_token:,} + {window:,})",
             result=memory.kv_cache,
+            unit="bytes",
         ),
         Step(
             what="activations",
             formula="tokens of a pass · elements a token in the fullest layer · bytes",
             values=f"{tokens:,} · {elements:,} · {precision.activation_bytes}",
             result=memory.activations,
+            unit="bytes",
         ),
         Step(
             what="overhead",
             formula="middle of (low, high)",
             values=f"({memory.overhead_low:,} + {memory.overhead_high:,}) / 2",
             result=memory.overhead,
+            unit="bytes",
         ),
     ]

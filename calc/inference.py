@@ -103,7 +103,7 @@ class Serving:
             weights += first if stage.start == 0 else 0
             weights += last if stage.stop == architecture.num_layers else 0
             if architecture.tied and layout.pp > 1 and stage.stop == architecture.num_layers:
-                weights += first  # the head is the embedding, on another GPU
+                weights += precision.tensor_bytes(self.rank.tensors()[0])  # the head is the embedding, on another GPU
             self.stages.append(Stage(weights, blocks_within(self.rank, stage)))
 
     def memory(self, workload: Workload) -> Memory:

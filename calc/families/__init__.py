@@ -39,7 +39,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         model_type=model_type,
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
-        tied=c.flag("tie_word_embeddings"),
+        tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
             Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras)
             for (mixers, ffn, norms, extras), where in alike.items()

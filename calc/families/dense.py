@@ -14,6 +14,7 @@ from calc.families.reading import (
     every,
     gated,
     gqa,
+    head_dim,
     mla,
     one_window,
     plain,
@@ -501,9 +502,9 @@ DENSE: dict[str, Family] = {
             bias=(QKV if c.flag("qkv_bias") else NO_BIAS) | (QKVO - QKV if c.flag("bias") else NO_BIAS),
         ),
         ffn=lambda c, i: gated(c, bias="bias"),
-        defaults="llama",
-        own={"bias": False, "qkv_bias": False},
     ),
-    "minicpm3": Family(mixer=mla, ffn=gated),
+    "minicpm3": Family(
+        mixer=lambda c, i: mla(c if c.maybe("v_head_dim") else c.with_stated("v_head_dim", head_dim(c))), ffn=gated
+    ),
     "youtu": Family(mixer=mla, ffn=gated),
 }

@@ -186,9 +186,8 @@ def kimi_full_layers(c: Fields) -> frozenset[int] | None:
 
 def kimi_mixer(c: Fields, layer: int) -> Mixer:
     full = kimi_full_layers(c)
-    default = every(c, layer, 4, "linear_attention") if full is None else "linear_attention"
-    if full is not None and layer in full:
-        default = "full_attention"
+    attends = layer in full if full is not None else layer > 0 and layer % 4 == 0
+    default = "full_attention" if attends else "linear_attention"
     if kind(c, layer, default) == "full_attention":
         return mla(c)
     stated = c.get("linear_attn_config")
@@ -267,13 +266,17 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
     return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
 
 
+NEMOTRON_KINDS = ["mamba", "moe", "attention", "mlp"]
+"""The class's default."""
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def nemotron_layers(c: Fields) -> int:
-    """`num_hidden_layers` is ignored where the layers are listed."""
+    """`num_hidden_layers` is ignored where the layers are listed, and where nothing is: then there are four."""
     listed = c.get("layers_block_type")
-    return len(listed) if isinstance(listed, list) and listed else c.size("num_hidden_layers")
+    if isinstance(listed, list) and listed:
+        return len(listed)
+    return c.size("num_hidden_layers") if isinstance(c.get("hybrid_override_pattern"), str) else len(NEMOTRON_KINDS)
 
 
 def nemotron_kinds(c: Fields) -> list[str]:
@@ -288,7 +291,7 @@ def nemotron_kinds(c: Fields) -> list[str]:
             )
         return [LETTERS[letter] for letter in pattern]
     words = ("linear_attention", "mamba", "full_attention", "attention", "mlp", "moe")
-    listed = c.per_layer("layers_block_type", layers, words) or ["mamba"] * layers
+    listed = c.per_layer("layers_block_type", layers, words) or NEMOTRON_KINDS
     return [{"linear_attention": "mamba", "full_attention": "attention"}.get(word, word) for word in listed]
 
 
@@ -476,11 +479,12 @@ HYBRID: dict[str, Family] = {
             POST_NORMS if kind(c, i, every(c, i, 4, "linear_attention")) == "full_attention" else TWO_NORMS
         ),
     ),
-    "kimi_linear": Family(mixer=kimi_mixer, ffn=kimi_ffn, own={"first_k_dense_replace": 1}),
+    "kimi_linear": Family(mixer=kimi_mixer, ffn=kimi_ffn, own={"first_k_dense_replace": 1}, ties=False),
     "bailing_hybrid": Family(
         mixer=bailing_mixer,
         ffn=kimi_ffn,
         own={"q_lora_rank": None, "linear_head_dim": None},
+        ties=False,
         prediction=lambda c: next_layers(
             c, bailing_attention(c), kimi_moe(c), "num_nextn_predict_layers", own_tables=False
         ),

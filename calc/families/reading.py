@@ -18,7 +18,14 @@ NO_BIAS: frozenset[Projection] = frozenset()
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
-LAYER_KINDS = ("full_attention", "attention", "sliding_attention", "chunked_attention", "linear_attention")
+LAYER_KINDS = (
+    "minimax_m3_sparse",
+    "full_attention",
+    "attention",
+    "sliding_attention",
+    "chunked_attention",
+    "linear_attention",
+)
 RECURRENT_KINDS = ("linear_attention", "mamba", "conv")
 MLP_KINDS = ("dense", "sparse")
 
@@ -44,6 +51,7 @@ class Family(Frozen):
     head_bias: Callable[[Fields], bool] = lambda c: False
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()  # outside the layers
     layer_extras: Callable[[Fields, int], tuple[Extra, ...]] = lambda c, i: ()
+    ties: bool = True  # False: `tie_word_embeddings` has no effect
     shared: Callable[[Fields], tuple[Block, ...]] = lambda c: ()  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] = lambda c: ()
 

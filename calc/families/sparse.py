@@ -168,17 +168,19 @@ def mimo_v2_ffn(c: Fields, layer: int) -> FeedForward:
 
 def minimax_m3_is_sparse(c: Fields, layer: int) -> bool:
     freq = c.get("moe_layer_freq")
-    return bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 3)
+    return bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 0)
 
 
 def minimax_m3_attention(c: Fields, layer: int) -> Mixer:
-    """Layers with experts attend to blocks that an indexer picks."""
-    if not minimax_m3_is_sparse(c, layer):
-        return gqa(c, qk_norm="head")
+    """Some layers attend to blocks that an indexer picks."""
     stated = c.get("sparse_attention_config")
-    block = c.within(stated) if isinstance(stated, dict) else c
-    n_index = block.maybe("sparse_num_index_heads") or c.size("index_n_heads")
-    d_index = block.maybe("sparse_index_dim") or c.size("index_head_dim")
+    section = c.within(stated) if isinstance(stated, dict) else c
+    freq = section.get("sparse_attention_freq")
+    picks = bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else False
+    if kind(c, layer, "minimax_m3_sparse" if picks else "full_attention") != "minimax_m3_sparse":
+        return gqa(c, qk_norm="head")
+    n_index = section.maybe("sparse_num_index_heads") or c.size("index_n_heads")
+    d_index = section.maybe("sparse_index_dim") or c.size("index_head_dim")
     return gqa(c, qk_norm="head", indexer=BlockIndexer(n_index=n_index, d_index=d_index))
 
 

@@ -16,7 +16,6 @@ from calc.families.reading import (
     gated,
     gqa,
     near_divisors,
-    shared_mlp,
     window,
 )
 from calc.feedforward import MLP, FeedForward, MoE
@@ -94,7 +93,7 @@ def v4_moe(c: Fields, layer: int) -> MoE:
         n_experts=c.size("n_routed_experts"),
         top_k=c.size("num_experts_per_tok"),
         expert=MLP(intermediate=c.size("moe_intermediate_size")),
-        shared=shared_mlp(c),
+        shared=MLP(intermediate=c.size("n_shared_experts") * c.size("moe_intermediate_size"), bias=c.flag("mlp_bias")),
         router_correction="none" if v4_hashes(c, layer) else "buffer",
     )
 

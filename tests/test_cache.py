@@ -1,0 +1,72 @@
+"""What a sequence leaves in memory."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc import Architecture
+from calc.cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.precision import CACHE_FORMATS
+from presets import models
+
+GIB = 2**30
+LOGS = "github.com/vllm-project/vllm/issues"
+
+
+def blocks(model, tp=1):
+    return Architecture.from_config(models()[model].config).rank(tp).blocks
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "gib", "tokens"),
+    [  # "Available KV cache memory" and "GPU KV cache size" of vLLM start-up logs; blocks hold 16 tokens
+        pytest.param("Qwen/Qwen3-8B", 1, 6.37, 46_368, id="Qwen3-8B: github.com/LMCache/LMCache/issues/3430"),
+        pytest.param("Qwen/Qwen3-1.7B", 1, 18.78, 175_856, id=f"Qwen3-1.7B: {LOGS}/33263"),
+        pytest.param("moonshotai/Kimi-K2.5", 8, 46.80, 715_072, id="Kimi-K2 on eight GPUs: the latent is on each"),
+    ],
+)
+def test_tokens_that_vllm_found_room_for(model, tp, gib, tokens):
+    per_token = bytes_per_token(growth(blocks(model, tp)), "bf16")
+    rounding = 0.005 * GIB / per_token + 16
+    assert gib * GIB / per_token == pytest.approx(tokens, abs=rounding)
+
+
+@pytest.mark.parametrize(
+    ("model", "context", "full", "windows"),
+    [  # layers x heads x 2 x width x 2 bytes; the windows and which layers slide by each config's layer_types
+        pytest.param("openai/gpt-oss-20b", 8192, 12 * 2048, 12 * 2048 * 128, id="gpt-oss-20b: every second, 128"),
+        pytest.param("openai/gpt-oss-20b", 100, 12 * 2048, 12 * 2048 * 100, id="gpt-oss-20b: not full yet"),
+        pytest.param("openai/gpt-oss-120b", 8192, 18 * 2048, 18 * 2048 * 128, id="gpt-oss-120b"),
+        pytest.param("google/gemma-2-9b", 8192, 21 * 8192, 21 * 8192 * 4096, id="gemma-2-9b: every second, 4096"),
+        pytest.param("google/gemma-3-27b-it", 8192, 10 * 8192, 52 * 8192 * 1024, id="gemma-3-27b: five of six, 1024"),
+        pytest.param("google/gemma-3-1b-it", 8192, 4 * 1024, 22 * 1024 * 512, id="gemma-3-1b: five of six, 512"),
+        pytest.param("mistralai/Mistral-7B-v0.1", 4095, 0, 32 * 4096 * 4095, id="Mistral-7B-v0.1: one short of full"),
+        pytest.param("mistralai/Mistral-7B-v0.1", 4097, 0, 32 * 4096 * 4096, id="Mistral-7B-v0.1: one beyond full"),
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", 8192, 32 * 4096, 0, id="Mixtral: no window"),
+        pytest.param("Qwen/Qwen2.5-7B", 131_072, 28 * 2048, 0, id="Qwen2.5: a window that is switched off"),
+    ],
+)
+def test_layers_that_slide(model, context, full, windows):
+    elements = growth(blocks(model))
+    assert bytes_per_token(elements, "bf16") == full
+    assert window_bytes(elements, "bf16", context) == windows
+
+
+@pytest.mark.parametrize(("kv", "nbytes"), [("fp32", 140_544), ("bf16", 70_272), ("fp16", 70_272), ("fp8", 35_136)])
+@pytest.mark.parametrize("tp", [1, 2, 4, 8, 16])
+def test_deepseek_v3_on_every_rank(tp, kv, nbytes):
+    """61 layers x (512 + 64), replicated."""
+    assert bytes_per_token(growth(blocks("deepseek-ai/DeepSeek-V3", tp)), kv) == nbytes
+
+
+MODELS = st.sampled_from(list(models()))
+
+
+@given(MODELS, st.sampled_from(CACHE_FORMATS), st.integers(1, 1000), st.integers(1, 300_000))
+def test_a_cache_grows_by_its_parts(model, kv, batch, context):
+    elements, state = growth(blocks(model)), state_bytes(blocks(model))
+    one = cache_bytes(elements, state, kv, 1, context)
+    assert cache_bytes(elements, state, kv, batch, context) == batch * one
+    assert one == context * bytes_per_token(elements, kv) + window_bytes(elements, kv, context) + state
+    longer = cache_bytes(elements, state, kv, 1, context + 1)
+    assert bytes_per_token(elements, kv) <= longer - one <= sum(elements.values()) * 4
