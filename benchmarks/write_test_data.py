@@ -1,19 +1,55 @@
-"""python benchmarks/write_test_data.py ORACLE.json: cut the oracle down to what the tests need, in tests/data.
+"""python benchmarks/write_test_data.py ORACLE.json [COMPUTED.json]: cut both down to what the tests need.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
-published configs, and holds the totals published for their checkpoints.
+published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
+passes through the same classes, in which every storage was tracked.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from calc.families.table import FAMILIES, WRAPPERS
 
-TARGET = Path(__file__).parents[1] / "tests" / "data" / "oracle.json"
+DATA = Path(__file__).parents[1] / "tests" / "data"
+TRACKED = {
+    "GPT-2-XL": "openai-community/gpt2-xl",
+    "Gemma-2-9B": "google/gemma-2-9b",
+    "Llama-3.1-8B": "meta-llama/Llama-3.1-8B",
+    "Mixtral-8x7B": "mistralai/Mixtral-8x7B-v0.1",
+    "Qwen2.5-14B": "Qwen/Qwen2.5-14B",
+    "Qwen2.5-7B": "Qwen/Qwen2.5-7B",
+    "Qwen3-30B-A3B": "Qwen/Qwen3-30B-A3B",
+    "Qwen3-8B": "Qwen/Qwen3-8B",
+    "gpt-oss-20b": "openai/gpt-oss-20b",
+}
+"""Model as the tracked passes name it -> preset."""
 
 
-def main(oracle: str) -> None:
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (DATA / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    print(f"{len(rows)} rows in {DATA / name}")
+
+
+def prefill(computed: str) -> None:
+    """Peaks of whole prompts, without a cache, of which only the last token's logits are kept."""
+    rows = [
+        {
+            "model": TRACKED[row["model"]],
+            "attention": "flash" if row["impl"] == "fa_cuda" else "eager",
+            "batch": row["batch"],
+            "seq": row["seq"],
+            "peak": row["peak"],
+        }
+        for row in json.loads(Path(computed).read_text(encoding="utf-8"))["inference_prefill"]
+        if row["logits_to_keep"] == 1 and not row["use_cache"] and not row["past"]
+    ]
+    write("prefill.json", rows)
+
+
+def oracle(path: str) -> None:
     rows = [
         {
             "id": model["id"],
@@ -29,14 +65,12 @@ def main(oracle: str) -> None:
             "windows": model["kv_cache"]["windows"],
             "state": model["kv_cache"]["state_elems"],
         }
-        for model in json.loads(Path(oracle).read_text(encoding="utf-8"))
+        for model in json.loads(Path(path).read_text(encoding="utf-8"))
         if model["model_type"] in FAMILIES or model["model_type"] in WRAPPERS
     ]
-    TARGET.write_text(
-        "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n", encoding="utf-8"
-    )
-    print(f"{len(rows)} models in {TARGET}")
+    write("oracle.json", rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for cut, path in zip((oracle, prefill), sys.argv[1:], strict=False):
+        cut(path)

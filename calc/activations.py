@@ -34,7 +34,8 @@ def layer_elements(block: Block, hidden: int, workload: Workload) -> int:
 
 def mixer_elements(mixer: Mixer, hidden: int, workload: Workload) -> int:
     """Elements a token in a mixer: residual, normed input, and its projections (with q/k norm also the fp32 copies of
-    queries). Eager attention also holds each head's row of scores in 16 bits and twice in fp32."""
+    queries). Eager attention also holds each head's row of scores in 16 bits and twice in fp32; gpt-oss thrice in 16
+    bits."""
     if isinstance(mixer, Recurrent):
         return 3 * hidden + 2 * sum(shape[0] for shape in mixer.shapes(hidden).values() if shape[1:] == (hidden,))
     if isinstance(mixer, GQA):
@@ -45,7 +46,8 @@ def mixer_elements(mixer: Mixer, hidden: int, workload: Workload) -> int:
         live = eager = 3 * hidden + 3 * mixer.n_q * mixer.d_head
     else:
         live = eager = 3 * hidden + mixer.n_q * 2 * (mixer.d_nope + mixer.d_rope + mixer.d_v)
-    return eager + 5 * mixer.n_q * workload.context if workload.attention == "eager" else live
+    scores = 3 if isinstance(mixer, GQA) and mixer.sinks else 5
+    return eager + scores * mixer.n_q * workload.context if workload.attention == "eager" else live
 
 
 def feedforward_elements(ffn: FeedForward | None, hidden: int) -> int:

@@ -48,6 +48,7 @@ class MoE(Frozen):
     """A bias that balances load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in ERNIE 4.5."""
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
+    latent_bias: bool = False
     beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
     stacked: bool = False  # the checkpoint holds all experts in one tensor [expert, in, out]
 
@@ -65,7 +66,13 @@ class MoE(Frozen):
         """The projections into and out of the experts' width, where it is not hidden_size."""
         if self.latent is None:
             return {}
-        return {"fc1_latent_proj.weight": (self.latent, hidden), "fc2_latent_proj.weight": (hidden, self.latent)}
+        weights: Shapes = {
+            "fc1_latent_proj.weight": (self.latent, hidden),
+            "fc2_latent_proj.weight": (hidden, self.latent),
+        }
+        if self.latent_bias:
+            weights |= {"fc1_latent_proj.bias": (self.latent,), "fc2_latent_proj.bias": (hidden,)}
+        return weights
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: each expert is divided, the router is not."""

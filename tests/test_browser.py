@@ -98,7 +98,7 @@ def test_pick_move_read_share(browser, page, address):
 def test_the_working_is_one_click_away(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B")
     page.get_by_role("button", name="Working").nth(3).click()
-    expect(page.get_by_text("36 · (2·128·2)")).to_be_visible()
+    expect(page.get_by_text("36 · (2·2·128)")).to_be_visible()
 
 
 def test_nonsense_leaves_a_page_that_works(page, address):

@@ -11,7 +11,7 @@ from calc.architecture import Architecture, Block, Extra
 from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import Family
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, TIED_WRAPPERS, WRAPPERS
 from calc.families.vision import read_vision
 from calc.feedforward import FeedForward
 from calc.fields import MAX_LAYERS, Fields, shown
@@ -137,8 +137,9 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields, str]:
         text, model_type = config.get("text_config") or {}, WRAPPERS[model_type]
         if not isinstance(text, Mapping):
             raise ConfigError(f"text_config is {shown(text)}; it must be an object of fields.", "text_config")
-        if "tie_word_embeddings" in config:
-            text = {**text, "tie_word_embeddings": config["tie_word_embeddings"]}
+        ties = {"tie_word_embeddings": config["model_type"] in TIED_WRAPPERS}
+        stated = {name: section[name] for section in (ties, text, config) for name in ties if name in section}
+        text = {**text, **stated}
     if not isinstance(model_type, str):
         raise ConfigError("The config does not say its model_type, for instance “llama” or “qwen3”.", "model_type")
     if model_type not in FAMILIES:

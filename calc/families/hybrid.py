@@ -299,7 +299,7 @@ def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
     what = nemotron_kinds(c)[layer]
     if what == "attention":
         stated = c.maybe("attention_head_dim") or c.maybe("head_dim")
-        return gqa(c, bias=attention_bias(c), d_head=stated)
+        return gqa(c, d_head=stated)
     if what != "mamba":
         return None
     return Mamba2(
@@ -309,7 +309,7 @@ def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
         n_groups=c.size("n_groups"),
         d_conv=c.size("conv_kernel"),
         conv_bias=c.flag("use_conv_bias"),
-        bias=c.flag("mamba_proj_bias"),
+        bias=c.flag("use_bias"),
     )
 
 
@@ -321,23 +321,24 @@ def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
 
 
 def nemotron_moe(c: Fields) -> MoE:
-    n_shared = c.maybe("n_shared_experts", 0) or 0
-    shared = MLP(intermediate=n_shared * c.size("moe_shared_expert_intermediate_size"), gated=False)
+    bias = c.flag("mlp_bias")
+    shared = MLP(intermediate=c.size("moe_shared_expert_intermediate_size"), gated=False, bias=bias)
     return moe(
         c,
         "n_routed_experts",
         "moe_intermediate_size",
         gate=False,
-        shared=shared if n_shared else None,
+        shared=shared,
         router_correction="buffer",
         latent=c.maybe("moe_latent_size"),
+        latent_bias=bias,
     )
 
 
 def nemotron_prediction(c: Fields) -> tuple[PredictionModule, ...]:
     """An attention layer and one with experts for each further token."""
     after = nemotron_layers(c)
-    mixer = gqa(c, bias=attention_bias(c), d_head=c.maybe("attention_head_dim") or c.maybe("head_dim"))
+    mixer = gqa(c, d_head=c.maybe("attention_head_dim") or c.maybe("head_dim"))
     return tuple(
         PredictionModule(
             block=Block(layers=(after + i,), mixers=(mixer,), ffn=nemotron_moe(c), norms=("norm", "moe_norm")),

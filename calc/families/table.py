@@ -23,3 +23,5 @@ WRAPPERS = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
 """model_type of a model that wraps a language model in `text_config` -> that language model's own model_type."""
+TIED_WRAPPERS = frozenset({"gemma3", "gemma4", "kimi_k25"})
+"""Those whose own `tie_word_embeddings`, which goes before their language model's, is true by default."""
