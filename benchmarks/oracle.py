@@ -38,19 +38,21 @@ PREFIXES = {
 """How a class saves what it wraps -> how the language model alone names it, and published checkpoints the tower."""
 
 
-def theirs(config: dict[str, Any]) -> tuple[Shapes, int]:
-    """Every tensor that the class would save, a tied one once; and the class's own count of its parameters."""
-    settings = AutoConfig.for_model(**config)
-    auto = AutoModelForImageTextToText if config["model_type"] in WRAPPERS else AutoModelForCausalLM
+def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
+    """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
+    image tower or without."""
+    settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPERS
     with torch.device("meta"):
-        model = auto.from_config(settings)
+        model = (AutoModelForImageTextToText if wrapped else AutoModelForCausalLM).from_config(settings)
+
+    def kept(name: str) -> bool:
+        return tower or not wrapped or "language_model." in name or name.startswith("lm_head.")
+
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
     saved = revert_weight_conversion(model, {n: t for n, t in model.state_dict().items() if n not in again})
-    tower = "vision_config" not in config and config["model_type"] in WRAPPERS  # then it is the class's own small one
-    shapes = {plain(name): tuple(t.shape) for name, t in saved.items() if not (tower and "visual." in name)}
-    total = sum(p.numel() for name, p in model.named_parameters() if not (tower and "visual." in name))
-    return shapes, total
+    shapes = {plain(name): tuple(t.shape) for name, t in saved.items() if kept(name)}
+    return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
 
 
 def plain(name: str) -> str:
@@ -60,9 +62,8 @@ def plain(name: str) -> str:
     return name
 
 
-def ours(config: dict[str, Any]) -> tuple[Shapes, int]:
+def ours(architecture: Architecture) -> tuple[Shapes, int]:
     """The same from our list, without multi-token prediction, which the classes leave out."""
-    architecture = Architecture.from_config(config)
     kept = [t for t in architecture.tensors() if t.apart != "multi_token_prediction"]
     total = sum(t.parameters for t in kept if t.apart != "persistent_buffers")
     return {name: t.shape for t in kept for name in t.names()}, total
@@ -87,12 +88,14 @@ def of_one_kind(lines: list[str]) -> Iterator[str]:
 
 def compare(name: str, config: dict[str, Any], *, quiet: bool = False) -> bool:
     """One row of the table, and the differences below it. True where there are none."""
-    b, total = theirs(config)
     try:
-        a, own_total = ours(config)
+        architecture = Architecture.from_config(config)
     except ConfigError as error:
+        theirs(config, tower=False)  # where the class refuses too, this raises
         print(f"{name:46} refused: {error}")
         return False
+    b, total = theirs(config, tower=architecture.vision is not None)
+    a, own_total = ours(architecture)
     lines = differences(a, b)
     count = Counter(line.split()[0] for line in lines)
     equal = not lines and own_total == total
@@ -216,9 +219,10 @@ FIXED: dict[str, dict[str, Any]] = {
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
     | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": 0.0},
     "granitemoehybrid": MAMBA_2,
+    "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
-    "mimo_v2_flash": {"swa_num_key_value_heads": 4},
+    "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
     "nemotron_h": {"hidden_size": 64},
     "opt": {"hidden_size": 64},
     "zamba": {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "attention_head_dim": 16}
@@ -290,6 +294,16 @@ def arguments() -> argparse.Namespace:
     return p.parse_args()
 
 
+def configs(a: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    if a.random or a.defaults:
+        for name in a.family or FAMILIES:
+            yield name, alone({"model_type": name}) if has_class(name) else {"model_type": name}
+    else:
+        for name in a.models or models():
+            path = Path(name)
+            yield name, models()[name].config if name in models() else json.loads(path.read_text(encoding="utf-8"))
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
@@ -298,21 +312,17 @@ def main() -> int:
     if not a.random:
         columns = f"{'tensors':>8} {'missing':>8} {'extra':>6} {'shape':>6} {'ours':>18} {'theirs':>18}"
         print(f"{'model':46} {columns}")
-    if a.random or a.defaults:
-        for name in a.family or FAMILIES:
-            if not has_class(name):
-                print(f"{name:46} transformers has no class for it")
-            elif a.random:
-                right.append(compare_random(name, a.random, a.seed))
-            else:
-                try:
-                    right.append(compare(name, alone({"model_type": name})))
-                except Exception as error:
-                    print(f"{name:46} the class can't be built so: {type(error).__name__}: {str(error)[:90]}")
-    else:
-        for name in a.models or models():
-            config = models()[name].config if name in models() else json.loads(Path(name).read_text(encoding="utf-8"))
-            right.append(compare(name, dict(config)))
+    for name, config in configs(a):
+        if not has_class(config["model_type"]):
+            print(f"{name:46} transformers has no class for it")
+            continue
+        if a.random:
+            right.append(compare_random(name, a.random, a.seed))
+            continue
+        try:
+            right.append(compare(name, config))
+        except Exception as error:  # the class can't be built so, for whatever reason
+            print(f"{name:46} the class refuses: {type(error).__name__}: {str(error)[:90]}")
     print(f"{sum(right)} of {len(right)} equal")
     return 0 if all(right) else 1
 

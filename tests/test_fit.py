@@ -50,9 +50,7 @@ SCENARIOS = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 def test_the_verdict_follows_from_the_range(scenario):
     found = verdict(**scenario)
-    serving = Serving(
-        ARCHITECTURES[scenario["model"]], Precision(weights=scenario["weights"]), Layout(), Overhead()
-    )
+    serving = Serving(ARCHITECTURES[scenario["model"]], Precision(weights=scenario["weights"]), Layout(), Overhead())
     memory = serving.memory(Workload(batch=scenario["batch"], context=scenario["context"]))
     assert found.usable == gpus()[scenario["gpu"]].usable_bytes
     assert (found.verdict == "fits") == (memory.high <= found.usable)

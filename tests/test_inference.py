@@ -1,0 +1,127 @@
+"""Memory to serve: activations against tracked forward passes, and how the parts add up."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
+from calc.activations import forward_bytes, logits_bytes
+from calc.inference import GIB, Serving
+from presets import models
+
+ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+PREFILL = json.loads((Path(__file__).parent / "data" / "prefill.json").read_text(encoding="utf-8"))
+NOT_YET = {("openai/gpt-oss-20b", 100), ("openai-community/gpt2-xl", 100)}
+"""With few tokens the feed-forward decides, where gpt-oss clamps gate and up, and GPT-2 writes its gelu out in five
+steps: ours are 48 and 27 % too low."""
+
+
+def ours(row):
+    workload = Workload(batch=row["batch"], context=row["seq"], engine="transformers", attention=row["attention"])
+    return forward_bytes(ARCHITECTURES[row["model"]], workload, Precision())
+
+
+ROWS = [
+    pytest.param(row, id=f"{row['model']}-{row['attention']}-{row['batch']}x{row['seq']}")
+    for row in PREFILL
+    if (row["model"], row["seq"]) not in NOT_YET
+]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.values[0]["attention"] == "flash"])
+def test_prefill_peak_with_flash_attention(row):
+    """transformers 5.23, every storage of the full-size pass tracked: ours leaves out the rotary table and the indices
+    of the router, 0.05 to 0.75 % of the whole."""
+    assert -0.0075 < ours(row) / row["peak"] - 1 <= 0
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.values[0]["attention"] == "eager"])
+def test_prefill_peak_with_eager_attention(row):
+    """The mask is not counted, which shows with few tokens; Gemma 2 caps its scores in one more step."""
+    low = -0.025 if row["seq"] >= 2048 else -0.066
+    assert low < ours(row) / row["peak"] - 1 <= 0
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "nbytes"),
+    [  # vocabulary x (2 + 4) of one token a sequence
+        ("meta-llama/Llama-3.1-8B", 1, 128_256 * 6),
+        ("google/gemma-3-27b-it", 64, 64 * 262_208 * 6),
+    ],
+)
+def test_logits(model, batch, nbytes):
+    assert logits_bytes(ARCHITECTURES[model], Workload(batch=batch), Precision()) == nbytes
+
+
+@pytest.mark.parametrize(
+    ("workload", "tokens"),
+    [  # vLLM's server: max_num_batched_tokens 8192; transformers passes the whole prompts
+        (Workload(batch=4, context=1000), 4000),
+        (Workload(batch=4, context=32_768), 8192),
+        (Workload(batch=4, context=32_768, engine="transformers"), 131_072),
+        (Workload(batch=4, context=32_768, prefill_tokens=2048), 2048),
+        (Workload(batch=1, context=100, prefill_tokens=2048), 100),
+    ],
+)
+def test_tokens_of_the_largest_pass(workload, tokens):
+    assert workload.step_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "low", "high"),
+    [  # GiB: vLLM and driver logs, context 0.25 to 0.6, libraries 0.01 to 0.35 or 0.2 to 1.84, graphs up to 2
+        ("vllm", Layout(), 0.26, 2.95),
+        ("vllm", Layout(tp=2), 0.45, 4.44),
+        ("transformers", Layout(), 0.26, 0.95),
+    ],
+)
+def test_overhead_before_fragmentation(engine, layout, low, high):
+    items = Overhead(fragmentation=Range(low=0, high=0)).items(engine, layout.gpus, held=10 * GIB)
+    assert sum(low for low, _ in items.values()) / GIB == pytest.approx(low)
+    assert sum(high for _, high in items.values()) / GIB == pytest.approx(high)
+
+
+def test_qwen3_study_at_a_hundred_tokens():
+    """Measured on a V100-32GB: 14.88 GiB with the weights loaded, 14.95 at most with 100 tokens, where the peak that
+    PyTorch reports leaves the CUDA context out."""
+    config = models()["study/Qwen3-8B-MHA"].config
+    memory = report(
+        config, precision=Precision(weights="bf16"), workload=Workload(context=100, engine="transformers"), gpus=[]
+    ).memory
+    assert (memory.weights + memory.kv_cache + memory.activations) / GIB == pytest.approx(14.45, abs=0.01)
+    assert memory.low / GIB < 14.95 < memory.high / GIB
+
+
+MODELS = st.sampled_from(list(ARCHITECTURES))
+
+
+@given(MODELS, st.integers(1, 500), st.integers(1, 200_000), st.sampled_from([1, 2, 8]), st.integers(1, 8))
+def test_the_parts_add_up_on_the_fullest_gpu(model, batch, context, tp, pp):
+    architecture = ARCHITECTURES[model]
+    layout = Layout(tp=tp, pp=min(pp, architecture.num_layers))
+    try:
+        serving = Serving(architecture, Precision(), layout, Overhead())
+    except ValueError:
+        return
+    workload = Workload(batch=batch, context=context)
+    memory = serving.memory(workload)
+    assert memory.total == memory.weights + memory.kv_cache + memory.activations + memory.overhead
+    assert 0 < memory.overhead_low <= memory.overhead <= memory.overhead_high
+    assert memory.low <= memory.total <= memory.high
+    fullest = max(s.weights + batch * context * s.growth.get(None, 0) * 2 for s in serving.stages)
+    assert memory.total > fullest
+
+
+@given(MODELS, st.integers(1, 500), st.integers(1, 200_000), st.sampled_from(["flash", "eager"]))
+def test_more_never_costs_less(model, batch, context, attention):
+    serving = Serving(ARCHITECTURES[model], Precision(), Layout(), Overhead())
+
+    def high(**change):
+        return serving.memory(Workload(**{"batch": batch, "context": context, "attention": attention} | change)).high
+
+    assert high() <= min(high(batch=batch + 1), high(context=context + 1))
+    assert high(attention="flash") <= high(attention="eager")
+    assert high(engine="transformers", prefill_tokens=1) <= high(engine="transformers")
