@@ -180,7 +180,10 @@ class Architecture(Frozen):
             rows = moe.n_experts + moe.n_zero
             yield Tensor(names.within(names.correction), (rows,), "router", layers, apart=why)
         one = moe.expert_shapes(hidden)
-        routed = names.stored_stack(one, moe.n_experts) if moe.stacked else names.stored(one)
+        if moe.stacked == "no":
+            routed = names.stored_expert(one)
+        else:
+            routed = names.stored_stack(one, moe.n_experts, transposed=moe.stacked == "in_out")
         for name, shape in routed.items():
             where = names.within(names.expert, name)
             yield Tensor(where, shape, "experts_routed", layers, moe.n_experts, moe.top_k, apart)

@@ -50,7 +50,7 @@ class MoE(Frozen):
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
     beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
-    stacked: bool = False  # the checkpoint holds all experts in one tensor [expert, in, out]
+    stacked: Literal["no", "in_out", "out_in"] = "no"  # the checkpoint holds all experts in one tensor
 
     def router_shapes(self, hidden: int) -> Shapes:
         """The router: one row an expert."""

@@ -1,5 +1,7 @@
+from collections.abc import Mapping
+
 from calc.frozen import Frozen
-from calc.tensor import Shape, Shapes
+from calc.tensor import Shapes
 
 
 class Names(Frozen):
@@ -24,6 +26,8 @@ class Names(Frozen):
     lm_head: str = "lm_head"
     packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
     renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj
+    expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
+    expert_renamed: dict[str, str] = {}
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
 
     def within(self, *path: str) -> str:
@@ -32,23 +36,35 @@ class Names(Frozen):
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""
-        shapes = dict(shapes)
-        for whole, parts in self.packed.items():
-            for suffix in ("weight", "bias"):
-                found = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
-                if found:
-                    shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in found), *found[0][1:])
-        return {self.local(name): shape[::-1] if self.transposed else shape for name, shape in shapes.items()}
+        plain = _written(shapes, self.packed, self.renamed)
+        return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
 
-    def local(self, name: str) -> str:
-        module, _, leaf = name.rpartition(".")
-        return f"{self.renamed.get(module, module)}.{leaf}" if module else leaf
+    def stored_expert(self, shapes: Shapes) -> Shapes:
+        """The weights of one routed expert."""
+        return _written(shapes, self.expert_packed, self.expert_renamed)
 
-    def stored_stack(self, shapes: Shapes, experts: int) -> Shapes:
-        """The weights of all experts, stacked as transformers keeps them: [expert, in, out] and [expert, out]."""
+    def stored_stack(self, shapes: Shapes, experts: int, *, transposed: bool) -> Shapes:
+        """The weights of all experts in one tensor: as transformers keeps them, [expert, in, out] and [expert, out]
+        without a `.weight`, or as [expert, out, in]."""
         stack: Shapes = {}
-        for name, shape in self.stored(shapes).items():
+        for name, shape in self.stored_expert(shapes).items():
             module, _, leaf = name.rpartition(".")
-            stacked: Shape = (experts, *shape[::-1])
-            stack[module if leaf == "weight" else f"{module}_bias"] = stacked
+            if transposed:
+                stack[module if leaf == "weight" else f"{module}_bias"] = (experts, *shape[::-1])
+            else:
+                stack[name] = (experts, *shape)
         return stack
+
+
+def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Mapping[str, str]) -> Shapes:
+    shapes = dict(shapes)
+    for whole, parts in packed.items():
+        for suffix in ("weight", "bias"):
+            found = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
+            if found:
+                shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in found), *found[0][1:])
+    written: Shapes = {}
+    for name, shape in shapes.items():
+        module, _, leaf = name.rpartition(".")
+        written[f"{renamed.get(module, module)}.{leaf}" if module else renamed.get(leaf, leaf)] = shape
+    return written

@@ -140,13 +140,15 @@ class GatedDeltaNet(Recurrent):
         """Weights by local checkpoint name, matrices as [out, in]."""
         k, v = self.n_k * self.d_k, self.n_v * self.d_v
         return {
-            "q_proj.weight": (k, hidden),
-            "k_proj.weight": (k, hidden),
-            "v_proj.weight": (v, hidden),
-            "z_proj.weight": (v, hidden),
-            "b_proj.weight": (self.n_v, hidden),
-            "a_proj.weight": (self.n_v, hidden),
-            "conv1d.weight": (2 * k + v, 1, self.d_conv),
+            "in_q.weight": (k, hidden),
+            "in_k.weight": (k, hidden),
+            "in_v.weight": (v, hidden),
+            "in_z.weight": (v, hidden),
+            "in_b.weight": (self.n_v, hidden),
+            "in_a.weight": (self.n_v, hidden),
+            "q_conv1d.weight": (k, 1, self.d_conv),
+            "k_conv1d.weight": (k, 1, self.d_conv),
+            "v_conv1d.weight": (v, 1, self.d_conv),
             "A_log": (self.n_v,),
             "dt_bias": (self.n_v,),
             "norm.weight": (self.d_v,),
@@ -183,8 +185,8 @@ class KimiDelta(Recurrent):
         """Weights by local checkpoint name, matrices as [out, in]."""
         wide = self.n_heads * self.d_head
         weights: Shapes = {f"{name}_proj.weight": (wide, hidden) for name in ("q", "k", "v")}
-        weights |= {"conv1d.weight": (3 * wide, 1, self.d_conv)}
-        for gate in ("forget_gate.f", "g"):
+        weights |= {f"{name}_conv1d.weight": (wide, 1, self.d_conv) for name in ("q", "k", "v")}
+        for gate in ("f", "g"):
             if self.low_rank_gates:
                 weights |= {
                     f"{gate}_a_proj.weight": (self.d_head, hidden),
@@ -193,8 +195,8 @@ class KimiDelta(Recurrent):
             else:
                 weights |= {f"{gate}_proj.weight": (wide, hidden)}
         return weights | {
-            "forget_gate.A_log": (self.n_heads,),
-            "forget_gate.dt_bias": (wide,),
+            "A_log": (1, 1, self.n_heads, 1) if self.low_rank_gates else (self.n_heads,),
+            "dt_bias": (wide,),
             "b_proj.weight": (self.n_heads, hidden),
             "o_norm.weight": (self.d_head,),
             "o_proj.weight": (hidden, wide),

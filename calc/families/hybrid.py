@@ -7,7 +7,6 @@ from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import (
     POST_NORMS,
-    TWO_NORMS,
     Family,
     attention_bias,
     every,
@@ -23,7 +22,7 @@ from calc.families.reading import (
     shared_mlp,
     shared_width,
 )
-from calc.families.sparse import gated_shared_moe, qwen2_moe
+from calc.families.sparse import GRANITE_MOE_NAMES, gated_shared_moe, granite_moe, qwen2_moe
 from calc.feedforward import MLP, FeedForward, MoE
 from calc.fields import Fields
 from calc.mixers import Mixer
@@ -146,7 +145,7 @@ def granite_hybrid_ffn(c: Fields, layer: int) -> FeedForward:
     shared = MLP(intermediate=c.size("shared_intermediate_size"))
     if not c.size("num_local_experts", 0):
         return shared
-    return moe(c, "num_local_experts", "intermediate_size", shared=shared)
+    return granite_moe(c, layer, shared)
 
 
 def lfm2_mixer(c: Fields, layer: int) -> Mixer:
@@ -191,7 +190,7 @@ def kimi_mixer(c: Fields, layer: int) -> Mixer:
     if kind(c, layer, default) == "full_attention":
         return mla(c)
     stated = c.get("linear_attn_config")
-    linear = c.within(stated) if isinstance(stated, dict) else c
+    linear = c.within(stated if isinstance(stated, dict) else {})
     return KimiDelta(
         n_heads=linear.maybe("num_heads") or c.size("linear_num_heads"),
         d_head=linear.maybe("head_dim") or c.size("linear_head_dim"),
@@ -213,8 +212,8 @@ def bailing_mixer(c: Fields, layer: int) -> Mixer:
     if kind(c, layer, default) == "full_attention":
         return bailing_attention(c)
     return KimiDelta(
-        n_heads=c.size("num_attention_heads"),
-        d_head=c.size("linear_head_dim") if c.maybe("linear_head_dim") else 128,
+        n_heads=c.maybe("linear_num_heads") or c.size("num_attention_heads"),
+        d_head=c.maybe("linear_head_dim") or 128,
         d_conv=c.size("short_conv_kernel_size"),
         low_rank_gates=False,
     )
@@ -260,7 +259,6 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
             c,
             bias=attention_bias(c) | {"o_proj"},
             window=c.size("attention_window_size"),
-            d_head=shared_width(c, "hidden_size", "num_attention_heads"),
         )
     width = c.maybe("lru_width") or c.size("hidden_size")
     return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
@@ -378,7 +376,35 @@ MAMBA_NAMES = Names(
     final_norm="backbone.norm_f",
 )
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
-DELTA_PACKED = {"in_proj_qkv": ("q_proj", "k_proj", "v_proj")}
+KIMI_NAMES = Names(
+    recurrent="self_attn",
+    router="block_sparse_moe.gate",
+    correction="block_sparse_moe.gate.e_score_correction_bias",
+    expert="block_sparse_moe.experts.{expert}",
+    shared_expert="block_sparse_moe.shared_experts",
+    expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
+)
+BAILING_NAMES = Names(
+    embedding="model.word_embeddings",
+    attention="attention",
+    recurrent="attention",
+    correction="mlp.gate.expert_bias",
+    renamed={"o_proj": "dense"},
+)
+CONVS = ("q_conv1d", "k_conv1d", "v_conv1d")
+QWEN_NEXT_NAMES = Names(
+    shared_expert="mlp.shared_expert",
+    packed={"in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"), "in_proj_ba": ("in_b", "in_a"), "conv1d": CONVS},
+)
+QWEN35_NAMES = Names(
+    shared_expert="mlp.shared_expert",
+    packed={"in_proj_qkv": ("in_q", "in_k", "in_v"), "conv1d": CONVS},
+    renamed={"in_z": "in_proj_z", "in_b": "in_proj_b", "in_a": "in_proj_a"},
+)
+OLMO_HYBRID_NAMES = Names(
+    renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
+    | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"},
+)
 
 HYBRID: dict[str, Family] = {
     "mamba": Family(
@@ -420,13 +446,7 @@ HYBRID: dict[str, Family] = {
             bamba_mamba2(c) if kind(c, i, "linear_attention") in ("linear_attention", "mamba") else plain_gqa(c, i)
         ),
         ffn=granite_hybrid_ffn,
-        names=Names(
-            recurrent="mamba",
-            mlp="shared_mlp",
-            router="block_sparse_moe.router.layer",
-            expert="block_sparse_moe.experts.{expert}",
-            shared_expert="shared_mlp",
-        ),
+        names=GRANITE_MOE_NAMES,
     ),
     "lfm2": Family(
         mixer=lfm2_mixer,
@@ -446,15 +466,13 @@ HYBRID: dict[str, Family] = {
     "qwen3_next": Family(
         mixer=qwen_next_mixer,
         ffn=qwen2_moe,
-        names=Names(
-            shared_expert="mlp.shared_expert",
-        ),
+        names=QWEN_NEXT_NAMES,
         own={"full_attention_interval": 4},
     ),
     "qwen3_5_text": Family(
         mixer=qwen_next_mixer,
         ffn=gated,
-        names=Names(),
+        names=QWEN35_NAMES,
         own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated(c), "mtp_num_hidden_layers", own_tables=False
@@ -463,7 +481,7 @@ HYBRID: dict[str, Family] = {
     "qwen3_5_moe_text": Family(
         mixer=qwen_next_mixer,
         ffn=lambda c, i: gated_shared_moe(c),
-        names=Names(shared_expert="mlp.shared_expert"),
+        names=QWEN35_NAMES,
         own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated_shared_moe(c), "mtp_num_hidden_layers", own_tables=False
@@ -477,15 +495,21 @@ HYBRID: dict[str, Family] = {
         ),
         ffn=gated,
         norms=lambda c, i: (
-            POST_NORMS if kind(c, i, every(c, i, 4, "linear_attention")) == "full_attention" else TWO_NORMS
+            POST_NORMS
+            if kind(c, i, every(c, i, 4, "linear_attention")) == "full_attention"
+            else ("attention_layer_norm", "feedforward_layer_norm")
         ),
+        names=OLMO_HYBRID_NAMES,
     ),
-    "kimi_linear": Family(mixer=kimi_mixer, ffn=kimi_ffn, own={"first_k_dense_replace": 1}, ties=False),
+    "kimi_linear": Family(
+        mixer=kimi_mixer, ffn=kimi_ffn, own={"first_k_dense_replace": 1}, ties=False, names=KIMI_NAMES
+    ),
     "bailing_hybrid": Family(
         mixer=bailing_mixer,
         ffn=kimi_ffn,
-        own={"q_lora_rank": None, "linear_head_dim": None},
+        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None},
         ties=False,
+        names=BAILING_NAMES,
         prediction=lambda c: next_layers(
             c, bailing_attention(c), kimi_moe(c), "num_nextn_predict_layers", own_tables=False
         ),
@@ -508,6 +532,7 @@ HYBRID: dict[str, Family] = {
         mixer=nemotron_mixer,
         ffn=nemotron_ffn,
         count=nemotron_layers,
+        ties=False,
         norms=("norm",),
         names=MAMBA_NAMES,
         own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},

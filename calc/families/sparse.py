@@ -67,6 +67,10 @@ def local_moe(c: Fields, layer: int, **extra: Any) -> MoE:
     return moe(c, "num_local_experts", "intermediate_size", **extra)
 
 
+def granite_moe(c: Fields, layer: int, shared: MLP | None = None) -> MoE:
+    return local_moe(c, layer, shared=shared, stacked="out_in")
+
+
 def ernie_ffn(c: Fields, layer: int) -> FeedForward:
     end = c.get("moe_layer_end_index")
     last = c.size("num_hidden_layers") - 1 if end == -1 else c.size("moe_layer_end_index", 0)
@@ -205,7 +209,7 @@ def llama4_ffn(c: Fields, layer: int) -> FeedForward:
     sparse = layer in c.indices("moe_layers") if listed else (layer + 1) % c.size("interleave_moe_layer_step") == 0
     if not sparse:
         return gated(c, width="intermediate_size_mlp")
-    return local_moe(c, layer, shared=MLP(intermediate=c.size("intermediate_size")), stacked=True)
+    return local_moe(c, layer, shared=MLP(intermediate=c.size("intermediate_size")), stacked="in_out")
 
 
 def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
@@ -216,9 +220,19 @@ MIXTRAL_NAMES = Names(
     router="block_sparse_moe.gate",
     correction="block_sparse_moe.e_score_correction_bias",
     expert="block_sparse_moe.experts.{expert}",
-    renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
+    expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
 )
-GRANITE_MOE_NAMES = Names(router="block_sparse_moe.router.layer", expert="block_sparse_moe.experts.{expert}")
+GRANITE_MOE_NAMES = Names(
+    router="block_sparse_moe.router.layer",
+    expert="block_sparse_moe",
+    shared_expert="shared_mlp",
+    mlp="shared_mlp",
+    recurrent="mamba",
+    packed={"input_linear": GATE_UP},
+    renamed={"down_proj": "output_linear"},
+    expert_packed={"input_linear": GATE_UP},
+    expert_renamed={"down_proj": "output_linear"},
+)
 
 SPARSE: dict[str, Family] = {
     "mixtral": Family(mixer=lambda c, i: gqa(c, window=one_window(c, i)), ffn=local_moe, names=MIXTRAL_NAMES),
@@ -244,15 +258,13 @@ SPARSE: dict[str, Family] = {
         ffn=lambda c, i: moe(c, "num_experts", "intermediate_size"),
         norms=POST_NORMS,
     ),
-    "granitemoe": Family(mixer=plain_gqa, ffn=local_moe, names=GRANITE_MOE_NAMES),
+    "granitemoe": Family(mixer=plain_gqa, ffn=granite_moe, names=GRANITE_MOE_NAMES),
     "granitemoeshared": Family(
         mixer=plain_gqa,
-        ffn=lambda c, i: local_moe(
-            c,
-            i,
-            shared=MLP(intermediate=width) if (width := c.maybe("shared_intermediate_size", 0)) else None,
+        ffn=lambda c, i: granite_moe(
+            c, i, shared=MLP(intermediate=width) if (width := c.maybe("shared_intermediate_size", 0)) else None
         ),
-        names=GRANITE_MOE_NAMES.model_copy(update={"shared_expert": "shared_mlp"}),
+        names=GRANITE_MOE_NAMES,
     ),
     "phimoe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=one_window(c, i)),
@@ -268,8 +280,8 @@ SPARSE: dict[str, Family] = {
             window=window(c, i, every(c, i, 2, "sliding_attention")),
             sinks=True,
         ),
-        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked=True),
-        names=Names(router="mlp.router", expert="mlp.experts", packed={"gate_up_proj": GATE_UP}),
+        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out"),
+        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
     ),
     "ernie4_5_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
@@ -368,6 +380,7 @@ SPARSE: dict[str, Family] = {
             mlp="feed_forward",
             router="feed_forward.router",
             expert="feed_forward.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
             shared_expert="feed_forward.shared_expert",
         ),
     ),
