@@ -36,6 +36,19 @@ PREFIXES = {
     "vision_tower.": "vision_tower.vision_model.",
 }
 """How a class saves what it wraps -> how the language model alone names it, and published checkpoints the tower."""
+PUBLISHED = {
+    "deepseek_v4": {
+        r"^model\.embed_tokens": "embed",
+        r"^model\.hc_head\.hc": "hc_head",
+        r"^model\.(layers|norm)\.": r"\1.",
+        r"\.attn\.norm\.": ".attn.kv_norm.",
+    },
+    "kimi_k25": {r"^model\.blocks\.": "model.layers."},
+    "kimi_linear": {r"block_sparse_moe\.(gate|up|down)_proj": r"mlp.\1_proj"},
+}
+"""Names that a class reads from the published checkpoint and would save otherwise."""
+TRANSPOSED = {"qwen3_vl_moe"}
+"""Those whose experts lie as [expert, in, out] in the published checkpoint, and are turned as they are read."""
 
 
 def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
@@ -51,14 +64,17 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
     saved = revert_weight_conversion(model, {n: t for n, t in model.state_dict().items() if n not in again})
-    shapes = {plain(name): tuple(t.shape) for name, t in saved.items() if kept(name)}
+    shapes = {plain(name, config["model_type"]): tuple(t.shape) for name, t in saved.items() if kept(name)}
+    if config["model_type"] in TRANSPOSED:
+        shapes |= {name: (shape[0], *shape[:0:-1]) for name, shape in shapes.items() if ".mlp.experts." in name}
     return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
 
 
-def plain(name: str) -> str:
-    for prefix, own in PREFIXES.items():
-        if name.startswith(prefix):
-            return own + name.removeprefix(prefix)
+def plain(name: str, model_type: str) -> str:
+    prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
+    name = PREFIXES.get(prefix, "") + name.removeprefix(prefix)
+    for pattern, published in PUBLISHED.get(model_type, {}).items():
+        name = re.sub(pattern, published, name)
     return name
 
 
@@ -217,7 +233,8 @@ FIXED: dict[str, dict[str, Any]] = {
     "bamba": MAMBA_2,
     "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128},
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
-    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": 0.0},
+    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4},
+    "gemma4_text": {"use_bidirectional_attention": None},
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
@@ -225,9 +242,21 @@ FIXED: dict[str, dict[str, Any]] = {
     "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
     "nemotron_h": {"hidden_size": 64},
     "opt": {"hidden_size": 64},
-    "zamba": {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "attention_head_dim": 16}
+    "zamba": {
+        "tie_word_embeddings": True,
+        "hidden_size": 64,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "attention_head_dim": 16,
+    }
     | {"attention_hidden_size": 128, "num_hidden_layers": 6},
-    "zamba2": {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "n_mamba_heads": 8}
+    "zamba2": {
+        "tie_word_embeddings": True,
+        "hidden_size": 64,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "n_mamba_heads": 8,
+    }
     | {"mamba_ngroups": 1, "num_hidden_layers": 5}
     | {"layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid", "hybrid"]},
 }
@@ -252,10 +281,12 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
 
 def alone(config: dict[str, Any]) -> dict[str, Any]:
     """A language model that transformers only loads inside its wrapper, in that wrapper."""
-    wrapper = next((name for name, text in WRAPPERS.items() if text == config["model_type"]), None)
-    if wrapper is None or type(AutoConfig.for_model(config["model_type"])) in AutoModelForCausalLM._model_mapping:
+    text = config["model_type"]
+    wrapper = next((name for name in WRAPPERS if WRAPPERS[name] == text and text.startswith(name)), None)
+    if wrapper is None:
         return config
-    return {"model_type": wrapper, "text_config": config}
+    tied = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
+    return {"model_type": wrapper, "text_config": config, **tied}
 
 
 def has_class(model_type: str) -> bool:

@@ -1,4 +1,6 @@
-"""python benchmarks/write_test_data.py ORACLE.json [COMPUTED.json]: cut both down to what the tests need.
+"""python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json]]: cut both down to what the tests need.
+
+Without a file: small configs of every family with its flags drawn at random, counted as benchmarks/oracle.py counts.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
@@ -6,10 +8,13 @@ passes through the same classes, in which every storage was tracked.
 """
 
 import json
+import random
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from calc.families.table import FAMILIES, WRAPPERS
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
@@ -71,6 +76,29 @@ def oracle(path: str) -> None:
     write("oracle.json", rows)
 
 
+def small(each: int = 3) -> None:
+    """Counts of the classes themselves, on the meta device."""
+    from benchmarks import oracle
+
+    rows = []
+    for name in (name for name in FAMILIES if oracle.has_class(name)):
+        chance, found = random.Random(name), 0
+        for _ in range(20 * each):
+            config = oracle.alone(oracle.random_config(name, chance))
+            try:
+                shapes, total = oracle.theirs(config, tower=False)
+            except Exception:  # the class itself refuses this draw, with whatever it raises
+                continue
+            stored = sum(prod(shape) for shape in shapes.values())
+            rows.append({"config": config, "total": total, "stored": stored})
+            found += 1
+            if found == each:
+                break
+    write("small.json", rows)
+
+
 if __name__ == "__main__":
     for cut, path in zip((oracle, prefill), sys.argv[1:], strict=False):
         cut(path)
+    if len(sys.argv) == 1:
+        small()

@@ -29,6 +29,7 @@ class Block(Frozen):
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
     extras: tuple[Extra, ...] = ()
+    path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
 
@@ -158,11 +159,11 @@ class Architecture(Frozen):
         names, hidden, layers = self.names, self.hidden, block.layers
         for name in block.norms:
             for key, shape in self._norm(name, block.norm).items():
-                yield Tensor(names.within(key), shape, "norms", layers, apart=apart)
+                yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)
         for mixer in block.mixers:
             path = names.recurrent if isinstance(mixer, Recurrent) else names.attention
             for name, shape in names.stored(mixer.shapes(hidden)).items():
-                yield Tensor(names.within(path, name), shape, mixer.component, layers, apart=apart)
+                yield Tensor(names.within(block.path, path, name), shape, mixer.component, layers, apart=apart)
         if isinstance(block.ffn, MoE):
             yield from self._experts(block.ffn, layers, apart)
         elif block.ffn is not None:
@@ -177,13 +178,12 @@ class Architecture(Frozen):
             yield Tensor(names.within(names.router, name), shape, "router", layers, apart=apart)
         if moe.router_correction != "none":
             why = apart or ("persistent_buffers" if moe.router_correction == "buffer" else None)
-            rows = moe.n_experts + moe.n_zero
-            yield Tensor(names.within(names.correction), (rows,), "router", layers, apart=why)
+            yield Tensor(names.within(names.correction), moe.correction_shape(), "router", layers, apart=why)
         one = moe.expert_shapes(hidden)
         if moe.stacked == "no":
             routed = names.stored_expert(one)
         else:
-            routed = names.stored_stack(one, moe.n_experts, transposed=moe.stacked == "in_out")
+            routed = names.stored_stack(one, moe.n_experts, moe.stacked)
         for name, shape in routed.items():
             where = names.within(names.expert, name)
             yield Tensor(where, shape, "experts_routed", layers, moe.n_experts, moe.top_k, apart)

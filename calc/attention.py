@@ -168,10 +168,10 @@ class BlockIndexer(Frozen):
     def shapes(self, hidden: int) -> Shapes:
         """Queries and one key, with their norms."""
         return {
-            "indexer.q_proj.weight": (self.n_index * self.d_index, hidden),
-            "indexer.k_proj.weight": (self.d_index, hidden),
-            "indexer.q_norm.weight": (self.d_index,),
-            "indexer.k_norm.weight": (self.d_index,),
+            "index_q_proj.weight": (self.n_index * self.d_index, hidden),
+            "index_k_proj.weight": (self.d_index, hidden),
+            "index_q_norm.weight": (self.d_index,),
+            "index_k_norm.weight": (self.d_index,),
         }
 
 

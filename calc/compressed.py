@@ -24,32 +24,32 @@ class CompressedAttention(Frozen):
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {
-            "sinks": (self.o_groups * self.group_heads,),
-            "q_a_proj.weight": (self.q_rank, hidden),
-            "q_a_norm.weight": (self.q_rank,),
-            "q_b_proj.weight": (self.o_groups * self.group_heads * self.d_head, self.q_rank),
-            "kv_proj.weight": (self.d_head, hidden),
+            "attn_sink": (self.o_groups * self.group_heads,),
+            "wq_a.weight": (self.q_rank, hidden),
+            "q_norm.weight": (self.q_rank,),
+            "wq_b.weight": (self.o_groups * self.group_heads * self.d_head, self.q_rank),
+            "wkv.weight": (self.d_head, hidden),
             "kv_norm.weight": (self.d_head,),
-            "o_a_proj.weight": (self.o_groups * self.o_rank, self.group_heads * self.d_head),
-            "o_b_proj.weight": (hidden, self.o_groups * self.o_rank),
+            "wo_a.weight": (self.o_groups * self.o_rank, self.group_heads * self.d_head),
+            "wo_b.weight": (hidden, self.o_groups * self.o_rank),
         }
         if self.rate is not None:
             weights |= self._compressor("compressor", self.rate, self.d_head, hidden)
             if self.n_index is not None and self.d_index is not None:
-                weights |= self._compressor("compressor.indexer", self.rate, self.d_index, hidden)
+                weights |= self._compressor("indexer.compressor", self.rate, self.d_index, hidden)
                 weights |= {
-                    "compressor.indexer.q_b_proj.weight": (self.n_index * self.d_index, self.q_rank),
-                    "compressor.indexer.scorer.weights_proj.weight": (self.n_index, hidden),
+                    "indexer.wq_b.weight": (self.n_index * self.d_index, self.q_rank),
+                    "indexer.weights_proj.weight": (self.n_index, hidden),
                 }
         return weights
 
     def _compressor(self, path: str, rate: int, width: int, hidden: int) -> Shapes:
         wide = self.overlap * width
         return {
-            f"{path}.position_bias": (rate, wide),
-            f"{path}.kv_proj.weight": (wide, hidden),
-            f"{path}.gate_proj.weight": (wide, hidden),
-            f"{path}.kv_norm.weight": (width,),
+            f"{path}.ape": (rate, wide),
+            f"{path}.wkv.weight": (wide, hidden),
+            f"{path}.wgate.weight": (wide, hidden),
+            f"{path}.norm.weight": (width,),
         }
 
     def cached_elements(self) -> int:

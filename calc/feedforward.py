@@ -1,7 +1,9 @@
 from typing import Literal, Self
 
 from calc.frozen import Frozen
-from calc.tensor import Shapes
+from calc.tensor import Shape, Shapes
+
+Stacked = Literal["no", "in_out", "out_in", "module"]
 
 
 class MLP(Frozen):
@@ -50,13 +52,20 @@ class MoE(Frozen):
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
     beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
-    stacked: Literal["no", "in_out", "out_in"] = "no"  # the checkpoint holds all experts in one tensor
+    stacked: Stacked = "no"
+    """Whether the checkpoint holds all experts in one tensor: [expert, in, out] or [expert, out, in], under
+    the bare name or, of a module, under its `.weight`."""
 
     def router_shapes(self, hidden: int) -> Shapes:
         """The router: one row an expert."""
         rows = self.n_experts + self.n_zero
         weights: Shapes = {"weight": (rows, hidden)}
         return weights | {"bias": (rows,)} if self.router_bias else weights
+
+    def correction_shape(self) -> Shape:
+        """The bias that balances load."""
+        rows = self.n_experts + self.n_zero
+        return (1, rows) if self.router_correction == "parameter" else (rows,)
 
     def expert_shapes(self, hidden: int) -> Shapes:
         """One routed expert."""

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 
+from calc.feedforward import Stacked
 from calc.frozen import Frozen
 from calc.tensor import Shapes
 
@@ -28,6 +29,7 @@ class Names(Frozen):
     renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj
     expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
     expert_renamed: dict[str, str] = {}
+    row_by_row: dict[str, str] = {}  # one tensor for each row, numbered: StableLM's norms of heads
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
 
     def within(self, *path: str) -> str:
@@ -36,24 +38,32 @@ class Names(Frozen):
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""
-        plain = _written(shapes, self.packed, self.renamed)
+        plain = _written(_numbered(shapes, self.row_by_row), self.packed, self.renamed)
         return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
 
     def stored_expert(self, shapes: Shapes) -> Shapes:
         """The weights of one routed expert."""
         return _written(shapes, self.expert_packed, self.expert_renamed)
 
-    def stored_stack(self, shapes: Shapes, experts: int, *, transposed: bool) -> Shapes:
-        """The weights of all experts in one tensor: as transformers keeps them, [expert, in, out] and [expert, out]
-        without a `.weight`, or as [expert, out, in]."""
+    def stored_stack(self, shapes: Shapes, experts: int, how: Stacked) -> Shapes:
+        """The weights of all experts in one tensor."""
         stack: Shapes = {}
         for name, shape in self.stored_expert(shapes).items():
             module, _, leaf = name.rpartition(".")
-            if transposed:
-                stack[module if leaf == "weight" else f"{module}_bias"] = (experts, *shape[::-1])
-            else:
-                stack[name] = (experts, *shape)
+            bare = module if leaf == "weight" else f"{module}_bias"
+            stack[name if how == "module" else bare] = (experts, *(shape[::-1] if how == "in_out" else shape))
         return stack
+
+
+def _numbered(shapes: Shapes, row_by_row: Mapping[str, str]) -> Shapes:
+    numbered: Shapes = {}
+    for name, shape in shapes.items():
+        module, _, leaf = name.rpartition(".")
+        if module in row_by_row:
+            numbered |= {f"{row_by_row[module]}.{row}.{leaf}": shape[1:] for row in range(shape[0])}
+        else:
+            numbered[name] = shape
+    return numbered
 
 
 def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Mapping[str, str]) -> Shapes:

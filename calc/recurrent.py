@@ -28,19 +28,32 @@ class Mamba(Recurrent):
     conv_bias: bool = True
     bias: bool = False
     inner_norms: bool = False  # on dt, B and C: Jamba
+    n_heads: int | None = None  # heads that share nothing but the projections in and out: Zamba
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {
             "in_proj.weight": (2 * self.d_inner, hidden),
             "conv1d.weight": (self.d_inner, 1, self.d_conv),
-            "x_proj.weight": (self.dt_rank + 2 * self.d_state, self.d_inner),
-            "dt_proj.weight": (self.d_inner, self.dt_rank),
-            "dt_proj.bias": (self.d_inner,),
-            "A_log": (self.d_inner, self.d_state),
-            "D": (self.d_inner,),
             "out_proj.weight": (hidden, self.d_inner),
         }
+        if self.n_heads is None:
+            weights |= {
+                "x_proj.weight": (self.dt_rank + 2 * self.d_state, self.d_inner),
+                "dt_proj.weight": (self.d_inner, self.dt_rank),
+                "dt_proj.bias": (self.d_inner,),
+                "A_log": (self.d_inner, self.d_state),
+                "D": (self.d_inner,),
+            }
+        else:
+            head = (self.n_heads, self.d_inner // self.n_heads)
+            weights |= {
+                "x_proj_weight": (self.n_heads, self.dt_rank + 2 * self.d_state, self.d_inner // self.n_heads),
+                "dt_proj_weight": (*head, self.dt_rank),
+                "dt_proj_bias": head,
+                "A_log": (*head, self.d_state),
+                "D": head,
+            }
         if self.conv_bias:
             weights |= {"conv1d.bias": (self.d_inner,)}
         if self.bias:

@@ -19,6 +19,10 @@ NOT_AS_THE_ORACLE = {
 }
 TOWERS_NOT_COUNTED = ("gemma4", "llama4", "kimi_k25", "minimax_m3_vl")
 ORACLE = json.loads((Path(__file__).parent / "data" / "oracle.json").read_text(encoding="utf-8"))
+SMALL = [
+    pytest.param(row, id=f"{row['config']['model_type']}-{i}")
+    for i, row in enumerate(json.loads((Path(__file__).parent / "data" / "small.json").read_text(encoding="utf-8")))
+]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ORACLE])
@@ -49,6 +53,14 @@ def test_cache(row):
     assert sorted(elements) == row["windows"]
     recurrent = [(b, m) for b in blocks for m in b.mixers if isinstance(m, Recurrent)]
     assert sum(len(b.layers) * (m.state_elements() + m.conv_elements()) for b, m in recurrent) == row["state"]
+
+
+@pytest.mark.parametrize("row", SMALL)
+def test_every_flag(row):
+    """Small configs of every family, with its flags drawn at random, as the classes of transformers 5.23 count them."""
+    parameters = Architecture.from_config(row["config"]).parameters()
+    assert parameters.total == row["total"]
+    assert parameters.total + parameters.not_in_total["persistent_buffers"] == row["stored"]
 
 
 @pytest.mark.parametrize(

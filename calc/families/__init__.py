@@ -29,20 +29,20 @@ def read(config: Mapping[str, Any]) -> Architecture:
 
 
 def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str) -> Architecture:
-    alike: dict[tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...]], list[int]] = {}
+    alike: dict[tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str], list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
         mixers = family.mixer(c, i)
         mixers = mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,)
         norms = family.norms if isinstance(family.norms, tuple) else family.norms(c, i)
-        alike.setdefault((mixers, family.ffn(c, i), norms, family.layer_extras(c, i)), []).append(i)
+        alike.setdefault((mixers, family.ffn(c, i), norms, family.layer_extras(c, i), family.path(c, i)), []).append(i)
     return Architecture(
         model_type=model_type,
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
         tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
-            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras)
-            for (mixers, ffn, norms, extras), where in alike.items()
+            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras, path=path)
+            for (mixers, ffn, norms, extras, path), where in alike.items()
         ),
         shared=family.shared(c),
         names=family.names,

@@ -1,6 +1,6 @@
 """From the fields of a config to mixers and feed-forwards: the readings that many families share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from calc.architecture import Block, Extra, Norm, PredictionModule
@@ -11,11 +11,14 @@ from calc.fields import Fields
 from calc.frozen import Frozen
 from calc.mixers import Mixer
 from calc.names import Names
+from calc.tensor import Component, Shape
 
 QKV: frozenset[Projection] = frozenset({"q_proj", "k_proj", "v_proj"})
 QKVO: frozenset[Projection] = QKV | {"o_proj"}
 NO_BIAS: frozenset[Projection] = frozenset()
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
+PACKED_QKV = ("q_proj", "k_proj", "v_proj")
+GATE_UP = ("gate_proj", "up_proj")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 LAYER_KINDS = (
@@ -51,6 +54,7 @@ class Family(Frozen):
     head_bias: Callable[[Fields], bool] = lambda c: False
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()  # outside the layers
     layer_extras: Callable[[Fields, int], tuple[Extra, ...]] = lambda c, i: ()
+    path: Callable[[Fields, int], str] = lambda c, i: ""  # module of layer i that norms and mixers lie in
     ties: bool = True  # False: `tie_word_embeddings` has no effect
     shared: Callable[[Fields], tuple[Block, ...]] = lambda c: ()  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] = lambda c: ()
@@ -89,6 +93,11 @@ def gqa(c: Fields, *, kv: str = "num_key_value_heads", d_head: int | None = None
             near_divisors(n_q, n_kv),
         )
     return GQA(n_q=n_q, n_kv=n_kv, d_head=d_head or head_dim(c), **extra)
+
+
+def mha(c: Fields, heads: str, hidden: str = "hidden_size", **extra: object) -> GQA:
+    n_q = c.size(heads)
+    return GQA.model_validate({"n_q": n_q, "n_kv": n_q, "d_head": shared_width(c, hidden, heads), **extra})
 
 
 def plain_gqa(c: Fields, layer: int) -> GQA:
@@ -223,6 +232,10 @@ def next_layers(
         )
         for i in range(c.maybe(field, 0) or 0)
     )
+
+
+def extras(component: Component, shapes: Mapping[str, Shape]) -> tuple[Extra, ...]:
+    return tuple(Extra(name=name, shape=shape, component=component) for name, shape in shapes.items())
 
 
 def near_divisors(of: int, near: int) -> list[int]:

@@ -1,11 +1,12 @@
-"""Families with experts, all of whose layers attend."""
+"""Families with experts, all of whose layers have grouped-query attention."""
 
 from typing import Any
 
 from calc.architecture import Block, PredictionModule
-from calc.attention import BlockIndexer, LightningIndexer
-from calc.families.dense import GATE_UP, exaone4_window
+from calc.attention import BlockIndexer
+from calc.families.dense import exaone4_window
 from calc.families.reading import (
+    GATE_UP,
     NO_BIAS,
     POST_NORMS,
     QKV,
@@ -19,7 +20,6 @@ from calc.families.reading import (
     gqa,
     is_sparse,
     kind,
-    mla,
     moe,
     next_layers,
     one_window,
@@ -40,6 +40,13 @@ def qwen_is_sparse(c: Fields, layer: int, experts: str = "num_experts") -> bool:
 
 def qwen_moe(c: Fields, layer: int) -> FeedForward:
     return moe(c, "num_experts", "moe_intermediate_size") if qwen_is_sparse(c, layer) else gated(c)
+
+
+def qwen_vl_moe(c: Fields, layer: int) -> FeedForward:
+    """All experts in one tensor."""
+    if not qwen_is_sparse(c, layer):
+        return gated(c)
+    return moe(c, "num_experts", "moe_intermediate_size", stacked="in_out")
 
 
 def qwen2_moe(c: Fields, layer: int) -> FeedForward:
@@ -68,7 +75,7 @@ def local_moe(c: Fields, layer: int, **extra: Any) -> MoE:
 
 
 def granite_moe(c: Fields, layer: int, shared: MLP | None = None) -> MoE:
-    return local_moe(c, layer, shared=shared, stacked="out_in")
+    return local_moe(c, layer, shared=shared, stacked="module")
 
 
 def ernie_ffn(c: Fields, layer: int) -> FeedForward:
@@ -117,32 +124,6 @@ def hy_v3_ffn(c: Fields, layer: int) -> FeedForward:
 def hy_v3_moe(c: Fields) -> MoE:
     shared = shared_mlp(c, "num_shared_experts", bias="mlp_bias")
     return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="buffer")
-
-
-def deepseek_prediction(c: Fields) -> tuple[PredictionModule, ...]:
-    """github.com/deepseek-ai/DeepSeek-V3, README_WEIGHTS.md: one more layer with its own embedding and head."""
-    return next_layers(c, mla(c), deepseek_moe(c), own_tables=True)
-
-
-def dsa(c: Fields, layer: int = 0) -> Mixer:
-    """Sparse attention over tokens that an indexer picks."""
-    owned = kinds[layer] == "full" if (kinds := indexer_types(c)) else True
-    indexer = LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned)
-    return mla(c, layer, indexer=indexer)
-
-
-def indexer_types(c: Fields) -> list[str] | None:
-    """GLM-5.2: some layers share the choice of an earlier one."""
-    layers = c.size("num_hidden_layers")
-    listed = c.per_layer("indexer_types", layers, ("full", "shared"))
-    if listed is not None:
-        return listed
-    pattern = c.get("index_topk_pattern")
-    if isinstance(pattern, str):
-        return ["full" if letter == "F" else "shared" for letter in pattern[:layers]]
-    freq, offset = c.maybe("index_topk_freq", 0) or 1, c.maybe("index_skip_topk_offset", 0)
-    skip = 2 if offset is None else offset
-    return ["full" if max(i - skip + 1, 0) % freq == 0 else "shared" for i in range(layers)]
 
 
 def mimo_v2_is_full(c: Fields, layer: int) -> bool:
@@ -222,6 +203,8 @@ MIXTRAL_NAMES = Names(
     expert="block_sparse_moe.experts.{expert}",
     expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
 )
+
+
 GRANITE_MOE_NAMES = Names(
     router="block_sparse_moe.router.layer",
     expert="block_sparse_moe",
@@ -233,6 +216,7 @@ GRANITE_MOE_NAMES = Names(
     expert_packed={"input_linear": GATE_UP},
     expert_renamed={"down_proj": "output_linear"},
 )
+
 
 SPARSE: dict[str, Family] = {
     "mixtral": Family(mixer=lambda c, i: gqa(c, window=one_window(c, i)), ffn=local_moe, names=MIXTRAL_NAMES),
@@ -247,7 +231,8 @@ SPARSE: dict[str, Family] = {
     ),
     "qwen3_vl_moe_text": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
-        ffn=qwen_moe,
+        ffn=qwen_vl_moe,
+        names=Names(expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
     ),
     "olmoe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"),
@@ -303,37 +288,11 @@ SPARSE: dict[str, Family] = {
     "hy_v3": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=hy_v3_ffn,
+        names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
         own={"num_nextn_predict_layers": 0},
         prediction=lambda c: next_layers(
             c, gqa(c, bias=attention_bias(c), qk_norm="head"), hy_v3_moe(c), own_tables=False
         ),
-    ),
-    "deepseek": Family(
-        mixer=plain_gqa,
-        ffn=lambda c, i: deepseek_ffn(c, i, correction="none"),
-        defaults="deepseek_v2",
-        own={"head_dim": None},
-    ),
-    "deepseek_v2": Family(mixer=mla, ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias")),
-    "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction),
-    "kimi_k2": Family(mixer=mla, ffn=deepseek_ffn, defaults="deepseek_v3", prediction=deepseek_prediction),
-    "deepseek_v32": Family(
-        mixer=dsa,
-        ffn=deepseek_ffn,
-        own={"num_nextn_predict_layers": 0},
-        prediction=lambda c: next_layers(c, dsa(c), deepseek_moe(c), own_tables=True),
-    ),
-    "glm_moe_dsa": Family(
-        mixer=dsa,
-        ffn=deepseek_ffn,
-        own={"num_nextn_predict_layers": 0},
-        prediction=lambda c: next_layers(c, dsa(c), deepseek_moe(c), own_tables=False),
-    ),
-    "glm4_moe_lite": Family(
-        mixer=mla,
-        ffn=lambda c, i: deepseek_ffn(c, i, first_dense=1),
-        own={"num_nextn_predict_layers": 0},
-        prediction=lambda c: next_layers(c, mla(c), deepseek_moe(c), own_tables=True),
     ),
     "glm4_moe": Family(
         mixer=glm_attention,
@@ -356,6 +315,7 @@ SPARSE: dict[str, Family] = {
     "exaone_moe": Family(
         mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)),
         ffn=exaone_moe_ffn,
+        names=Names(correction="mlp.e_score_correction_bias"),
     ),
     "minimax_m2": Family(
         mixer=lambda c, i: gqa(c, qk_norm="full"),
@@ -366,11 +326,12 @@ SPARSE: dict[str, Family] = {
         mixer=minimax_m3_attention,
         ffn=minimax_m3_ffn,
         own={"n_shared_experts": 1},
-        names=Names(packed={"gate_up_proj": GATE_UP}),
+        names=MIXTRAL_NAMES.model_copy(update={"shared_expert": "block_sparse_moe.shared_experts"}),
     ),
     "mimo_v2_flash": Family(
         mixer=mimo_v2_attention,
         ffn=mimo_v2_ffn,
+        names=Names(renamed={"sinks": "attention_sink_bias"}),
         own={"n_shared_experts": None, "swa_num_key_value_heads": 8, "sliding_window_size": None},
     ),
     "llama4_text": Family(

@@ -4,13 +4,19 @@ Shapes and defaults follow each class in Hugging Face transformers 5.23 (`config
 where it has none the remote code beside the checkpoint; names are the checkpoints'.
 """
 
+from calc.families.deepseek_v4 import DEEPSEEK_V4
 from calc.families.dense import DENSE
-from calc.families.hybrid import HYBRID
+from calc.families.gemma import GEMMA
+from calc.families.gpt import GPT
+from calc.families.latent import LATENT
+from calc.families.linear import LINEAR
+from calc.families.mamba import MAMBA
 from calc.families.reading import Family
+from calc.families.remote import REMOTE
 from calc.families.sparse import SPARSE
-from calc.families.special import SPECIAL
+from calc.families.zamba import ZAMBA
 
-FAMILIES: dict[str, Family] = DENSE | SPARSE | HYBRID | SPECIAL
+FAMILIES: dict[str, Family] = DENSE | GEMMA | GPT | REMOTE | SPARSE | LATENT | DEEPSEEK_V4 | MAMBA | ZAMBA | LINEAR
 WRAPPERS = {
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",

@@ -1,8 +1,6 @@
-"""Families with recurrent mixers, alone or between or beside attention."""
+"""Families with linear attention, short convolutions or gated recurrences between attention."""
 
-from typing import Any
-
-from calc.architecture import Block, Extra, PredictionModule
+from calc.architecture import Extra
 from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import (
@@ -17,79 +15,15 @@ from calc.families.reading import (
     mla,
     moe,
     next_layers,
-    plain,
-    plain_gqa,
     shared_mlp,
     shared_width,
 )
-from calc.families.sparse import GRANITE_MOE_NAMES, gated_shared_moe, granite_moe, qwen2_moe
+from calc.families.sparse import MIXTRAL_NAMES, gated_shared_moe, local_moe, qwen2_moe
 from calc.feedforward import MLP, FeedForward, MoE
 from calc.fields import Fields
 from calc.mixers import Mixer
 from calc.names import Names
-from calc.recurrent import GatedDeltaNet, GatedLRU, KimiDelta, LightningAttention, Mamba, Mamba2, ShortConv
-
-# Recurrent mixers by the field names of their families
-
-
-def mamba(c: Fields, layer: int = 0) -> Mamba:
-    stated = c.maybe("intermediate_size") if "intermediate_size" in c.stated else None
-    hidden = c.size("hidden_size")
-    rank = c.get("time_step_rank")
-    return Mamba(
-        d_inner=stated or c.size("expand") * hidden,
-        d_state=c.size("state_size"),
-        d_conv=c.size("conv_kernel"),
-        dt_rank=-(-hidden // 16) if rank == "auto" else c.size("time_step_rank"),
-        conv_bias=c.flag("use_conv_bias"),
-        bias=c.flag("use_bias"),
-    )
-
-
-def mamba2(c: Fields, layer: int = 0) -> Mamba2:
-    return Mamba2(
-        n_heads=c.size("num_heads"),
-        d_head=c.size("head_dim"),
-        d_state=c.size("state_size"),
-        n_groups=c.size("n_groups"),
-        d_conv=c.size("conv_kernel"),
-        conv_bias=c.flag("use_conv_bias"),
-        bias=c.flag("use_bias"),
-    )
-
-
-def bamba_mamba2(c: Fields, layer: int = 0, **extra: Any) -> Mamba2:
-    """As Bamba, Granite 4 and Falcon-H1 name it; `mamba_d_head` may be left to the others."""
-    n_heads = c.size("mamba_n_heads")
-    inner = c.maybe("mamba_d_ssm") or c.size("mamba_expand") * c.size("hidden_size")
-    d_head = inner // n_heads if c.get("mamba_d_head") == "auto" else c.size("mamba_d_head")
-    return Mamba2(
-        n_heads=n_heads,
-        d_head=d_head,
-        d_state=c.size("mamba_d_state"),
-        n_groups=c.size("mamba_n_groups"),
-        d_conv=c.size("mamba_d_conv"),
-        conv_bias=c.flag("mamba_conv_bias"),
-        bias=c.flag("mamba_proj_bias"),
-        **extra,
-    )
-
-
-def falcon_h1_mamba2(c: Fields) -> Mamba2:
-    return bamba_mamba2(c, norm=c.flag("mamba_rms_norm"), out_bias=c.flag("projectors_bias"))
-
-
-def jamba_mamba(c: Fields) -> Mamba:
-    hidden = c.size("hidden_size")
-    return Mamba(
-        d_inner=c.size("mamba_expand") * hidden,
-        d_state=c.size("mamba_d_state"),
-        d_conv=c.size("mamba_d_conv"),
-        dt_rank=-(-hidden // 16) if c.get("mamba_dt_rank") == "auto" else c.size("mamba_dt_rank"),
-        conv_bias=c.flag("mamba_conv_bias"),
-        bias=c.flag("mamba_proj_bias"),
-        inner_norms=True,
-    )
+from calc.recurrent import GatedDeltaNet, GatedLRU, KimiDelta, LightningAttention, ShortConv
 
 
 def delta_net(c: Fields) -> GatedDeltaNet:
@@ -115,7 +49,11 @@ def olmo_delta_net(c: Fields) -> GatedDeltaNet:
     )
 
 
-# Which layer is what
+def olmo_attends(c: Fields, layer: int) -> bool:
+    """Every fourth layer, and the last one of a model that has no fourth."""
+    layers = c.size("num_hidden_layers")
+    default = every(c, layer, min(4, layers), "linear_attention")
+    return kind(c, layer, default) == "full_attention"
 
 
 def qwen_next_mixer(c: Fields, layer: int) -> Mixer:
@@ -128,24 +66,6 @@ def qwen_next_mixer(c: Fields, layer: int) -> Mixer:
 
 def qwen_next_prediction_mixer(c: Fields) -> GQA:
     return gqa(c, bias=attention_bias(c), qk_norm="head", gated=True)
-
-
-def jamba_attends(c: Fields, layer: int) -> bool:
-    return layer % c.size("attn_layer_period") == c.size("attn_layer_offset", 0)
-
-
-def jamba_ffn(c: Fields, layer: int) -> FeedForward:
-    sparse = c.size("num_experts") > 1
-    if sparse and layer % c.size("expert_layer_period") == c.size("expert_layer_offset", 0):
-        return moe(c, "num_experts", "intermediate_size")
-    return gated(c)
-
-
-def granite_hybrid_ffn(c: Fields, layer: int) -> FeedForward:
-    shared = MLP(intermediate=c.size("shared_intermediate_size"))
-    if not c.size("num_local_experts", 0):
-        return shared
-    return granite_moe(c, layer, shared)
 
 
 def lfm2_mixer(c: Fields, layer: int) -> Mixer:
@@ -213,8 +133,8 @@ def bailing_mixer(c: Fields, layer: int) -> Mixer:
         return bailing_attention(c)
     return KimiDelta(
         n_heads=c.maybe("linear_num_heads") or c.size("num_attention_heads"),
-        d_head=c.maybe("linear_head_dim") or 128,
-        d_conv=c.size("short_conv_kernel_size"),
+        d_head=c.maybe("linear_head_dim") or c.size("head_dim"),
+        d_conv=c.maybe("linear_conv_kernel_dim") or c.size("short_conv_kernel_size"),
         low_rank_gates=False,
     )
 
@@ -240,7 +160,7 @@ def lightning_decays(c: Fields, layer: int) -> tuple[Extra, ...]:
     shapes = {
         "slope_rate": (n, 1, 1),
         "query_decay": (n, block, 1),
-        "key_decay": (n, 1, block),
+        "key_decay": (n, block, 1),
         "diagonal_decay": (1, n, block, block),
     }
     return tuple(
@@ -264,89 +184,6 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
     return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
 
 
-NEMOTRON_KINDS = ["mamba", "moe", "attention", "mlp"]
-"""The class's default."""
-LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-
-
-def nemotron_layers(c: Fields) -> int:
-    """`num_hidden_layers` is ignored where the layers are listed, and where nothing is: then there are four."""
-    listed = c.get("layers_block_type")
-    if isinstance(listed, list) and listed:
-        return len(listed)
-    return c.size("num_hidden_layers") if isinstance(c.get("hybrid_override_pattern"), str) else len(NEMOTRON_KINDS)
-
-
-def nemotron_kinds(c: Fields) -> list[str]:
-    """What each layer is: letters in `hybrid_override_pattern`, or words."""
-    layers = nemotron_layers(c)
-    pattern = c.get("hybrid_override_pattern")
-    if isinstance(pattern, str):
-        if len(pattern) != layers or not set(pattern) <= set(LETTERS):
-            raise ConfigError(
-                f"hybrid_override_pattern must have one of the letters M * - E for each of {layers:,} layers.",
-                "hybrid_override_pattern",
-            )
-        return [LETTERS[letter] for letter in pattern]
-    words = ("linear_attention", "mamba", "full_attention", "attention", "mlp", "moe")
-    listed = c.per_layer("layers_block_type", layers, words) or NEMOTRON_KINDS
-    return [{"linear_attention": "mamba", "full_attention": "attention"}.get(word, word) for word in listed]
-
-
-def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
-    what = nemotron_kinds(c)[layer]
-    if what == "attention":
-        stated = c.maybe("attention_head_dim") or c.maybe("head_dim")
-        return gqa(c, d_head=stated)
-    if what != "mamba":
-        return None
-    return Mamba2(
-        n_heads=c.size("mamba_num_heads"),
-        d_head=c.size("mamba_head_dim"),
-        d_state=c.size("ssm_state_size"),
-        n_groups=c.size("n_groups"),
-        d_conv=c.size("conv_kernel"),
-        conv_bias=c.flag("use_conv_bias"),
-        bias=c.flag("use_bias"),
-    )
-
-
-def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
-    what = nemotron_kinds(c)[layer]
-    if what == "mlp":
-        return plain(c, bias=c.flag("mlp_bias"))
-    return nemotron_moe(c) if what == "moe" else None
-
-
-def nemotron_moe(c: Fields) -> MoE:
-    bias = c.flag("mlp_bias")
-    shared = MLP(intermediate=c.size("moe_shared_expert_intermediate_size"), gated=False, bias=bias)
-    return moe(
-        c,
-        "n_routed_experts",
-        "moe_intermediate_size",
-        gate=False,
-        shared=shared,
-        router_correction="buffer",
-        latent=c.maybe("moe_latent_size"),
-        latent_bias=bias,
-    )
-
-
-def nemotron_prediction(c: Fields) -> tuple[PredictionModule, ...]:
-    """An attention layer and one with experts for each further token."""
-    after = nemotron_layers(c)
-    mixer = gqa(c, d_head=c.maybe("attention_head_dim") or c.maybe("head_dim"))
-    return tuple(
-        PredictionModule(
-            block=Block(layers=(after + i,), mixers=(mixer,), ffn=nemotron_moe(c), norms=("norm", "moe_norm")),
-            norms=("enorm", "hnorm", "final_layernorm"),
-        )
-        for i in range(c.maybe("num_nextn_predict_layers", 0) or 0)
-    )
-
-
-FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 LFM2_NAMES = Names(
     recurrent="conv",
     mlp="feed_forward",
@@ -362,20 +199,10 @@ LFM2_NAMES = Names(
         "up_proj": "w3",
         "down_proj": "w2",
     },
+    expert_renamed={"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
 )
-MAMBA_NAMES = Names(
-    embedding="backbone.embeddings",
-    layer="backbone.layers.{layer}",
-    recurrent="mixer",
-    attention="mixer",
-    mlp="mixer",
-    router="mixer.gate",
-    correction="mixer.gate.e_score_correction_bias",
-    expert="mixer.experts.{expert}",
-    shared_expert="mixer.shared_experts",
-    final_norm="backbone.norm_f",
-)
-BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
+
+
 KIMI_NAMES = Names(
     recurrent="self_attn",
     router="block_sparse_moe.gate",
@@ -384,6 +211,8 @@ KIMI_NAMES = Names(
     shared_expert="block_sparse_moe.shared_experts",
     expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
 )
+
+
 BAILING_NAMES = Names(
     embedding="model.word_embeddings",
     attention="attention",
@@ -391,63 +220,31 @@ BAILING_NAMES = Names(
     correction="mlp.gate.expert_bias",
     renamed={"o_proj": "dense"},
 )
+
+
 CONVS = ("q_conv1d", "k_conv1d", "v_conv1d")
+
+
 QWEN_NEXT_NAMES = Names(
     shared_expert="mlp.shared_expert",
     packed={"in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"), "in_proj_ba": ("in_b", "in_a"), "conv1d": CONVS},
 )
+
+
 QWEN35_NAMES = Names(
     shared_expert="mlp.shared_expert",
     packed={"in_proj_qkv": ("in_q", "in_k", "in_v"), "conv1d": CONVS},
     renamed={"in_z": "in_proj_z", "in_b": "in_proj_b", "in_a": "in_proj_a"},
 )
+
+
 OLMO_HYBRID_NAMES = Names(
     renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
     | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"},
 )
 
-HYBRID: dict[str, Family] = {
-    "mamba": Family(
-        mixer=mamba, ffn=lambda c, i: None, norms=("norm",), names=MAMBA_NAMES, own={"max_position_embeddings": None}
-    ),
-    "falcon_mamba": Family(
-        mixer=mamba, ffn=lambda c, i: None, norms=("norm",), names=MAMBA_NAMES, own={"max_position_embeddings": None}
-    ),
-    "mamba2": Family(
-        mixer=mamba2, ffn=lambda c, i: None, norms=("norm",), names=MAMBA_NAMES, own={"max_position_embeddings": None}
-    ),
-    "jamba": Family(
-        mixer=lambda c, i: gqa(c) if jamba_attends(c, i) else jamba_mamba(c),
-        ffn=jamba_ffn,
-        norms=FF_NORMS,
-        names=Names(
-            recurrent="mamba",
-            mlp="feed_forward",
-            router="feed_forward.router",
-            expert="feed_forward.experts.{expert}",
-            final_norm="model.final_layernorm",
-        ),
-    ),
-    "bamba": Family(
-        mixer=lambda c, i: plain_gqa(c, i) if i in c.indices("attn_layer_indices") else bamba_mamba2(c),
-        ffn=gated,
-        norms=FF_NORMS,
-        names=BAMBA_NAMES,
-    ),
-    "falcon_h1": Family(
-        mixer=lambda c, i: (plain_gqa(c, i), falcon_h1_mamba2(c)),
-        ffn=gated,
-        norms=FF_NORMS,
-        names=BAMBA_NAMES,
-        own={"head_dim": None},
-    ),
-    "granitemoehybrid": Family(
-        mixer=lambda c, i: (
-            bamba_mamba2(c) if kind(c, i, "linear_attention") in ("linear_attention", "mamba") else plain_gqa(c, i)
-        ),
-        ffn=granite_hybrid_ffn,
-        names=GRANITE_MOE_NAMES,
-    ),
+
+LINEAR: dict[str, Family] = {
     "lfm2": Family(
         mixer=lfm2_mixer,
         ffn=lfm2_ffn,
@@ -488,17 +285,9 @@ HYBRID: dict[str, Family] = {
         ),
     ),
     "olmo_hybrid": Family(
-        mixer=lambda c, i: (
-            gqa(c, bias=attention_bias(c), qk_norm="full")
-            if kind(c, i, every(c, i, 4, "linear_attention")) == "full_attention"
-            else olmo_delta_net(c)
-        ),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full") if olmo_attends(c, i) else olmo_delta_net(c),
         ffn=gated,
-        norms=lambda c, i: (
-            POST_NORMS
-            if kind(c, i, every(c, i, 4, "linear_attention")) == "full_attention"
-            else ("attention_layer_norm", "feedforward_layer_norm")
-        ),
+        norms=lambda c, i: POST_NORMS if olmo_attends(c, i) else ("attention_layer_norm", "feedforward_layer_norm"),
         names=OLMO_HYBRID_NAMES,
     ),
     "kimi_linear": Family(
@@ -507,7 +296,7 @@ HYBRID: dict[str, Family] = {
     "bailing_hybrid": Family(
         mixer=bailing_mixer,
         ffn=kimi_ffn,
-        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None},
+        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None},
         ties=False,
         names=BAILING_NAMES,
         prediction=lambda c: next_layers(
@@ -516,8 +305,8 @@ HYBRID: dict[str, Family] = {
     ),
     "minimax": Family(
         mixer=minimax_mixer,
-        ffn=lambda c, i: moe(c, "num_local_experts", "intermediate_size"),
-        names=Names(recurrent="self_attn"),
+        ffn=local_moe,
+        names=MIXTRAL_NAMES.model_copy(update={"recurrent": "self_attn"}),
         layer_extras=lightning_decays,
     ),
     "recurrent_gemma": Family(
@@ -527,15 +316,5 @@ HYBRID: dict[str, Family] = {
         names=Names(
             attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
         ),
-    ),
-    "nemotron_h": Family(
-        mixer=nemotron_mixer,
-        ffn=nemotron_ffn,
-        count=nemotron_layers,
-        ties=False,
-        norms=("norm",),
-        names=MAMBA_NAMES,
-        own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
-        prediction=nemotron_prediction,
     ),
 }

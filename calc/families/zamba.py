@@ -1,0 +1,156 @@
+"""Zamba and Zamba 2: one attention block, or a few, run in many layers."""
+
+from typing import Any
+
+from calc.architecture import Block, Extra
+from calc.attention import GQA
+from calc.families.reading import Family, extras
+from calc.feedforward import MLP
+from calc.fields import Fields
+from calc.names import Names
+from calc.recurrent import Mamba, Mamba2
+from calc.tensor import Shape
+
+
+def zamba_is_hybrid(c: Fields, layer: int) -> bool:
+    listed = c.get("layers_block_type")
+    if isinstance(listed, list) and layer < len(listed):
+        return bool(listed[layer] == "hybrid")
+    if "attn_layer_period" in c.defaults:
+        period, offset = c.size("attn_layer_period"), c.size("attn_layer_offset", 0)
+        return layer == 2 if layer < 3 else (layer - 3) % period == offset
+    return layer in ZAMBA2_HYBRID
+
+
+ZAMBA2_HYBRID = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
+"""The class's default for Zamba2 of 54 layers."""
+
+
+def zamba_path(c: Fields, layer: int) -> str:
+    return "mamba_decoder" if zamba_is_hybrid(c, layer) else ""
+
+
+def zamba_places(c: Fields) -> tuple[int, ...]:
+    return tuple(i for i in range(c.size("num_hidden_layers")) if zamba_is_hybrid(c, i))
+
+
+def zamba_mamba(c: Fields, layer: int) -> Mamba:
+    hidden = c.size("hidden_size")
+    return Mamba(
+        d_inner=c.size("mamba_expand") * hidden,
+        d_state=c.size("mamba_d_state"),
+        d_conv=c.size("mamba_d_conv"),
+        dt_rank=-(-hidden // 16) if c.get("mamba_dt_rank") == "auto" else c.size("mamba_dt_rank"),
+        conv_bias=c.flag("mamba_conv_bias"),
+        bias=c.flag("mamba_proj_bias"),
+        n_heads=c.size("n_mamba_heads"),
+    )
+
+
+def zamba2_mamba(c: Fields, layer: int) -> Mamba2:
+    n_heads = c.size("n_mamba_heads")
+    return Mamba2(
+        n_heads=n_heads,
+        d_head=c.size("mamba_expand") * c.size("hidden_size") // n_heads,
+        d_state=c.size("mamba_d_state"),
+        n_groups=c.size("mamba_ngroups"),
+        d_conv=c.size("mamba_d_conv"),
+        bias=c.flag("add_bias_linear"),
+    )
+
+
+def zamba_attention(c: Fields) -> GQA:
+    """Its input is the hidden state beside the embedding: twice as wide."""
+    twice, n_q = 2 * c.size("hidden_size"), c.size("num_attention_heads")
+    d_head = c.maybe("attention_head_dim") or twice // n_q
+    return GQA(n_q=n_q, n_kv=c.maybe("num_key_value_heads") or n_q, d_head=d_head, d_in=twice)
+
+
+def zamba_linear(c: Fields, layer: int) -> tuple[Extra, ...]:
+    hidden = c.size("hidden_size")
+    return extras("other", {"linear.weight": (hidden, hidden)}) if zamba_is_hybrid(c, layer) else ()
+
+
+def zamba_shared(c: Fields) -> tuple[Block, ...]:
+    places = zamba_places(c)
+    return (
+        (zamba_block(c, places, MLP(intermediate=c.size("intermediate_size")), "shared_transf", ()),) if places else ()
+    )
+
+
+def zamba_block(c: Fields, places: tuple[int, ...], ffn: MLP, path: str, adapters: tuple[Extra, ...]) -> Block:
+    hidden = c.size("hidden_size")
+    norms: dict[str, Shape] = {
+        f"{path}.input_layernorm.weight": (2 * hidden,),
+        f"{path}.pre_ff_layernorm.weight": (hidden,),
+    }
+    return Block(
+        layers=places[:1],
+        mixers=(zamba_attention(c),),
+        ffn=ffn,
+        norms=(),
+        extras=(*extras("norms", norms), *adapters),
+        places=places,
+    )
+
+
+def zamba2_shared(c: Fields) -> tuple[Block, ...]:
+    """`num_mem_blocks` blocks take turns; each place that runs one has low-rank adapters of its own."""
+    places, number = zamba_places(c), c.size("num_mem_blocks")
+    width = c.maybe("intermediate_size") or 4 * c.size("hidden_size")
+    return tuple(
+        zamba_block(
+            c,
+            places[block::number],
+            MLP(intermediate=width, bias=c.flag("add_bias_linear")),
+            "shared_transformer",
+            zamba2_adapters(c, range(block, len(places), number), width),
+        )
+        for block in range(min(number, len(places)))
+    )
+
+
+def zamba2_adapters(c: Fields, turns: range, width: int) -> tuple[Extra, ...]:
+    hidden, rank = c.size("hidden_size"), c.size("adapter_rank")
+    attention: dict[str, Shape] = {}
+    mlp: dict[str, Shape] = {}
+    for turn in turns:
+        path = f"shared_transformer.feed_forward.gate_up_proj_adapter_list.{turn}"
+        mlp |= {f"{path}.0.weight": (rank, hidden), f"{path}.1.weight": (2 * width, rank)}
+        if c.flag("use_shared_attention_adapter"):
+            for part in ("q", "k", "v"):
+                path = f"shared_transformer.self_attn.linear_{part}_adapter_list.{turn}"
+                attention |= {f"{path}.0.weight": (rank, 2 * hidden), f"{path}.1.weight": (2 * hidden, rank)}
+    return (*extras("attention", attention), *extras("mlp", mlp))
+
+
+def zamba_names(path: str, **more: Any) -> Names:
+    return Names(
+        recurrent="mamba",
+        attention=f"{path}.self_attn",
+        mlp=f"{path}.feed_forward",
+        final_norm="model.final_layernorm",
+        **more,
+    )
+
+
+ZAMBA: dict[str, Family] = {
+    "zamba": Family(
+        mixer=zamba_mamba,
+        ffn=lambda c, i: None,
+        norms=("input_layernorm",),
+        names=zamba_names("shared_transf"),
+        shared=zamba_shared,
+        layer_extras=zamba_linear,
+        path=zamba_path,
+    ),
+    "zamba2": Family(
+        mixer=zamba2_mamba,
+        ffn=lambda c, i: None,
+        norms=("input_layernorm",),
+        names=zamba_names("shared_transformer", packed={"gate_up_proj": ("gate_proj", "up_proj")}),
+        shared=zamba2_shared,
+        layer_extras=zamba_linear,
+        path=zamba_path,
+    ),
+}
