@@ -15,17 +15,22 @@ MAX_CHARACTERS = 1_000_000  # the longest config.json published is a tenth of it
 
 def parse_config(text: str) -> dict[str, Any]:
     """A config.json as a dict. Raises ConfigError."""
-    if len(text) > MAX_CHARACTERS:
-        raise ConfigError(f"The text is {len(text):,} characters long; a config.json has at most a few thousand.")
+    return parse_json(text, MAX_CHARACTERS)
+
+
+def parse_json(text: str, longest: int) -> dict[str, Any]:
+    """A JSON object of at most `longest` characters as a dict. Raises ConfigError."""
+    if len(text) > longest:
+        raise ConfigError(f"The text is {len(text):,} characters long; {longest:,} is the most that we read.")
     try:
-        config = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"This is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from None
     except (RecursionError, ValueError):
         raise ConfigError("This JSON is nested too deep or holds a number too long to be a config.") from None
-    if not isinstance(config, dict):
-        raise ConfigError(f"A config.json is an object of fields in braces; this is {shown(config)}.")
-    return config
+    if not isinstance(value, dict):
+        raise ConfigError(f"A config.json is an object of fields in braces; this is {shown(value)}.")
+    return value
 
 
 def parse_value(text: str) -> Any:

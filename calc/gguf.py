@@ -1,0 +1,144 @@
+"""The header of a GGUF file: its metadata and its tensor table.
+
+Source: github.com/ggml-org/ggml, docs/gguf.md; sizes of the types from ggml.h and gguf-py's GGML_QUANT_SIZES.
+"""
+
+import struct
+from math import prod
+from typing import Any, NamedTuple
+
+from calc.checkpoint import MAX_TENSORS, Checkpoint, Stored
+from calc.errors import ConfigError
+from calc.fields import shown
+from calc.frozen import Frozen
+
+MAX_ENTRIES = 100_000
+MAX_ARRAY = 10_000_000
+MAX_TEXT = 1_000_000
+
+
+class GGMLType(NamedTuple):
+    name: str
+    block: int  # weights quantised together
+    bytes: int  # of one block
+
+
+TYPES = {
+    0: GGMLType("F32", 1, 4),
+    1: GGMLType("F16", 1, 2),
+    2: GGMLType("Q4_0", 32, 18),
+    3: GGMLType("Q4_1", 32, 20),
+    6: GGMLType("Q5_0", 32, 22),
+    7: GGMLType("Q5_1", 32, 24),
+    8: GGMLType("Q8_0", 32, 34),
+    9: GGMLType("Q8_1", 32, 40),
+    10: GGMLType("Q2_K", 256, 84),
+    11: GGMLType("Q3_K", 256, 110),
+    12: GGMLType("Q4_K", 256, 144),
+    13: GGMLType("Q5_K", 256, 176),
+    14: GGMLType("Q6_K", 256, 210),
+    15: GGMLType("Q8_K", 256, 292),
+    16: GGMLType("IQ2_XXS", 256, 66),
+    17: GGMLType("IQ2_XS", 256, 74),
+    18: GGMLType("IQ3_XXS", 256, 98),
+    19: GGMLType("IQ1_S", 256, 50),
+    20: GGMLType("IQ4_NL", 32, 18),
+    21: GGMLType("IQ3_S", 256, 110),
+    22: GGMLType("IQ2_S", 256, 82),
+    23: GGMLType("IQ4_XS", 256, 136),
+    24: GGMLType("I8", 1, 1),
+    25: GGMLType("I16", 1, 2),
+    26: GGMLType("I32", 1, 4),
+    27: GGMLType("I64", 1, 8),
+    28: GGMLType("F64", 1, 8),
+    29: GGMLType("IQ1_M", 256, 56),
+    30: GGMLType("BF16", 1, 2),
+    34: GGMLType("TQ1_0", 256, 54),
+    35: GGMLType("TQ2_0", 256, 66),
+    39: GGMLType("MXFP4", 32, 17),
+    40: GGMLType("NVFP4", 64, 36),
+}
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Value types of the metadata -> struct format; 8 is text and 9 an array."""
+
+
+class GGUF(Frozen):
+    """Arrays of the metadata, such as the vocabulary, are kept as their length only, unless they hold few numbers."""
+
+    metadata: dict[str, Any]
+    checkpoint: Checkpoint
+
+
+class Short(ConfigError):
+    """The bytes end before the header does."""
+
+
+def read_gguf(data: bytes) -> GGUF:
+    """The header, from the beginning of a file. Raises Short when more bytes are needed, else ConfigError."""
+    if data[:4] != b"GGUF":
+        raise ConfigError("This is no GGUF file: one begins with the letters GGUF.")
+    cursor = _Cursor(data)
+    version = cursor.number("I")
+    if version not in (2, 3):
+        raise ConfigError(f"This is GGUF version {version}; versions 2 and 3 are the ones we read.")
+    tensors, entries = cursor.number("Q"), cursor.number("Q")
+    if tensors > MAX_TENSORS or entries > MAX_ENTRIES:
+        raise ConfigError(f"The GGUF header announces {tensors:,} tensors and {entries:,} entries: it is damaged.")
+    metadata = {}
+    for _ in range(entries):
+        key = cursor.text()
+        metadata[key] = cursor.value(cursor.number("I"))
+    return GGUF(metadata=metadata, checkpoint=Checkpoint(tensors=dict(cursor.tensor() for _ in range(tensors))))
+
+
+class _Cursor:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 4
+
+    def take(self, size: int) -> bytes:
+        if self.at + size > len(self.data):
+            raise Short(f"The GGUF header goes on after the {len(self.data):,} bytes that are here.")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, kind: str) -> Any:
+        return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
+
+    def text(self) -> str:
+        size = self.number("Q")
+        if size > MAX_TEXT:
+            raise ConfigError(f"The GGUF header holds a text of {size:,} bytes: it is damaged.")
+        return self.take(size).decode(errors="replace")
+
+    def value(self, kind: int) -> Any:
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == 8:
+            return self.text()
+        if kind != 9:
+            raise ConfigError(f"The GGUF header has a value of type {kind}, which the format does not know.")
+        inner, length = self.number("I"), self.number("Q")
+        if length > MAX_ARRAY:
+            raise ConfigError(f"The GGUF header holds an array of {length:,} values: it is damaged.")
+        if inner == 8:
+            for _ in range(length):
+                self.text()
+            return length
+        if inner not in SCALARS:
+            raise ConfigError(f"The GGUF header has an array of type {inner}, which is not one we read.")
+        numbers = struct.unpack(f"<{length}{SCALARS[inner]}", self.take(length * struct.calcsize("<" + SCALARS[inner])))
+        return list(numbers) if length <= 4096 else length
+
+    def tensor(self) -> tuple[str, Stored]:
+        name, dims = self.text(), self.number("I")
+        if dims > 4:
+            raise ConfigError(f"{shown(name)} has {dims} dimensions; GGUF allows four.")
+        shape = tuple(reversed([self.number("Q") for _ in range(dims)]))  # ggml counts from the innermost
+        kind = self.number("I")
+        self.number("Q")  # offset of its data
+        if kind not in TYPES:
+            raise ConfigError(f"{shown(name)} is of the GGML type {kind}, which is not one we know.")
+        held = TYPES[kind]
+        if prod(shape) % held.block:
+            raise ConfigError(f"{shown(name)} has {prod(shape):,} weights, no whole number of {held.name} blocks.")
+        return name, Stored(held.name, shape, prod(shape) // held.block * held.bytes)
