@@ -1,0 +1,270 @@
+"""The only module that talks to the Hugging Face Hub, through its own client: cache, HF_ENDPOINT and offline mode are
+the client's.
+
+A token is handed on and kept nowhere: not in a log, an error text or a cache key; and what a token opened goes to a
+cache that is thrown away, so that nobody else reads it from ours.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+import huggingface_hub
+from httpx2 import HTTPError, TimeoutException
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    NotASafetensorsRepoError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    SafetensorsParsingError,
+)
+
+from calc import ConfigError
+from calc.checkpoint import Checkpoint, Stored
+from calc.families.gguf import config_of
+from calc.frozen import Frozen
+from calc.gguf import GGUF, Short, read_gguf
+from calc.text import MAX_CHARACTERS, parse_config
+
+huggingface_hub.utils.disable_progress_bars()
+
+CONFIG = "config.json"
+SECONDS = 10.0
+FIRST_BYTES = 2**21
+MOST_BYTES = 2**27
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+MODEL_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
+
+
+class HubModel(Frozen):
+    """One revision of a model on the Hub."""
+
+    id: str
+    revision: str
+    """The commit."""
+    files: dict[str, int | None]
+    """Bytes of each file; empty when only the cache was at hand."""
+    config: dict[str, Any]
+    note: str | None = None
+
+    @property
+    def source(self) -> str:
+        return f"{constants.ENDPOINT}/{self.id}"
+
+    @property
+    def gguf_files(self) -> tuple[str, ...]:
+        return tuple(name for name in sorted(self.files) if _is_first_gguf(name))
+
+
+class HubError(ConfigError):
+    """Why the Hub gives no model, and what would help. `wants_token`: a token may open it."""
+
+    def __init__(self, sentence: str, *, wants_token: bool = False) -> None:
+        super().__init__(sentence, "model")
+        self.wants_token = wants_token
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form organisation/name."""
+    return MODEL_ID.fullmatch(text) is not None and ".." not in text
+
+
+def search(text: str, token: str | None = None) -> list[str]:
+    """Ids of the most downloaded text models that match. Raises HubError."""
+    try:
+        found = _api(token).list_models(search=text[:100], sort="downloads", limit=8, filter="text-generation")
+        return [model.id for model in found]
+    except Exception as error:
+        _explain(error, text, None)
+
+
+def fetch(model: str, revision: str | None = None, token: str | None = None, gguf: str | None = None) -> HubModel:
+    """The config of a model and the list of its files; where only GGUF files are, from the header of one of them.
+
+    Raises HubError or ConfigError.
+    """
+    if not is_id(model):
+        raise HubError(f"“{model[:100]}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.")
+    api = _api(token)
+    try:
+        info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
+    except Exception as error:
+        cached = None if token else _from_cache(model, revision)
+        if cached is None or not _unreachable(error):
+            _explain(error, model, revision)
+        return cached
+    files = {file.rfilename: file.size for file in info.siblings or ()}
+    found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
+    try:
+        if CONFIG in files and gguf is None:
+            return found.model_copy(update={"config": _config(api, found, revision, token)})
+        return _from_gguf(found, token, gguf)
+    except ConfigError:
+        raise
+    except Exception as error:
+        _explain(error, model, revision)
+
+
+def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:
+    """The tensor table of the model's weights, read from the headers of its files. Raises HubError or ConfigError."""
+    api, names = _api(token), sorted(model.files)
+    tables = [name for name in names if name.endswith(".safetensors") and "/" not in name]
+    try:
+        if gguf is not None or (model.gguf_files and not tables):
+            return _gguf(model, gguf or _preferred(model.gguf_files), token).checkpoint
+        try:
+            files = api.get_safetensors_metadata(model.id, revision=model.revision, timeout=SECONDS).files_metadata
+        except NotASafetensorsRepoError:
+            if not tables:
+                raise
+            files = {
+                name: api.parse_safetensors_file_metadata(model.id, name, revision=model.revision) for name in tables
+            }
+    except ConfigError:
+        raise
+    except Exception as error:
+        _explain(error, model.id, model.revision)
+    return Checkpoint(
+        tensors={
+            name: Stored(t.dtype, tuple(t.shape), t.data_offsets[1] - t.data_offsets[0])
+            for file in files.values()
+            for name, t in file.tensors.items()
+        }
+    )
+
+
+def _api(token: str | None) -> HfApi:
+    return HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name="weighbridge")
+
+
+def _config(api: HfApi, model: HubModel, revision: str | None, token: str | None) -> dict[str, Any]:
+    """Asked for by the name of the revision, under which the cache then has it too."""
+    size = model.files[CONFIG]
+    if size is not None and size > MAX_CHARACTERS:
+        raise HubError(f"config.json of {model.id} is {size:,} bytes long; one has a few thousand. It is not read.")
+    if token is None:
+        return _parsed(api.hf_hub_download(model.id, CONFIG, revision=revision, etag_timeout=SECONDS))
+    with TemporaryDirectory() as own:
+        path = api.hf_hub_download(model.id, CONFIG, revision=revision, cache_dir=own, etag_timeout=SECONDS)
+        return _parsed(path)
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    try:
+        return parse_config(Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigError("Its config.json is not text in UTF-8.") from None
+
+
+def _from_cache(model: str, revision: str | None) -> HubModel | None:
+    """What the client has on disk, for when the Hub can't be reached."""
+    path = huggingface_hub.try_to_load_from_cache(model, CONFIG, revision=revision)
+    if not isinstance(path, str):
+        return None
+    commit = Path(path).parent.name
+    note = f"The Hub can't be reached: this is the copy of {model} that was read before (commit {commit[:8]})."
+    return HubModel(id=model, revision=commit, files={}, config=_parsed(path), note=note)
+
+
+def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel:
+    if name is not None and name not in model.gguf_files:
+        raise HubError(f"{model.id} has no GGUF file “{name[:100]}”; it has {', '.join(model.gguf_files) or 'none'}.")
+    if not model.gguf_files:
+        pickles = [file for file in model.files if file.endswith(PICKLES)]
+        what = f"only pickle files such as {pickles[0]}" if pickles else "neither a config.json nor GGUF files"
+        raise HubError(
+            f"{model.id} has {what}, so nothing says its sizes. Name the model that it was made from, "
+            "or paste a config.json."
+        )
+    name = name or _preferred(model.gguf_files)
+    header = _gguf(model, name, token)
+    return model.model_copy(update={"config": config_of(header), "note": f"Read from the header of {name}."})
+
+
+def _gguf(model: HubModel, name: str, token: str | None) -> GGUF:
+    """The header of a GGUF file, by range requests that double until it is whole."""
+    url = huggingface_hub.hf_hub_url(model.id, name, revision=model.revision, endpoint=constants.ENDPOINT)
+    headers = huggingface_hub.utils.build_hf_headers(token=token or False, library_name="weighbridge")
+    session, data, end = huggingface_hub.get_session(), b"", FIRST_BYTES
+    while True:
+        wanted = headers | {"range": f"bytes={len(data)}-{end - 1}"}
+        with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
+            huggingface_hub.utils.hf_raise_for_status(reply)
+            if reply.status_code != 206:
+                raise HubError(f"The Hub sent all of {name} where a part was asked for; its mirror can't give parts.")
+            data += reply.read()
+        try:
+            return read_gguf(data)
+        except Short:
+            if len(data) < end or end >= MOST_BYTES:
+                raise
+            end *= 2
+
+
+def _is_first_gguf(name: str) -> bool:
+    """A GGUF file that holds a header of weights: the first of a series, and no image projector."""
+    part = re.search(r"-(\d{5})-of-\d{5}\.gguf$", name)
+    projector = PurePosixPath(name).name.lower().startswith("mmproj")
+    return name.endswith(".gguf") and not projector and (part is None or part[1] == "00001")
+
+
+def _preferred(names: tuple[str, ...]) -> str:
+    """The quantisation that most people load."""
+    return next((name for name in names if "Q4_K_M" in name), names[0])
+
+
+def _unreachable(error: Exception) -> bool:
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    return status is None or status == 429 or status >= 500
+
+
+def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
+    """What went wrong, as a sentence with a way on. The client's own text is not shown: it may quote what was sent."""
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    here = f"{model}, revision {revision}," if revision else model
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    ways = "Paste its config.json instead, or try again."
+    wants_token = False
+    if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
+        say = f"This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Paste its config.json instead."
+    elif isinstance(error, GatedRepoError) or status == 403:
+        wants_token = True
+        say = (
+            f"{model} is gated: its owners let in only people who accepted their terms. Accept them on "
+            f"{constants.ENDPOINT}/{model}, then give a read token of yours; or paste its config.json."
+        )
+    elif isinstance(error, RevisionNotFoundError):
+        say = f"{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main."
+    elif isinstance(error, RepositoryNotFoundError) or status == 401:
+        wants_token = True
+        say = f"The Hub knows no {model}, or it is private. Check the name; for a private model give a token."
+    elif isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+        say = f"{here} lacks a file that its list of files names. {ways}"
+    elif isinstance(error, NotASafetensorsRepoError):
+        say = f"{here} has no safetensors files, so there is no tensor table to read."
+    elif isinstance(error, SafetensorsParsingError):
+        say = f"A safetensors header of {here} can't be read; the file is damaged."
+    elif isinstance(error, HFValidationError):
+        say = f"“{model[:100]}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name."
+    elif status == 404:
+        say = f"The Hub knows no {here.rstrip(',')}. Check the name."
+    elif status == 429:
+        say = f"The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}"
+        wants_token = True
+    elif status is not None and status >= 500:
+        say = f"The Hub has a fault of its own ({status}). {ways}"
+    elif isinstance(error, TimeoutException):
+        say = f"The Hub did not answer within {SECONDS:.0f} seconds. {ways}"
+    elif isinstance(error, HTTPError | OSError | LocalEntryNotFoundError) and status is None:
+        say = f"The Hub ({constants.ENDPOINT}) can't be reached. {ways}"
+    else:
+        say = f"The Hub's answer about {here} can't be read ({type(error).__name__}). {ways}"
+    raise HubError(say, wants_token=wants_token) from None

@@ -1,0 +1,187 @@
+"""The real Hub client against a small local server, faults included."""
+
+import json
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, GGUFWriter
+from huggingface_hub import constants
+
+from calc import Architecture, ConfigError
+from presets import hub, models
+from tests.hub_server import COMMIT, TOKEN, Hub, safetensors
+from tests.hub_server import hub as serve
+
+QWEN3 = json.dumps(models()["Qwen/Qwen3-0.6B"].config).encode()
+
+
+def tiny_gguf(path, vocabulary: int = 320) -> bytes:
+    """A GGUF file of a Llama-like model, written by llama.cpp's own package."""
+    writer = GGUFWriter(path, "llama")
+    writer.add_embedding_length(64)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(96)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_context_length(512)
+    writer.add_token_list([f"word {i}" for i in range(vocabulary)])
+    shapes = {
+        "token_embd": (vocabulary, 64),
+        "blk.0.attn_q": (64, 64),
+        "blk.0.attn_k": (32, 64),
+        "blk.0.attn_v": (32, 64),
+        "blk.0.attn_output": (64, 64),
+        "blk.0.ffn_gate": (96, 64),
+        "blk.0.ffn_up": (96, 64),
+        "blk.0.ffn_down": (64, 96),
+    }
+    for name, (rows, columns) in shapes.items():
+        packed = np.zeros((rows, columns // 32 * 18), dtype=np.uint8)
+        writer.add_tensor(f"{name}.weight", packed, raw_dtype=GGMLQuantizationType.Q4_0)
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        writer.add_tensor(f"{name}.weight", np.zeros(64, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    repositories = {
+        "org/model": {
+            "config.json": QWEN3,
+            "model.safetensors.index.json": json.dumps(
+                {"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}
+            ).encode(),
+            "1.safetensors": safetensors({"a": ("BF16", (2, 3), 12)}),
+            "2.safetensors": safetensors({"b": ("F8_E4M3", (4,), 4)}),
+        },
+        "org/opens-with-token": {"config.json": QWEN3},
+        "org/slow": {"config.json": QWEN3},
+        "org/huge": {"config.json": b"{}"},
+        "org/list": {"config.json": b"[1]"},
+        "org/bytes": {"config.json": b"\xff\xfe"},
+        "org/pickle": {"pytorch_model.bin": b""},
+        "org/empty": {"README.md": b""},
+        "org/loose": {"config.json": QWEN3, "consolidated.safetensors": safetensors({"w": ("F32", (2,), 8)})},
+        "org/quants": {
+            "tiny-Q4_0.gguf": tiny_gguf(tmp_path / "tiny.gguf"),
+            "mmproj-f16.gguf": b"",
+            "more-00002-of-00002.gguf": b"",
+        },
+        "org/torn": {"torn.gguf": b"GGUF\x03\0\0\0"},
+    }
+    with serve(repositories) as running:
+        running.sizes["org/huge/config.json"] = 100_000_000
+        point_at(monkeypatch, running.endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        yield running
+
+
+def point_at(monkeypatch, endpoint: str) -> None:
+    """What HF_ENDPOINT does when the client is imported."""
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
+
+
+def test_a_model_of_the_hub(server: Hub):
+    model = hub.fetch("org/model", "v1")
+    assert (model.revision, model.config) == (COMMIT, json.loads(QWEN3))
+    table = hub.checkpoint(model)
+    assert {name: tuple(stored) for name, stored in table.tensors.items()} == {
+        "a": ("BF16", (2, 3), 12),
+        "b": ("F8_E4M3", (4,), 4),
+    }
+    assert table.bytes_by_dtype() == {"BF16": 12, "F8_E4M3": 4}
+    assert hub.search("ORG/MOD") == ["org/model"]
+    assert set(server.tokens_seen) == {None}
+
+
+def test_safetensors_without_an_index(server: Hub):
+    assert hub.checkpoint(hub.fetch("org/loose")).bytes == 8
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence", "wants_token"),
+    [
+        ("x/gated", "is gated", True),
+        ("x/private", "or it is private", True),
+        ("x/missing", "The Hub knows no x/missing", True),
+        ("x/busy", "no more requests", True),
+        ("x/broken", "a fault of its own (500)", False),
+        ("x/away", "a fault of its own (503)", False),
+        ("org/slow", "did not answer within 1 seconds", False),
+        ("org/huge", "100,000,000 bytes", False),
+        ("org/pickle", "only pickle files such as pytorch_model.bin", False),
+        ("org/empty", "neither a config.json nor GGUF files", False),
+        ("no-slash", "is no model id", False),
+        ("../etc", "is no model id", False),
+        ("org/" + "x" * 200, "is no model id", False),
+    ],
+)
+def test_each_fault_has_its_sentence(monkeypatch, server: Hub, model: str, sentence: str, wants_token: bool):
+    monkeypatch.setattr(hub, "SECONDS", 1.0)
+    with pytest.raises(hub.HubError) as caught:
+        hub.fetch(model)
+    assert sentence in str(caught.value)
+    assert caught.value.wants_token == wants_token
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [("org/list", "an object of fields"), ("org/bytes", "UTF-8"), ("org/torn", "goes on after the 8 bytes")],
+)
+def test_files_that_are_no_config(server: Hub, model: str, sentence: str):
+    with pytest.raises(ConfigError, match=sentence):
+        hub.fetch(model)
+
+
+def test_an_unknown_revision_is_named(server: Hub):
+    with pytest.raises(hub.HubError, match="no revision “v9”"):
+        hub.fetch("org/model", "v9")
+
+
+def test_a_token_opens_a_gated_model_and_is_kept_nowhere(server: Hub, tmp_path):
+    with pytest.raises(hub.HubError, match="gated"):
+        hub.fetch("org/opens-with-token")
+    model = hub.fetch("org/opens-with-token", token=TOKEN)
+    assert model.config["model_type"] == "qwen3"
+    assert TOKEN not in repr(model)
+    kept = [path for path in (tmp_path / "cache").rglob("*") if "opens-with-token" in str(path)]
+    assert kept == []
+    with pytest.raises(hub.HubError) as caught:
+        hub.fetch("x/broken", token=TOKEN)
+    assert TOKEN not in repr(caught.value)
+
+
+def test_without_a_network_the_copy_of_before_is_used_and_said_so(monkeypatch, server: Hub):
+    hub.fetch("org/model")
+    server.server_close()
+    point_at(monkeypatch, "http://127.0.0.1:9")
+    assert "can't be reached" in hub.fetch("org/model").note
+    with pytest.raises(hub.HubError, match="can't be reached"):
+        hub.fetch("org/never-read")
+
+
+def test_a_gguf_repository_is_read_from_its_header(server: Hub):
+    model = hub.fetch("org/quants")
+    assert model.gguf_files == ("tiny-Q4_0.gguf",)
+    table = hub.checkpoint(model)
+    weights = 320 * 64 + 64 * 64 * 2 + 2 * 32 * 64 + 3 * 64 * 96
+    assert table.bytes_by_dtype() == {"Q4_0": weights // 32 * 18, "F32": 3 * 64 * 4}
+    assert Architecture.from_config(model.config).parameters().total == table.elements == weights + 3 * 64
+    assert all(wanted.startswith("bytes=") for wanted in server.ranges_seen)
+
+
+def test_a_long_gguf_header_is_read_in_pieces(monkeypatch, server: Hub):
+    monkeypatch.setattr(hub, "FIRST_BYTES", 1024)
+    assert hub.fetch("org/quants").config["vocab_size"] == 320
+    assert server.ranges_seen[:3] == ["bytes=0-1023", "bytes=1024-2047", "bytes=2048-4095"]
+
+
+def test_a_mirror_without_range_requests_is_not_read_whole(server: Hub):
+    server.ignores_ranges = True
+    with pytest.raises(hub.HubError, match="can't give parts"):
+        hub.fetch("org/quants")
