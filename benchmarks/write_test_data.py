@@ -4,7 +4,7 @@ Without a file: small configs of every family with its flags drawn at random, co
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
-passes through the same classes, in which every storage was tracked.
+passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
 """
 
 import json
@@ -19,17 +19,23 @@ from calc.families.table import FAMILIES, WRAPPERS
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 TRACKED = {
+    "DeepSeek-V3": "deepseek-ai/DeepSeek-V3",
+    "GPT-2": "openai-community/gpt2",
     "GPT-2-XL": "openai-community/gpt2-xl",
     "Gemma-2-9B": "google/gemma-2-9b",
+    "Llama-2-7B": "meta-llama/Llama-2-7b-hf",
+    "Llama-3.1-70B": "meta-llama/Llama-3.1-70B",
     "Llama-3.1-8B": "meta-llama/Llama-3.1-8B",
+    "Mistral-7B-v0.3": "mistralai/Mistral-7B-v0.1",
     "Mixtral-8x7B": "mistralai/Mixtral-8x7B-v0.1",
+    "Qwen2.5-0.5B": "Qwen/Qwen2.5-0.5B",
     "Qwen2.5-14B": "Qwen/Qwen2.5-14B",
     "Qwen2.5-7B": "Qwen/Qwen2.5-7B",
     "Qwen3-30B-A3B": "Qwen/Qwen3-30B-A3B",
     "Qwen3-8B": "Qwen/Qwen3-8B",
     "gpt-oss-20b": "openai/gpt-oss-20b",
 }
-"""Model as the tracked passes name it -> preset."""
+"""Model as the tracked passes name it -> preset of the same layers."""
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -52,6 +58,23 @@ def prefill(computed: str) -> None:
         if row["logits_to_keep"] == 1 and not row["use_cache"] and not row["past"]
     ]
     write("prefill.json", rows)
+
+
+def saved(computed: str) -> None:
+    """Bytes that autograd saves in one layer."""
+    rows = [
+        {
+            "model": TRACKED[row["model"]],
+            "attention": "flash" if row["impl"] == "fa_cuda" else "eager",
+            "micro_batch": row["batch"],
+            "sequence": row["seq"],
+            "recompute": "full" if row["ckpt"] else "none",
+            "fused": row["fused_rmsnorm"],
+            "bytes": row["per_layer_bytes"],
+        }
+        for row in json.loads(Path(computed).read_text(encoding="utf-8"))["train_saved_per_layer"]
+    ]
+    write("saved.json", rows)
 
 
 def oracle(path: str) -> None:
@@ -98,7 +121,10 @@ def small(each: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    for cut, path in zip((oracle, prefill), sys.argv[1:], strict=False):
-        cut(path)
+    for path in sys.argv[1:2]:
+        oracle(path)
+    for path in sys.argv[2:]:
+        prefill(path)
+        saved(path)
     if len(sys.argv) == 1:
         small()

@@ -28,6 +28,7 @@ class Block(Frozen):
     ffn: FeedForward | None
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
+    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
     extras: tuple[Extra, ...] = ()
     path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()

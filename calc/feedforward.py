@@ -13,6 +13,7 @@ class MLP(Frozen):
     intermediate: int
     gated: bool = True
     bias: bool = False
+    written_out: bool = False  # GELU in elementary operations instead of one kernel ("gelu_new"): GPT-2
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""

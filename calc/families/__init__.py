@@ -41,7 +41,16 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         vocab=c.size("vocab_size"),
         tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
-            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras, path=path)
+            Block(
+                layers=tuple(where),
+                mixers=mixers,
+                ffn=ffn,
+                norms=norms,
+                norm=family.norm,
+                dropout=family.dropout,
+                extras=extras,
+                path=path,
+            )
             for (mixers, ffn, norms, extras, path), where in alike.items()
         ),
         shared=family.shared(c),

@@ -1,5 +1,7 @@
 """Families of GPT-2's line: LayerNorm, biases, feed-forwards of two matrices; some with learned positions."""
 
+from functools import partial
+
 from calc.architecture import Extra, Norm
 from calc.attention import GQA
 from calc.families.reading import (
@@ -52,8 +54,9 @@ def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
     return ("input_layernorm",) if c.flag("parallel_attn") else TWO_NORMS
 
 
-def gpt2_mlp(c: Fields, layer: int) -> MLP:
-    return MLP(intermediate=c.maybe("n_inner") or 4 * c.size("n_embd"), gated=False, bias=True)
+def gpt2_mlp(c: Fields, layer: int, *, written_out: bool = True) -> MLP:
+    width = c.maybe("n_inner") or 4 * c.size("n_embd")
+    return MLP(intermediate=width, gated=False, bias=True, written_out=written_out)
 
 
 def quadruple(c: Fields, field: str | None, hidden: str = "hidden_size", *, bias: bool = True) -> MLP:
@@ -124,15 +127,17 @@ GPT: dict[str, Family] = {
         ffn=gpt2_mlp,
         norms=("ln_1", "ln_2"),
         norm="layer",
+        dropout=True,
         names=GPT2_NAMES.model_copy(update={"transposed": True}),
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
     ),
     "gpt_bigcode": Family(
         mixer=bigcode_attention,
-        ffn=gpt2_mlp,
+        ffn=partial(gpt2_mlp, written_out=False),
         norms=("ln_1", "ln_2"),
         norm="layer",
+        dropout=True,
         names=GPT2_NAMES,
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
@@ -246,7 +251,7 @@ GPT: dict[str, Family] = {
     ),
     "phi": Family(
         mixer=lambda c, i: gqa(c, bias=QKVO, qk_norm="head" if c.flag("qk_layernorm") else "none", qk_norm_bias=True),
-        ffn=plain,
+        ffn=partial(plain, written_out=True),
         norms=("input_layernorm",),
         norm="layer",
         names=Names(

@@ -40,6 +40,7 @@ class Family(Frozen):
     ffn: Callable[[Fields, int], FeedForward | None]
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm = "rms"
+    dropout: bool = False  # by default, where the class was trained with it
     names: Names = Names()
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: dict[str, Any] = {}  # defaults that transformers has no class for
@@ -161,9 +162,11 @@ def gated(c: Fields, layer: int = 0, width: str = "intermediate_size", bias: str
     return MLP(intermediate=c.size(width), bias=bias is not None and c.flag(bias))
 
 
-def plain(c: Fields, layer: int = 0, width: str = "intermediate_size", *, bias: bool = True) -> MLP:
+def plain(
+    c: Fields, layer: int = 0, width: str = "intermediate_size", *, bias: bool = True, written_out: bool = False
+) -> MLP:
     """Two matrices instead of three."""
-    return MLP(intermediate=c.size(width), gated=False, bias=bias)
+    return MLP(intermediate=c.size(width), gated=False, bias=bias, written_out=written_out)
 
 
 def moe(

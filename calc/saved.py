@@ -1,0 +1,164 @@
+"""What a layer keeps for the backward pass, in bytes: every tensor that autograd saves, once for each storage.
+
+The sums are those of transformers' own modules, checked by listing what autograd saved in full-size layers; `fused`
+stands for kernels that keep the inputs of a norm and of SwiGLU alone (Liger, Transformer Engine, torch.compile).
+h is hidden, w the bytes of an activation, T the tokens of a micro-batch; all else as the classes name it.
+"""
+
+from calc.architecture import Block, Norm
+from calc.attention import GQA, LatentAttention
+from calc.feedforward import MLP, FeedForward, MoE
+from calc.mixers import CompressedAttention, Mixer
+from calc.recurrent import RecurrentMixer
+from calc.workload import TrainingWorkload
+
+
+def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+    """Bytes that one layer saves of a micro-batch of T tokens. What is as wide as the model is divided over `shards`
+    ranks (sequence parallelism, arXiv:2205.05198 section 4.2.2); heads and columns are divided already."""
+    mixers = sum(mixer_bytes(mixer, hidden, work, w) for mixer in block.mixers)
+    inner = mixers + feedforward_bytes(block.ffn, hidden, work, w)
+    return tokens * (stream_bytes(block, hidden, work, w) // shards + inner) + router_copy(block.ffn, hidden)
+
+
+def kept_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+    """Bytes of a layer that wait for its backward pass: all it saves, or its input alone, from which the rest is
+    computed again (arXiv:1604.06174)."""
+    if work.recompute == "full":
+        return 0 if work.offload_activations else tokens * w * hidden // shards
+    return layer_bytes(block, hidden, work, tokens, w, shards)
+
+
+def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> int:
+    """Bytes a token as wide as the model: norms, what the matrices read, and the masks of dropout behind them."""
+    norms = len(block.norms) * norm_bytes(hidden, block.norm, work, w)
+    mixes, feeds = bool(block.mixers), block.ffn is not None and work.trains_feedforward
+    inputs = 1 if mixes and feeds and len(block.norms) == 1 else mixes + feeds  # parallel branches read the same
+    masks = (mixes + (block.ffn is not None)) * mask_bytes(work, w) if block.dropout else 0
+    return norms + inputs * w * hidden + masks * hidden
+
+
+def norm_bytes(size: int, kind: Norm, work: TrainingWorkload, w: int) -> int:
+    """RMSNorm: an fp32 copy, the normalised, and 1/rms; fused: its input and 1/rms. LayerNorm is one kernel: its input,
+    mean and deviation; without weights (OLMo) it works on an fp32 copy."""
+    if kind == "layer":
+        return w * size + 8
+    if kind == "none":
+        return 4 * size + 8
+    normalised = w * size if work.trains_base else 0  # for the gradient of the weight
+    return w * size + 4 if work.fused else 4 * size + normalised + 4
+
+
+def mask_bytes(work: TrainingWorkload, w: int) -> int:
+    """Of one dropped element: PyTorch's CUDA kernel keeps a byte; written out, as tracked on a CPU, an activation."""
+    return 1 if work.fused else w
+
+
+def mixer_bytes(mixer: Mixer, hidden: int, work: TrainingWorkload, w: int) -> int:
+    """Bytes a token inside a mixer, behind its input."""
+    if isinstance(mixer, GQA):
+        return gqa_bytes(mixer, work, w)
+    if isinstance(mixer, LatentAttention):
+        return latent_bytes(mixer, work, w)
+    if isinstance(mixer, CompressedAttention):
+        q = mixer.n_q * mixer.d_head
+        return w * (2 * mixer.q_rank + 3 * q + 2 * mixer.d_head + mixer.o_groups * mixer.o_rank) + 4 * mixer.n_q
+    return recurrent_bytes(mixer, hidden, w)
+
+
+def gqa_bytes(mixer: GQA, work: TrainingWorkload, w: int) -> int:
+    """Flash: queries, keys, values, output, and a log-sum-exp for each head. Eager: keys and values repeated for every
+    query head, and the scores."""
+    d_v = mixer.d_v or mixer.d_head
+    q, out = mixer.n_q * mixer.d_head, mixer.n_q * d_v
+    k, v = (mixer.n_kv * mixer.d_head, mixer.n_kv * d_v) if mixer.own_keys else (0, 0)
+    if work.attention == "flash":
+        kept = w * (q + k + v + out) + 4 * mixer.n_q
+    else:
+        kept = w * (2 * q + 2 * out) + score_bytes(mixer.n_q, work, w)
+    if mixer.qk_norm != "none":
+        kept += qk_norm_bytes(q + k, 2 if mixer.qk_norm == "full" else mixer.n_q + mixer.n_kv, work, w)
+    return kept + 2 * w * out if mixer.gated else kept  # the gate's sigmoid and the gated output
+
+
+def qk_norm_bytes(size: int, norms: int, work: TrainingWorkload, w: int) -> int:
+    """As RMSNorm, with a 1/rms for each of `norms`."""
+    return norm_bytes(size, "rms", work, w) + 4 * (norms - 1)
+
+
+def score_bytes(n_q: int, work: TrainingWorkload, w: int) -> int:
+    """Scores of eager attention a token: the fp32 softmax and its copy for the product with the values. Selective
+    recomputation keeps none (arXiv:2205.05198 section 5)."""
+    return 0 if work.recompute == "selective" else n_q * work.sequence * (4 + w if w < 4 else 4)
+
+
+def latent_bytes(mixer: LatentAttention, work: TrainingWorkload, w: int) -> int:
+    """Latents before and after their norms, then attention with keys of all heads. Flash pads values to the keys'
+    width; eager keeps values, which for a single sequence are a view that keeps the whole up-projection."""
+    key, n_q = mixer.d_nope + mixer.d_rope, mixer.n_q
+    latents = w * mixer.kv_rank + norm_bytes(mixer.kv_rank, "rms", work, w)
+    if work.fused:
+        latents += w * mixer.d_rope  # the norm's input is a view of latent and rotary key together
+    if mixer.q_rank is not None:
+        latents += w * mixer.q_rank + norm_bytes(mixer.q_rank, "rms", work, w)
+    out = w * n_q * mixer.d_v
+    if work.attention == "flash":
+        return latents + 4 * w * n_q * key + out + 4 * n_q
+    values = n_q * (mixer.d_v + (mixer.d_nope if work.micro_batch == 1 else 0))
+    return latents + w * (2 * n_q * key + values) + out + score_bytes(n_q, work, w)
+
+
+def recurrent_bytes(mixer: RecurrentMixer, hidden: int, w: int) -> int:
+    """An assumption: what the projections make, the same behind the convolution, and the output; the scan's own kernels
+    recompute the rest (Mamba-2, arXiv:2405.21060 section 6)."""
+    shapes = mixer.shapes(hidden).values()
+    made = sum(shape[0] for shape in shapes if shape[1:] == (hidden,))
+    out = sum(shape[1] for shape in shapes if len(shape) == 2 and shape[0] == hidden)
+    return w * (2 * made + out)
+
+
+def feedforward_bytes(ffn: FeedForward | None, hidden: int, work: TrainingWorkload, w: int) -> int:
+    """Bytes a token inside a feed-forward, behind its input."""
+    if isinstance(ffn, MoE):
+        return moe_bytes(ffn, hidden, work, w)
+    return 0 if ffn is None else mlp_bytes(ffn, work, w)
+
+
+def mlp_bytes(mlp: MLP, work: TrainingWorkload, w: int) -> int:
+    """SwiGLU: gate, its silu, up and their product; fused without the silu. Ungated: before and after the activation,
+    and three steps between where GELU is written out."""
+    made = 1 if work.trains_feedforward else 0  # what the down-projection reads
+    if mlp.gated:
+        return w * mlp.intermediate * ((2 if work.fused else 3) + made)
+    return w * mlp.intermediate * ((4 if mlp.written_out and not work.fused else 1) + made)
+
+
+def moe_bytes(moe: MoE, hidden: int, work: TrainingWorkload, w: int) -> int:
+    """For each of top_k copies of the token: the copy, gate with up, silu, product, and the output that is weighted.
+    The router: its probabilities, and indices in 64 bits."""
+    wide, f = moe.latent or hidden, moe.expert.intermediate
+    copies = moe.top_k * (w * wide + w * f * (3 if moe.expert.gated else 1))
+    if work.trains_base:
+        copies += moe.top_k * (w * wide + w * f)
+    return (
+        copies
+        + router_bytes(moe, hidden)
+        + sum(mlp_bytes(part, work, w) for part in (moe.shared, moe.beside) if part is not None)
+        + (w * hidden if moe.shared_gate else 0)
+    )
+
+
+def router_bytes(moe: MoE, hidden: int) -> int:
+    """Bytes a token. Routers that balance by a correction read an fp32 copy, and mask the experts out."""
+    probabilities = 4 * moe.n_experts + 40 * moe.top_k
+    return probabilities + (4 * hidden + moe.n_experts if balanced(moe) else 0)
+
+
+def router_copy(ffn: FeedForward | None, hidden: int) -> int:
+    """Bytes, whatever the tokens: such a router's weights in fp32."""
+    return 4 * ffn.n_experts * hidden if isinstance(ffn, MoE) and balanced(ffn) else 0
+
+
+def balanced(moe: MoE) -> bool:
+    """Whether a bias balances the experts' load: DeepSeek-V3 section 2.1.2, arXiv:2412.19437."""
+    return moe.router_correction != "none"
