@@ -59,7 +59,7 @@ def _numbered(shapes: Shapes, row_by_row: Mapping[str, str]) -> Shapes:
     numbered: Shapes = {}
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")
-        if module in row_by_row:
+        if module in row_by_row and isinstance(shape[0], int):  # a symbol has no rows to number
             numbered |= {f"{row_by_row[module]}.{row}.{leaf}": shape[1:] for row in range(shape[0])}
         else:
             numbered[name] = shape
