@@ -164,7 +164,9 @@ class Architecture(Frozen):
         for mixer in block.mixers:
             path = names.recurrent if isinstance(mixer, Recurrent) else names.attention
             for name, shape in names.stored(mixer.shapes(hidden)).items():
-                yield Tensor(names.within(block.path, path, name), shape, mixer.component, layers, apart=apart)
+                rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
+                where = names.within(block.path, path, name)
+                yield Tensor(where, shape, mixer.component, layers, rows, rows, apart)
         if isinstance(block.ffn, MoE):
             yield from self._experts(block.ffn, layers, apart)
         elif block.ffn is not None:

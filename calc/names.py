@@ -26,10 +26,9 @@ class Names(Frozen):
     final_norm: str = "model.norm"
     lm_head: str = "lm_head"
     packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
-    renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj
+    renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj; {expert} numbers its rows
     expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
     expert_renamed: dict[str, str] = {}
-    row_by_row: dict[str, str] = {}  # one tensor for each row, numbered: StableLM's norms of heads
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
 
     def within(self, *path: str) -> str:
@@ -38,7 +37,7 @@ class Names(Frozen):
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""
-        plain = _written(_numbered(shapes, self.row_by_row), self.packed, self.renamed)
+        plain = _written(shapes, self.packed, self.renamed)
         return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
 
     def stored_expert(self, shapes: Shapes) -> Shapes:
@@ -53,17 +52,6 @@ class Names(Frozen):
             bare = module if leaf == "weight" else f"{module}_bias"
             stack[name if how == "module" else bare] = (experts, *(shape[::-1] if how == "in_out" else shape))
         return stack
-
-
-def _numbered(shapes: Shapes, row_by_row: Mapping[str, str]) -> Shapes:
-    numbered: Shapes = {}
-    for name, shape in shapes.items():
-        module, _, leaf = name.rpartition(".")
-        if module in row_by_row and isinstance(shape[0], int):  # a symbol has no rows to number
-            numbered |= {f"{row_by_row[module]}.{row}.{leaf}": shape[1:] for row in range(shape[0])}
-        else:
-            numbered[name] = shape
-    return numbered
 
 
 def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Mapping[str, str]) -> Shapes:

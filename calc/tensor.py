@@ -33,7 +33,8 @@ class Tensor:
     layers: tuple[int, ...] = ()
     """Indices of the layers that hold it; empty outside the layers."""
     experts: int = 1
-    """Routed experts that it belongs to: one copy for each, or all stacked in its first dimension."""
+    """Routed experts that it belongs to: one copy for each, or all stacked in its first dimension; or heads, where each
+    has one of its own."""
     top_k: int = 1
     """How many of these experts one token passes through."""
     apart: Apart | None = None

@@ -275,7 +275,7 @@ GPT: dict[str, Family] = {
         ffn=gated,
         norms=lambda c, i: ("input_layernorm",) if c.flag("use_parallel_residual") else TWO_NORMS,
         norm="layer",
-        names=Names(row_by_row={"q_norm": "q_layernorm.norms", "k_norm": "k_layernorm.norms"}),
+        names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
     ),
     "starcoder2": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias"), window=one_window(c, i)),
