@@ -1,10 +1,11 @@
-"""python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json]]: cut both down to what the tests need.
+"""python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json [MEASURED.json]]]: cut down to what tests need.
 
 Without a file: small configs of every family with its flags drawn at random, counted as benchmarks/oracle.py counts.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
+The third holds figures of public start-up logs.
 """
 
 import json
@@ -36,6 +37,21 @@ TRACKED = {
     "gpt-oss-20b": "openai/gpt-oss-20b",
 }
 """Model as the tracked passes name it -> preset of the same layers."""
+
+LOGGED = {
+    "DeepSeek-Coder-V2-Lite-AWQ": "deepseek-ai/DeepSeek-V2-Lite",
+    "DeepSeek-R1-Distill-Qwen-14B": "Qwen/Qwen2.5-14B",
+    "Llama-3-8B": "meta-llama/Llama-3.1-8B",
+    "Llama-3.1-8B": "meta-llama/Llama-3.1-8B",
+    "Llama-3.2-1B": "meta-llama/Llama-3.2-1B",
+    "Phi-4": "microsoft/phi-4",
+    "Qwen2-7B": "Qwen/Qwen2.5-7B",
+    "Qwen3-1.7B": "Qwen/Qwen3-1.7B",
+    "Qwen3-235B-A22B": "Qwen/Qwen3-235B-A22B",
+    "Qwen3-8B": "Qwen/Qwen3-8B",
+    "Qwen3.5-27B": "Qwen/Qwen3.5-27B",
+}
+"""Model as the logs' list names it -> the preset of the same shapes."""
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -99,6 +115,32 @@ def oracle(path: str) -> None:
     write("oracle.json", rows)
 
 
+def startup(measured: str) -> None:
+    """vLLM's figures where the cache's tokens stand beside its bytes or the concurrency."""
+    rows = []
+    for row in json.loads(Path(measured).read_text(encoding="utf-8"))["records"]:
+        found = row["measured"]
+        tokens = found.get("kv_tokens", 16 * found.get("gpu_blocks", 0))
+        public = row["kind"] == "vllm_startup" and row["url"].startswith("https://")
+        if public and row["model"] in LOGGED and tokens and {"kv_gib", "max_conc"} & set(found):
+            rows.append(
+                {
+                    "model": LOGGED[row["model"]],
+                    "version": row["version"],
+                    "tp": row["tp"],
+                    "quant": row["quant"],
+                    "max_model_len": row["max_model_len"],
+                    "weights_gib": found.get("weights_gib"),
+                    "kv_gib": found.get("kv_gib"),
+                    "kv_tokens": tokens,
+                    "concurrency": found.get("max_conc"),
+                    "note": row.get("note"),
+                    "url": row["url"],
+                }
+            )
+    write("startup.json", rows)
+
+
 def small(each: int = 3) -> None:
     """Counts of the classes themselves, on the meta device."""
     from benchmarks import oracle
@@ -123,8 +165,10 @@ def small(each: int = 3) -> None:
 if __name__ == "__main__":
     for path in sys.argv[1:2]:
         oracle(path)
-    for path in sys.argv[2:]:
+    for path in sys.argv[2:3]:
         prefill(path)
         saved(path)
+    for path in sys.argv[3:]:
+        startup(path)
     if len(sys.argv) == 1:
         small()
