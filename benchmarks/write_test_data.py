@@ -1,11 +1,12 @@
-"""python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json [MEASURED.json]]]: cut down to what tests need.
+"""python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED]]]]: cut to what tests need.
 
 Without a file: small configs of every family with its flags drawn at random, counted as benchmarks/oracle.py counts.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
-The third holds figures of public start-up logs.
+The third holds figures of public start-up logs. The folder has what `print(model)` shows of such classes, each beside
+the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
 """
 
 import json
@@ -162,13 +163,41 @@ def small(each: int = 3) -> None:
     write("small.json", rows)
 
 
+def printed(folder: str) -> None:
+    """Module trees: those of transformers 5.23 with what they show, those of 4.57 with the total that they may show."""
+    rows = [
+        {
+            "id": model["id"],
+            "shown": model["parsed_from_text"],
+            "modules": [
+                {name: module[name] for name in ("module", "count", "tensors")}
+                for module in model["modules"]
+                if module["shown_by_text"]
+            ],
+            "text": path.with_suffix(".txt").read_text(encoding="utf-8"),
+        }
+        for path in sorted(Path(folder).glob("*.json"))
+        for model in [json.loads(path.read_text(encoding="utf-8"))]
+    ]
+    write("printed.json", rows)
+    models = json.loads((Path(folder).parent / "public.json").read_text(encoding="utf-8"))
+    untied = {model["id"]: model["total_untied"] for model in models}
+    older = {path.stem.replace("--", "/"): path for path in sorted((Path(folder) / "tf4").glob("*.txt"))}
+    rows = [
+        {"id": name, "untied": untied[name], "text": path.read_text(encoding="utf-8")} for name, path in older.items()
+    ]
+    write("printed_4.json", rows)
+
+
 if __name__ == "__main__":
     for path in sys.argv[1:2]:
         oracle(path)
     for path in sys.argv[2:3]:
         prefill(path)
         saved(path)
-    for path in sys.argv[3:]:
+    for path in sys.argv[3:4]:
         startup(path)
+    for path in sys.argv[4:]:
+        printed(path)
     if len(sys.argv) == 1:
         small()
