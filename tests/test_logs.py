@@ -143,6 +143,12 @@ READ = {
         "settings.max_model_len": 256_000,
     },
     "sglang-graphs": {"free": gib(46.81), "cuda_graphs": gib(1.04), "ranks": 2},
+    "sglang-windows": {
+        "kv_bytes": gib(41.76) + gib(27.84) + gib(4.82) + gib(3.21),
+        "kv_tokens": 1_496_958,
+        "notes": (),
+    },
+    "sglang-windows-tokens": {"kv_tokens": 375_360},
     "torch-before-2.1": {
         "engine": "torch",
         "out_of_memory.tried": gib(1.63),
@@ -218,8 +224,11 @@ def test_the_last_start_is_taken():
 
 def test_a_draft_model_is_not_the_model():
     text = "[2026-08-13 TP0] Load weight end. type=Main, avail mem=161.06 GB, mem usage=104.24 GB.\n"
-    log = read_log(text + text.replace("Main", "Draft").replace("104.24", "2.60"))
-    assert log.weights == gib(104.24)
+    pool = "[2026-08-13 TP0] KV Cache is allocated. #tokens: 1000, KV size: 10.50 GB\n"
+    log = read_log(
+        text + pool + (text + pool).replace("Main", "Draft").replace("104.24", "2.60").replace("10.50", "0.20")
+    )
+    assert (log.weights, log.kv_bytes) == (gib(104.24), gib(10.5))
     assert "a draft model" in log.notes[0]
 
 
@@ -312,16 +321,22 @@ def test_cache_of_public_logs(model, text, term, bytes_):
     assert abs(found[term].difference) <= 2 * ROUNDING
 
 
+HYBRID = (
+    "The cache of a request differs: vLLM holds windows and the tokens of a step in whole blocks, and pads recurrent "
+    "state to the attention's blocks."
+)
+
+
 @pytest.mark.parametrize(
     ("model", "text", "sentence"),
     [
-        pytest.param(  # https://github.com/vllm-project/vllm/issues/21348, and its arguments
+        pytest.param(  # vLLM 0.8.3 with LoRA states 15.1749, and 14.9889 without
             "meta-llama/Llama-3.1-8B",
             "non-default args: {'enable_lora': True}\nModel loading took 15.1749 GiB",
             "The weights differ by +0.22 GiB: LoRA slots sit in the log's.",
             id="lora",
         ),
-        pytest.param(
+        pytest.param(  # any figure that is more than 1 % above ours
             "meta-llama/Llama-3.1-8B",
             "LLM engine (v0.9.2) with config: speculative_config=SpeculativeConfig(method='eagle')\n"
             "Model loading took 15.7 GiB",
@@ -339,6 +354,18 @@ def test_cache_of_public_logs(model, text, term, bytes_):
             "Model loading took 65.9651 GiB",
             "The weights differ by +5.20 GiB: vLLM pads mxfp4 experts to the tiles of its kernels.",
             id="mxfp4",
+        ),
+        pytest.param(  # https://github.com/vllm-project/vllm/issues/27508: 4.54 GiB, of which 4.5 are the full layers'
+            "openai/gpt-oss-120b",
+            "max seq len (131072), (4.54 GiB KV cache is needed, which is larger than",
+            HYBRID,
+            id="windows",
+        ),
+        pytest.param(  # https://github.com/noonghunna/club-3090/issues/612
+            "Qwen/Qwen3.6-35B-A3B",
+            LOGS["vllm-0.24"],
+            HYBRID,
+            id="recurrent",
         ),
     ],
 )

@@ -91,6 +91,7 @@ LINES = (
     line("vllm", "estimated_max_model_len", "estimated maximum model length is ", "COUNT"),
     line("sglang", "free", "Load weight begin. ", "avail mem=SIZE"),
     line("sglang", "weights", "Load weight end. ", "GAPmem usage=SIZE"),
+    line("sglang", "kv_tokens", "Use sliding window memory pool. ", "full_layer_tokens=COUNT"),
     line("sglang", "kv_tokens", "KV Cache is allocated. ", "GAP#tokens: COUNT"),
     line("sglang", "kv_bytes", "KV Cache is allocated. ", "GAPK size: SIZE, V size: SIZE"),
     line("sglang", "kv_bytes", "KV Cache is allocated. ", "GAPKV size: SIZE"),  # latent attention

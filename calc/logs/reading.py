@@ -44,7 +44,7 @@ class Start:
         self.version: str | None = None
         self.settings: dict[str, str] = {}
         self.figures: dict[Term, dict[str, int | float]] = {}
-        self.second_model = False  # SGLang loads a draft model after the model, in a line of its own
+        self.drafts: set[str] = set()  # ranks on which SGLang has loaded a second model, with a cache of its own
         self.out_of_memory: OutOfMemory | None = None
 
     def add(self, engine: Engine, term: Term, rank: str, figure: int | float) -> None:
@@ -53,7 +53,11 @@ class Start:
             self.settings.setdefault(term, str(figure))
         else:
             ranks = self.figures.setdefault(term, {})
-            self.second_model |= term == "weights" and engine == "sglang" and rank in ranks
+            if engine == "sglang" and rank in ranks:
+                if term == "weights":
+                    self.drafts.add(rank)
+                elif term == "kv_bytes" and rank not in self.drafts:  # layers with a window have a pool of their own
+                    ranks[rank] += figure
             ranks.setdefault(rank, figure)
 
     def fullest(self) -> dict[str, Any]:
@@ -180,7 +184,7 @@ def finished(start: Start, starts: int) -> Log:
     notes = {
         f"The log has {starts:,} starts; these are the figures of the last.": starts > 1,
         f"{ranks:,} ranks report: of each size the largest is taken, and the least cache.": ranks > 1,
-        "A second model was loaded, a draft model; its weights and its cache are not counted.": start.second_model,
+        "A second model was loaded, a draft model; its weights and its cache are not counted.": bool(start.drafts),
     }
     return Log(
         engine=start.engine or "torch",
