@@ -32,7 +32,7 @@ WEIGHTLESS_ENDINGS = (
     *("RotaryEmbedding", "RotaryEmb", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DropPath"),
     *("UnweightedRMSNorm", "L2Norm", "Pool1d", "Pool2d", "Pool3d", "Loss"),
 )
-QUANTISED = ("4bit", "8bit", "Quant", "FP8", "Fp8", "WQLinear", "HQQ", "AQLM", "EETQ", "BitLinear")
+QUANTISED = ("4bit", "8bit", "QLinear", "QuantLinear", "Quantized", "FP8", "Fp8", "AQLM", "EETQ", "BitLinear")
 """Parts of the names of linear layers whose weights are stored packed."""
 ALWAYS = (
     "Parameters that a module holds outside any linear layer, embedding, convolution or norm are never printed: A_log, "
@@ -217,10 +217,13 @@ def _assumed(modules: list[Module]) -> Iterator[str]:
 
 
 def _left_out(modules: list[Module], rest: str) -> Iterator[str]:
-    """What the list leaves out on purpose."""
+    """What the list leaves out, by itself or because the text does."""
     wrappers = [module for module in modules if module.kind in WRAPPERS]
     if wrappers:
         yield f"Names are given without the wrappers {_listed(wrappers)}, as the wrapped model's checkpoint has them."
+    cut = [module for module in modules if any("..." in words or "…" in words for words in module.said)]
+    if cut:
+        yield f"The text has “...” inside {cut[0].place}: what stood there is missing."
     if any(part["kind"] for part in printed_parts(rest)):
         yield "More modules follow after the end of the first model; they are not read."
 

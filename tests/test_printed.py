@@ -244,6 +244,23 @@ def test_says_what_it_assumes(module, words):
     assert any(words in note for note in read_printed(f"Model(\n  (e): Embedding(2, 2)\n  (x): {module}\n)").unseen)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        pytest.param("M(\n (a): Embedding(2, 2)\n ...\n)", "M", id="a line"),
+        pytest.param("M(\n (a): Embedding(2, 2)\n (b): Block(...)\n)", "b", id="a block"),
+    ],
+)
+def test_says_where_the_text_was_shortened(text, place):
+    assert any(f"“...” inside {place}:" in note for note in read_printed(text).unseen)
+
+
+def test_a_layer_that_could_be_quantised_is_not():
+    module = "NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)"  # of nn.MultiheadAttention
+    usual = read_printed("Model((e): Embedding(2, 2))").unseen
+    assert read_printed(f"Model((e): Embedding(2, 2)\n(x): {module})").unseen == usual
+
+
 def test_a_complete_print_out_has_nothing_but_the_usual_notes():
     usual = read_printed("Model((e): Embedding(2, 2))").unseen
     assert read_printed(TEXTS["5", "meta-llama/Meta-Llama-3.1-8B"]).unseen[1:] == usual  # after the one on the head
