@@ -62,17 +62,20 @@ def write(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def prefill(computed: str) -> None:
-    """Peaks of whole prompts, without a cache, of which only the last token's logits are kept."""
+    """Peaks of whole prompts: with and without a cache, of which `kv` bytes are held; logits of the last token, or of
+    all."""
     rows = [
         {
             "model": TRACKED[row["model"]],
             "attention": "flash" if row["impl"] == "fa_cuda" else "eager",
             "batch": row["batch"],
             "seq": row["seq"],
+            "logits": "last" if row["logits_to_keep"] else "all",
+            "cached": row["use_cache"],
+            "kv": row["kv_after"],
             "peak": row["peak"],
         }
         for row in json.loads(Path(computed).read_text(encoding="utf-8"))["inference_prefill"]
-        if row["logits_to_keep"] == 1 and not row["use_cache"] and not row["past"]
     ]
     write("prefill.json", rows)
 

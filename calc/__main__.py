@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from calc import ConfigError, Layout, Precision, Report, Workload, report
 from calc.families import as_llama, knows, override
 from calc.fields import shown
-from calc.gpu import GPU
-from calc.inference import GIB
+from calc.gpu import GIB, GPU
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
 from calc.text import parse_config, parse_value
 from calc.workload import Attention, Engine

@@ -1,58 +1,136 @@
-"""Working memory of one forward pass without gradients: what is alive at its fullest moment, above weights and cache.
+"""Working memory of transformers' forward passes without gradients: what is alive at the fullest moment, above weights
+and cache.
 
-Elements are those of transformers' own modules, checked by tracking every storage of a full-size forward pass; the
-largest layer decides, for its memory is free again before the next one.
+Each moment is written as its tensors, which were read off its modules by tracking every storage of full-size passes
+(transformers 5.23); the largest decides, for a layer's memory is free again before the next one.
 """
 
+from collections.abc import Iterable
+
 from calc.architecture import Architecture, Block
-from calc.attention import GQA
-from calc.feedforward import FeedForward, MoE
+from calc.attention import GQA, LatentAttention
+from calc.feedforward import MLP, FeedForward, MoE
 from calc.mixers import CompressedAttention, Mixer, Recurrent
-from calc.precision import Precision
+from calc.precision import CACHE_BITS, Precision
 from calc.workload import Workload
 
 
-def forward_bytes(architecture: Architecture, workload: Workload, precision: Precision) -> int:
-    """Peak bytes of a prefill step: the largest layer, or the logits of the last tokens."""
-    width = precision.activation_bytes
-    elements = max(
-        layer_elements(block, architecture.hidden, workload) for block in (*architecture.blocks, *architecture.shared)
-    )
-    return max(width * workload.step_tokens * elements, logits_bytes(architecture, workload, precision))
+def prefill_bytes(architecture: Architecture, workload: Workload, precision: Precision, *, cached: bool = True) -> int:
+    """Peak of a pass over the prompts: the fullest moment of a layer, or the logits. Without a cache, keys and values
+    are counted here."""
+    blocks = (*architecture.blocks, *architecture.shared)
+    layers = (layer_bytes(block, architecture, workload, precision, cached=cached) for block in blocks)
+    return max(*layers, logits_bytes(architecture, workload, precision))
+
+
+def decode_bytes(
+    blocks: Iterable[Block], architecture: Architecture, workload: Workload, precision: Precision, last: bool = True
+) -> int:
+    """Peak of a pass over one token a sequence: a layer's old keys live on while they are copied beside the new one,
+    half of its cache; eager attention also repeats keys and values for every query head."""
+    tokens, copies = workload.batch * workload.context, [0]
+    for mixer in (mixer for block in blocks for mixer in block.mixers):
+        old = int(mixer.cached_elements() * CACHE_BITS[precision.kv]) // 16
+        repeated = 0
+        if isinstance(mixer, GQA) and mixer.n_q != mixer.n_kv and workload.attention == "eager":
+            repeated = 2 * mixer.n_q * mixer.d_head * precision.activation_bytes
+        copies.append(tokens * (old + repeated))
+    one = workload.model_copy(update={"logits": "last"})
+    return max(copies) + (logits_bytes(architecture, one, precision) if last else 0)
 
 
 def logits_bytes(architecture: Architecture, workload: Workload, precision: Precision) -> int:
-    """Logits of one token a sequence, and their fp32 copy for sampling."""
-    return workload.batch * architecture.vocab * (precision.activation_bytes + 4)
+    """Logits of one token a sequence and their fp32 copy for sampling; or of every token beside the last state, with
+    an fp32 copy in transformers up to 4.44, or with the quotient where they are capped."""
+    row, hidden = architecture.vocab * precision.activation_bytes, architecture.hidden * precision.activation_bytes
+    upcast = architecture.vocab * 4
+    if workload.logits == "last":
+        return workload.batch * (row + upcast)
+    copies = upcast if workload.logits == "all_fp32" else row if architecture.capped_logits else 0
+    return workload.step_tokens * (row + copies + hidden)
 
 
-def layer_elements(block: Block, hidden: int, workload: Workload) -> int:
-    """Elements a token alive in one layer: its mixer or its feed-forward, whichever holds more."""
-    mixers = [mixer_elements(mixer, hidden, workload) for mixer in block.mixers]
-    return max([*mixers, feedforward_elements(block.ffn, hidden)])
+def layer_bytes(
+    block: Block, architecture: Architecture, workload: Workload, precision: Precision, *, cached: bool = True
+) -> int:
+    """The fullest moment of one layer: in a mixer, or in the feed-forward."""
+    width, tokens, sequence = precision.activation_bytes, workload.step_tokens, workload.prompt
+    eager = workload.attention == "eager"
+    attentions = [mixer for mixer in block.mixers if not isinstance(mixer, Recurrent)]
+    around = (16 if architecture.positions else 8) * sequence
+    if not architecture.positions:
+        around += width * sequence * 2 * max((rotary(mixer) for mixer in attentions), default=0)
+    if eager:
+        around += width * tokens * sequence * masks(architecture)
+    scores = tokens * sequence * max((mixer.n_q for mixer in attentions), default=0) if eager else 0
+    states = (6 if architecture.positions else 4) * architecture.hidden
+    moments = [width * (tokens * (states + feedforward_elements(block.ffn, architecture)) + scores)]
+    moments[0] += router_bytes(block.ffn) * tokens
+    for mixer in block.mixers:
+        elements = mixer_elements(mixer, architecture.hidden, eager=eager, cached=cached)
+        moments.append(width * tokens * elements + scores * softmax_bytes(mixer, width))
+    return around + max(moments)
 
 
-def mixer_elements(mixer: Mixer, hidden: int, workload: Workload) -> int:
-    """Elements a token in a mixer: residual, normed input, and its projections (with q/k norm also the fp32 copies of
-    queries). Eager attention also holds each head's row of scores in 16 bits and twice in fp32; gpt-oss thrice in 16
-    bits."""
+def mixer_elements(mixer: Mixer, hidden: int, *, eager: bool = False, cached: bool = True) -> int:
+    """Elements a token in a mixer: embedding, residual, normed input; its projections. Flash attention is fullest where
+    queries are rotated (with q/k norm in fp32), eager attention at the softmax, with keys and values repeated."""
     if isinstance(mixer, Recurrent):
         return 3 * hidden + 2 * sum(shape[0] for shape in mixer.shapes(hidden).values() if shape[1:] == (hidden,))
     if isinstance(mixer, GQA):
         q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
-        live = 3 * hidden + (2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q)
-        eager = 3 * hidden + 3 * q + 2 * kv
-    elif isinstance(mixer, CompressedAttention):
-        live = eager = 3 * hidden + 3 * mixer.n_q * mixer.d_head
-    else:
-        live = eager = 3 * hidden + mixer.n_q * 2 * (mixer.d_nope + mixer.d_rope + mixer.d_v)
-    scores = 3 if isinstance(mixer, GQA) and mixer.sinks else 5
-    return eager + scores * mixer.n_q * workload.context if workload.attention == "eager" else live
+        if eager:
+            repeated = 2 * q if mixer.n_q != mixer.n_kv else 0
+            return 3 * hidden + q + repeated + (0 if cached else 2 * kv)
+        return 3 * hidden + (2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q)
+    if isinstance(mixer, CompressedAttention):
+        return 3 * hidden + 3 * mixer.n_q * mixer.d_head
+    key = mixer.d_nope + mixer.d_rope
+    return 3 * hidden + mixer.n_q * (mixer.d_nope + mixer.d_v + 3 * key + mixer.d_rope)
 
 
-def feedforward_elements(ffn: FeedForward | None, hidden: int) -> int:
-    """Elements a token in the feed-forward: gate, up and their product beside four of the hidden width; with experts,
-    the same for each of the top_k copies of the token."""
-    if isinstance(ffn, MoE):
-        return 4 * hidden + max(ffn.top_k * (4 * ffn.expert.intermediate + hidden), 4 * ffn.top_k * hidden)
-    return 4 * hidden + (0 if ffn is None else 3 * ffn.intermediate)
+def softmax_bytes(mixer: Mixer, width: int) -> int:
+    """Bytes of each score of eager attention: once in 16 bits and twice in fp32; or twice in 16, with sinks thrice."""
+    if isinstance(mixer, GQA) and (mixer.sinks or not mixer.fp32_softmax):
+        return (2 + mixer.sinks) * width
+    return width + 8
+
+
+def feedforward_elements(ffn: FeedForward | None, architecture: Architecture) -> int:
+    """Elements a token in the feed-forward. Experts hold copies of the token for each that it is sent to: at their
+    fullest with the activation, or when their outputs are weighted (in fp32 by routers that compute so) and sorted
+    back."""
+    hidden = architecture.hidden
+    if ffn is None:
+        return 0
+    if isinstance(ffn, MLP):
+        packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in architecture.names.packed.values())
+        return mlp_elements(ffn, packed=packed)
+    outputs = 6 if ffn.fp32_weights else 4
+    shared = hidden if ffn.shared_gate else 0
+    return shared + ffn.top_k * max(hidden + mlp_elements(ffn.expert, packed=True), outputs * hidden)
+
+
+def mlp_elements(mlp: MLP, *, packed: bool) -> int:
+    """Elements a token: what the matrices in give, of which a gate of its own is gone by the end, the steps of the
+    activation and, in a gated one, its product with up."""
+    into = 2 if mlp.gated and packed else 1
+    steps = 1 + mlp.squared + 2 * mlp.written_out + 5 * mlp.clamped
+    return mlp.intermediate * (into + steps + mlp.gated)
+
+
+def router_bytes(ffn: FeedForward | None) -> int:
+    """Bytes a token of the router's logits, in 16 bits, and of three lists of choices, in 64."""
+    return 2 * ffn.n_experts + 24 * ffn.top_k if isinstance(ffn, MoE) else 0
+
+
+def rotary(mixer: Mixer) -> int:
+    """Width of the tables of cosines and sines."""
+    if isinstance(mixer, GQA | CompressedAttention):
+        return mixer.d_head
+    return mixer.d_rope if isinstance(mixer, LatentAttention) else 0
+
+
+def masks(architecture: Architecture) -> int:
+    """Masks of eager attention: one for each window, of one head."""
+    return len({mixer.window for block in architecture.blocks for mixer in block.mixers if hasattr(mixer, "n_q")})

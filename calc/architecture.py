@@ -80,6 +80,7 @@ class Architecture(Frozen):
     d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
     final_norm: Norm = "rms"
     head_bias: bool = False
+    capped_logits: bool = False  # c·tanh(logits / c), Gemma 2
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
     prediction: tuple[PredictionModule, ...] = ()
@@ -121,6 +122,9 @@ class Architecture(Frozen):
             update={
                 "blocks": tuple(block.rank(tp) for block in self.blocks),
                 "shared": tuple(block.rank(tp) for block in self.shared),
+                "prediction": tuple(
+                    module.model_copy(update={"block": module.block.rank(tp)}) for module in self.prediction
+                ),
                 "vocab": -(-(-(-self.vocab // 64) * 64) // tp),
             }
         )

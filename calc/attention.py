@@ -23,6 +23,7 @@ class GQA(Frozen):
     own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
+    fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
     indexer: "BlockIndexer | None" = None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, get_args
 
-from calc.activations import layer_elements
 from calc.architecture import Architecture, Block, PredictionModule
 from calc.attention import BlockIndexer, LightningIndexer
 from calc.feedforward import MLP, MoE
@@ -350,9 +349,6 @@ def memory_steps(
     """Bytes on one unshared GPU."""
     batch, context, tokens = workload.batch, workload.context, workload.step_tokens
     form = FORMATS[precision.weights]
-    elements = max(
-        layer_elements(block, architecture.hidden, workload) for block in (*architecture.blocks, *architecture.shared)
-    )
     return [
         Step(
             what="weights",
@@ -365,15 +361,15 @@ def memory_steps(
         ),
         Step(
             what="kv_cache",
-            formula="batch · (context · bytes a token + windows)",
-            values=f"{batch:,} · ({context:,} · {per_token:,} + {window:,})",
+            formula="batch · (context · bytes a token + windows), as the engine holds it",
+            values=f"{batch:,} · ({context:,} · {per_token:,} + {window:,}), or more",
             result=memory.kv_cache,
             unit="bytes",
         ),
         Step(
             what="activations",
-            formula="tokens of a pass · elements a token in the fullest layer · bytes",
-            values=f"{tokens:,} · {elements:,} · {precision.activation_bytes}",
+            formula="the fullest moment of a pass",
+            values=f"{tokens:,} tokens at once",
             result=memory.activations,
             unit="bytes",
         ),

@@ -6,8 +6,8 @@ from typing import Literal
 
 from calc.architecture import Architecture
 from calc.frozen import Frozen
-from calc.gpu import GPU
-from calc.inference import GIB, Memory, Overhead, Serving
+from calc.gpu import GIB, GPU
+from calc.inference import Memory, Overhead, Serving
 from calc.layout import Layout, divides
 from calc.precision import Precision
 from calc.workload import Workload
@@ -90,7 +90,7 @@ def fewest_gpus(
     """The fewest equal GPUs on which it fits: tensor parallel inside a server, pipeline stages across."""
 
     def fits(tp: int, pp: int) -> bool:
-        serving = Serving(architecture, precision, Layout(tp=tp, pp=pp), overhead)
+        serving = Serving(architecture, precision, Layout(tp=tp, pp=pp), overhead, workload.speculative)
         return serving.memory(workload).high <= usable
 
     best: int | None = None

@@ -5,6 +5,7 @@ from pydantic import Field
 from calc.frozen import Frozen
 from calc.precision import CacheFormat, WeightFormat
 
+GIB = 2**30
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 UNITS: dict[WeightFormat | CacheFormat, tuple[Dtype, str]] = {
     "bf16": ("bf16", "no native bf16: run fp16"),

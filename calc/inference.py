@@ -4,15 +4,17 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from calc.activations import forward_bytes
-from calc.architecture import Architecture, Block
-from calc.cache import cache_bytes, growth, state_bytes
+from calc.activations import decode_bytes, layer_bytes, logits_bytes
+from calc.architecture import Architecture, Block, PredictionModule
+from calc.attention import LatentAttention
+from calc.cache import growth, reserved_bytes, state_bytes
+from calc.errors import ConfigError
 from calc.frozen import Frozen
+from calc.gpu import GIB
 from calc.layout import Layout
-from calc.precision import Precision
-from calc.workload import Engine, Workload
-
-GIB = 2**30
+from calc.precision import CacheFormat, Precision
+from calc.vllm import profile_bytes
+from calc.workload import Engine, Speculative, Workload
 
 
 class Range(Frozen):
@@ -83,36 +85,54 @@ class Memory(Frozen):
 
 
 class Stage:
-    """One pipeline stage of one tensor-parallel rank: its weights, and how its cache grows."""
+    """One pipeline stage of one tensor-parallel rank: its weights, its layers, and how their cache grows."""
 
-    def __init__(self, weights: int, blocks: list[Block]) -> None:
-        self.weights, self.growth, self.state = weights, growth(blocks), state_bytes(blocks)
+    def __init__(self, weights: int, blocks: list[Block], kv: CacheFormat, *, last: bool) -> None:
+        self.weights, self.blocks, self.last = weights, blocks, last
+        self.growth, self.state = growth(blocks, kv), state_bytes(blocks)
+
+    def cache(self, workload: Workload, in_flight: int) -> int:
+        """Bytes that the engine holds while so many tokens pass."""
+        return reserved_bytes(self.growth, self.state, workload, in_flight)
 
 
 class Serving:
     """A model laid out on GPUs, ready to be weighed at any batch and context; its weights are weighed once."""
 
-    def __init__(self, architecture: Architecture, precision: Precision, layout: Layout, overhead: Overhead) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        precision: Precision,
+        layout: Layout,
+        overhead: Overhead,
+        speculative: Speculative = "none",
+    ) -> None:
         layout.check(architecture)
-        self.precision, self.layout, self.overhead = precision, layout, overhead
-        self.rank = architecture.rank(layout.tp)
-        first, last, layers = weights_by_layer(self.rank, precision)
+        check_cache(architecture, precision.kv)
+        self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
+        self.vocab = architecture.vocab
+        self.rank = with_draft(architecture, speculative).rank(layout.tp)
+        first, last, layers = weights_by_layer(self.rank, precision, draft=speculative != "none")
         self.stages = []
         for stage in layout.stages(architecture.num_layers):
+            ends = stage.stop == architecture.num_layers
             weights = sum(layers[stage.start : stage.stop])
             weights += first if stage.start == 0 else 0
-            weights += last if stage.stop == architecture.num_layers else 0
-            if architecture.tied and layout.pp > 1 and stage.stop == architecture.num_layers:
+            weights += last if ends else 0
+            if architecture.tied and layout.pp > 1 and ends:
                 weights += precision.tensor_bytes(self.rank.tensors()[0])  # the head is the embedding, on another GPU
-            self.stages.append(Stage(weights, blocks_within(self.rank, stage)))
+            blocks = blocks_within(self.rank, stage)
+            if ends and speculative != "none":
+                blocks += [module.block for module in self.rank.prediction]
+            self.stages.append(Stage(weights, blocks, precision.kv, last=ends))
 
     def memory(self, workload: Workload) -> Memory:
         """Bytes on the fullest GPU."""
-        activations = forward_bytes(self.rank, workload, self.precision)
-        return max((self._stage(stage, activations, workload) for stage in self.stages), key=lambda m: m.total)
+        return max((self.stage_memory(stage, workload) for stage in self.stages), key=lambda m: m.total)
 
-    def _stage(self, stage: Stage, activations: int, workload: Workload) -> Memory:
-        cache = cache_bytes(stage.growth, stage.state, self.precision.kv, workload.batch, workload.context)
+    def stage_memory(self, stage: Stage, workload: Workload) -> Memory:
+        """Bytes on each GPU of a stage, at its fullest moment."""
+        cache, activations = max(self.moments(stage, workload), key=sum)
         held = stage.weights + cache + activations
         items = self.overhead.items(workload.engine, self.layout.gpus, held).values()
         low, high = sum(low for low, _ in items), sum(high for _, high in items)
@@ -126,6 +146,47 @@ class Serving:
             total=held + (low + high) // 2,
         )
 
+    def moments(self, stage: Stage, workload: Workload) -> list[tuple[int, int]]:
+        """Bytes of cache and of activations when they may be most. vLLM sets both aside from the start; transformers
+        holds the prompts' cache while it passes them, and the whole context's for the last token."""
+        step, width = workload.step_tokens, self.precision.activation_bytes
+        if workload.engine == "vllm":
+            seqs, vocab = workload.max_num_seqs or workload.batch, self.vocab if stage.last else 0
+            profile = profile_bytes(stage.blocks, self.rank.hidden, vocab, tokens=step, seqs=seqs, width=width)
+            return [(stage.cache(workload, step), profile)]
+        prompt = workload.model_copy(update={"context": workload.prompt, "generated": 0})
+        logits = logits_bytes(self.rank, workload, self.precision) if stage.last else 0
+        passing = max([logits, *(layer_bytes(b, self.rank, workload, self.precision) for b in stage.blocks)])
+        found = [(stage.cache(prompt, step), passing)]
+        if workload.generated:
+            decoding = decode_bytes(stage.blocks, self.rank, workload, self.precision, stage.last)
+            found.append((stage.cache(workload, workload.batch), decoding))
+        return found
+
+
+def check_cache(architecture: Architecture, kv: CacheFormat) -> None:
+    """Raise ConfigError where the model has nothing that the format is for."""
+    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
+    if kv == "fp8_ds_mla" and not any(isinstance(mixer, LatentAttention) for mixer in mixers):
+        raise ConfigError(
+            "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.", "kv", ["fp8"]
+        )
+
+
+def with_draft(architecture: Architecture, speculative: Speculative) -> Architecture:
+    """The model with the draft layer that is to be loaded. EAGLE's is one more like the last, behind a projection of
+    [state; embedding]."""
+    if speculative == "mtp" and not architecture.prediction:
+        raise ConfigError(
+            "This model has no multi-token-prediction layer; eagle adds one of its layers.", "speculative"
+        )
+    if speculative != "eagle":
+        return architecture
+    after = architecture.num_layers
+    (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
+    block = last.model_copy(update={"layers": (after,), "places": ()})
+    return architecture.model_copy(update={"prediction": (PredictionModule(block=block, norms=(), projection="fc"),)})
+
 
 def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     """The part of each block that runs in a stage."""
@@ -137,14 +198,17 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     return found
 
 
-def weights_by_layer(architecture: Architecture, precision: Precision) -> tuple[int, int, list[int]]:
-    """Bytes of what stands before the first layer, after the last, and in each layer; scales included."""
+def weights_by_layer(
+    architecture: Architecture, precision: Precision, *, draft: bool = False
+) -> tuple[int, int, list[int]]:
+    """Bytes of what stands before the first layer, after the last (with the draft layers, if they are loaded), and in
+    each layer; scales included."""
     first, last, layers = 0, 0, [0] * architecture.num_layers
     for tensor in architecture.tensors():
-        if tensor.apart is not None:
-            continue
         one = precision.tensor_bytes(tensor)
-        if tensor.layers:
+        if tensor.apart is not None:
+            last += one * tensor.count if draft and tensor.apart == "multi_token_prediction" else 0
+        elif tensor.layers:
             for i in tensor.layers:
                 layers[i] += one * tensor.count // len(tensor.layers)
         elif tensor.component == "embedding":

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from fractions import Fraction
 from math import prod
 from typing import Any, Literal, cast, get_args
 
@@ -9,7 +10,7 @@ from calc.frozen import Frozen
 from calc.tensor import Component, Shape, Tensor
 
 WeightFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nf4", "mxfp4", "nvfp4"]
-CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8"]
+CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "q8_0", "q4_0", "fp8_ds_mla"]
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 CACHE_FORMATS: tuple[CacheFormat, ...] = get_args(CacheFormat)
 
@@ -45,7 +46,18 @@ FORMATS: dict[WeightFormat, Format] = {
 FLOATS = ("fp32", "bf16", "fp16")
 EXPERTS: frozenset[Component] = frozenset({"experts_routed"})
 LINEARS: frozenset[Component] = EXPERTS | {"attention", "mlp", "experts_shared"}
-CACHE_BITS: dict[CacheFormat, int] = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
+CACHE_BITS: dict[CacheFormat, int | Fraction] = {
+    "fp32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "int4": 4,
+    "q8_0": Fraction(17, 2),  # llama.cpp: 32 elements and their scale in 34 bytes
+    "q4_0": Fraction(9, 2),  # in 18 bytes
+    "fp8_ds_mla": Fraction(82, 9),  # vLLM: a latent of 512 + 64 elements in 656 bytes
+}
+"""Bits a cached element. Scales of fp8, int8 and int4 depend on the engine and are left out."""
 
 
 def native_weights(config: Mapping[str, Any]) -> WeightFormat:

@@ -11,10 +11,17 @@ class Recurrent(Frozen):
 
     component: Component = "ssm_linear"
     window: None = None
+    fp32_state: bool = False  # vLLM keeps the state in 16 bits where the config does not ask for fp32
 
     def cached_elements(self) -> int:
         """Elements that one more token adds: none."""
         return 0
+
+    def state_elements(self) -> int:
+        raise NotImplementedError
+
+    def conv_elements(self) -> int:
+        raise NotImplementedError
 
 
 class Mamba(Recurrent):
@@ -189,6 +196,7 @@ class KimiDelta(Recurrent):
     """Kimi delta attention, arXiv:2510.26692: a gate for each channel. Ling makes its gates without a bottleneck."""
 
     kind: Literal["kimi_delta"] = "kimi_delta"
+    fp32_state: bool = True
     n_heads: int
     d_head: int
     d_conv: int

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.architecture import Architecture, Parameters
+from calc.budget import KVBudget, kv_budget
 from calc.cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.families.vision import uncounted
 from calc.fit import Verdict, judge
 from calc.frozen import Frozen
-from calc.gpu import GPU
-from calc.inference import GIB, Memory, Overhead, OverheadItem, Serving
+from calc.gpu import GIB, GPU
+from calc.inference import Memory, Overhead, OverheadItem, Serving, with_draft
 from calc.layout import Layout
 from calc.precision import FLOATS, FORMATS, Precision, native_weights
 from calc.workload import Workload
@@ -20,7 +21,7 @@ CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
 class KVCache(Frozen):
     """Bytes over all layers. The first is what one more token of one sequence adds where the whole context is kept;
     window and state are per sequence, in layers that stop growing; `total` is of all sequences on all GPUs, each
-    counted once."""
+    counted once: the least that is needed. What the engine holds on one GPU is in `memory`."""
 
     bytes_per_token: int
     window_bytes: int
@@ -44,6 +45,7 @@ class Report(Frozen):
     memory: Memory
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
+    kv_budget: tuple[KVBudget, ...]  # of vLLM, on each GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[str, ...]
     scenario: Scenario
@@ -70,24 +72,30 @@ def report(
         from presets import gpus as all_gpus  # the one fact that calc asks for: which GPUs are the usual ones
 
         gpus = [gpu for gpu in all_gpus().values() if gpu.default]
-    serving = Serving(architecture, precision, layout, overhead)
+    gpus, serving = list(gpus), Serving(architecture, precision, layout, overhead, workload.speculative)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
     blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
-    elements, state = growth(blocks), state_bytes(blocks)
-    per_token, window = bytes_per_token(elements, precision.kv), window_bytes(elements, precision.kv, context)
+    if workload.speculative != "none":
+        blocks += tuple(module.block for module in with_draft(architecture, workload.speculative).prediction)
+    bits, state = growth(blocks, precision.kv), state_bytes(blocks)
     return Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         kv_cache=KVCache(
-            bytes_per_token=per_token,
-            window_bytes=window,
+            bytes_per_token=bytes_per_token(bits),
+            window_bytes=window_bytes(bits, context),
             state_bytes=state,
-            total=cache_bytes(elements, state, precision.kv, batch, context),
+            total=cache_bytes(bits, state, batch, context),
         ),
         memory=memory,
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
-        by_context={tokens: serving.memory(workload.model_copy(update={"context": tokens})) for tokens in CONTEXTS},
+        by_context={
+            tokens: serving.memory(workload.model_copy(update={"context": tokens}))
+            for tokens in CONTEXTS
+            if tokens > workload.generated
+        },
+        kv_budget=tuple(kv_budget(gpu, serving, workload) for gpu in gpus if workload.engine == "vllm"),
         verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
         assumptions=tuple(assumptions(architecture, workload, precision, uncounted(config))),
         scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),

@@ -1,6 +1,6 @@
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calc.frozen import Frozen
 
@@ -10,24 +10,51 @@ Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "full"]
 LoraTargets = Literal["all", "attention", "qv"]
 Loss = Literal["whole", "chunked", "fused"]
+Logits = Literal["last", "all", "all_fp32"]
+Speculative = Literal["none", "mtp", "eagle"]
 MAX_TOKENS = 2**40
 
 
 class Workload(Frozen):
-    """What the GPU is asked to do: serve `batch` sequences at once, each of `context` tokens."""
+    """What the GPU is asked to do, and by which engine: serve `batch` sequences at once, each of `context` tokens."""
 
     batch: int = Field(default=1, ge=1, le=2**24)
     context: int = Field(default=8192, ge=1, le=2**30)
+    generated: int = Field(default=0, ge=0, le=2**30)
+    """How many of the context's tokens come one by one, after a prompt of the rest."""
     prefill_tokens: int | None = Field(default=None, ge=1, le=MAX_TOKENS)
     """Prompt tokens in one forward pass; None: the engine's own habit."""
     attention: Attention = "flash"
     engine: Engine = "vllm"
+    logits: Logits = "last"
+    """Rows of logits that a prefill pass makes: of each sequence's last token (vLLM, and transformers from 4.45 on), of
+    all tokens, or of all with an fp32 copy (transformers up to 4.44)."""
+    max_num_seqs: int | None = Field(default=None, ge=1, le=2**24)
+    """Sequences that vLLM samples for at once; None: the batch, and for its cache budget its own default."""
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    """Share of a GPU that vLLM takes; None: its default."""
+    engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\w{1,20})*$")
+    """For instance 0.8.5; None: the newest."""
+    speculative: Speculative = "none"
+    """Draft layer that is loaded beside and has a cache of its own: the model's own for multi-token prediction, or one
+    more of its layers (EAGLE, arXiv:2401.15077)."""
+
+    @model_validator(mode="after")
+    def _has_a_prompt(self) -> "Workload":
+        if self.generated >= self.context:
+            raise ValueError(f"generated is {self.generated:,}, which leaves no prompt of {self.context:,} tokens")
+        return self
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of each sequence that are passed at once, or in chunks."""
+        return self.context - self.generated
 
     @property
     def step_tokens(self) -> int:
         """Tokens in the largest forward pass. vLLM cuts prefill into chunks of 8,192 (`max_num_batched_tokens` of its
         server on large GPUs); transformers passes the whole prompts at once."""
-        whole = self.batch * self.context
+        whole = self.batch * self.prompt
         if self.prefill_tokens is not None:
             return min(whole, self.prefill_tokens)
         return min(whole, 8192) if self.engine == "vllm" else whole

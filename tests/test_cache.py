@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Architecture
-from calc.cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc import Architecture, Workload
+from calc.cache import bytes_per_token, cache_bytes, growth, reserved_bytes, state_bytes, window_bytes
 from calc.precision import CACHE_FORMATS
 from presets import models
 
@@ -26,7 +26,7 @@ def blocks(model, tp=1):
     ],
 )
 def test_tokens_that_vllm_found_room_for(model, tp, gib, tokens):
-    per_token = bytes_per_token(growth(blocks(model, tp)), "bf16")
+    per_token = bytes_per_token(growth(blocks(model, tp), "bf16"))
     rounding = 0.005 * GIB / per_token + 16
     assert gib * GIB / per_token == pytest.approx(tokens, abs=rounding)
 
@@ -47,16 +47,31 @@ def test_tokens_that_vllm_found_room_for(model, tp, gib, tokens):
     ],
 )
 def test_layers_that_slide(model, context, full, windows):
-    elements = growth(blocks(model))
-    assert bytes_per_token(elements, "bf16") == full
-    assert window_bytes(elements, "bf16", context) == windows
+    bits = growth(blocks(model), "bf16")
+    assert bytes_per_token(bits) == full
+    assert window_bytes(bits, context) == windows
 
 
-@pytest.mark.parametrize(("kv", "nbytes"), [("fp32", 140_544), ("bf16", 70_272), ("fp16", 70_272), ("fp8", 35_136)])
+@pytest.mark.parametrize(
+    ("kv", "nbytes"),
+    [
+        ("fp32", 140_544),
+        ("bf16", 70_272),
+        ("fp16", 70_272),
+        ("fp8", 35_136),
+        pytest.param("fp8_ds_mla", 61 * 656, id="vllm/v1/attention/backends/mla/flashmla_sparse.py"),
+    ],
+)
 @pytest.mark.parametrize("tp", [1, 2, 4, 8, 16])
 def test_deepseek_v3_on_every_rank(tp, kv, nbytes):
     """61 layers x (512 + 64), replicated."""
-    assert bytes_per_token(growth(blocks("deepseek-ai/DeepSeek-V3", tp)), kv) == nbytes
+    assert bytes_per_token(growth(blocks("deepseek-ai/DeepSeek-V3", tp), kv)) == nbytes
+
+
+def test_deepseek_r1_in_llama_cpp():
+    """github.com/ikawrakow/ik_llama.cpp/pull/259: the latents of 32,768 tokens in q8_0 take 1166.62 MiB."""
+    per_token = bytes_per_token(growth(blocks("deepseek-ai/DeepSeek-R1"), "q8_0"))
+    assert round(32_768 * per_token / 2**20, 2) == 1166.62
 
 
 MODELS = st.sampled_from(list(models()))
@@ -64,9 +79,19 @@ MODELS = st.sampled_from(list(models()))
 
 @given(MODELS, st.sampled_from(CACHE_FORMATS), st.integers(1, 1000), st.integers(1, 300_000))
 def test_a_cache_grows_by_its_parts(model, kv, batch, context):
-    elements, state = growth(blocks(model)), state_bytes(blocks(model))
-    one = cache_bytes(elements, state, kv, 1, context)
-    assert cache_bytes(elements, state, kv, batch, context) == batch * one
-    assert one == context * bytes_per_token(elements, kv) + window_bytes(elements, kv, context) + state
-    longer = cache_bytes(elements, state, kv, 1, context + 1)
-    assert bytes_per_token(elements, kv) <= longer - one <= sum(elements.values()) * 4
+    bits, state = growth(blocks(model), kv), state_bytes(blocks(model))
+    one = cache_bytes(bits, state, 1, context)
+    assert cache_bytes(bits, state, batch, context) == batch * one
+    assert one == context * bytes_per_token(bits) + window_bytes(bits, context) + state
+    longer = cache_bytes(bits, state, 1, context + 1)
+    assert bytes_per_token(bits) <= longer - one <= sum(bits.values()) // 8 + 1
+
+
+@given(MODELS, st.sampled_from(["vllm", "transformers"]), st.integers(1, 300), st.integers(1, 300_000))
+def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context):
+    bits, state = growth(blocks(model), "bf16"), state_bytes(blocks(model))
+    workload = Workload(batch=batch, context=context, engine=engine)
+    held = reserved_bytes(bits, state, workload, in_flight=workload.step_tokens)
+    assert held >= cache_bytes(bits, state, batch, context)
+    pages = 2 * batch * 16 * sum(bits.values()) // 8 + workload.step_tokens * sum(bits.values()) // 8
+    assert held <= cache_bytes(bits, state, batch, context) + pages

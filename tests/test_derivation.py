@@ -92,10 +92,10 @@ def test_the_lines_sum_to_the_totals(architecture):
 def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
     steps = cache_steps(architecture, "fp8")
     assert [value(step.values) for step in steps] == [step.result for step in steps]
-    elements = growth((*architecture.blocks, *architecture.shared))
+    bits = growth((*architecture.blocks, *architecture.shared), "fp8")
     whole = [step.result for step in steps if step.what == "whole context"]
-    assert sum(whole) == bytes_per_token(elements, "fp8")
-    assert sum(step.result for step in steps) == sum(elements.values())  # one byte an element
+    assert sum(whole) == bytes_per_token(bits)
+    assert sum(step.result for step in steps) == sum(bits.values()) // 8
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

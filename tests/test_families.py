@@ -47,7 +47,7 @@ def test_exact(row):
 def test_cache(row):
     architecture = Architecture.from_config(row["config"])
     blocks = (*architecture.blocks, *architecture.shared)
-    elements = growth(blocks)
+    elements = {window: bits // 8 for window, bits in growth(blocks, "int8").items()}
     assert elements.pop(None, 0) == row["cached_full"]
     assert sum(elements.values()) == row["cached_sliding"]
     assert sorted(elements) == row["windows"]

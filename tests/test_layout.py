@@ -1,7 +1,7 @@
 """How a model is spread over GPUs."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
@@ -68,6 +68,7 @@ def test_layers_of_each_stage(layers, pp, stages):
 
 
 @given(st.sampled_from(list(ARCHITECTURES)), st.sampled_from([1, 2, 4, 8]), st.integers(1, 16))
+@settings(deadline=None)
 def test_stages_hold_the_whole_model_together(model, tp, pp):
     architecture, layout = ARCHITECTURES[model], {"tp": tp, "pp": pp}
     try:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, Workload, report
-from calc.activations import forward_bytes
+from calc.activations import prefill_bytes
 from calc.inference import GIB, Serving, weights_by_layer
 from calc.precision import FORMATS, WEIGHT_FORMATS, native_weights
 from calc.tensor import Tensor
@@ -97,7 +97,7 @@ def test_windows_stop_growing():
 )
 def test_prefill_peak(model, tokens, peak):
     workload = Workload(batch=1, context=tokens, engine="transformers")
-    assert forward_bytes(ARCHITECTURES[model], workload, Precision()) == pytest.approx(peak, rel=0.005)
+    assert prefill_bytes(ARCHITECTURES[model], workload, Precision()) == pytest.approx(peak, rel=0.005)
 
 
 @pytest.mark.parametrize("model", SOME)

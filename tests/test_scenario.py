@@ -49,7 +49,7 @@ def test_defaults_are_not_written():
         ("batch", "1.5"),
         ("context", "9" * 5000),
         ("weights", "fp3"),
-        ("kv", "int4"),
+        ("kv", "int3"),
         ("engine", "magic"),
         ("gpu", ""),
         ("gpu", "h100-sxm,h900"),

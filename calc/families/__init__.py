@@ -60,6 +60,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
         final_norm=family.final_norm(c) if family.final_norm else family.norm,
         head_bias=family.head_bias(c),
+        capped_logits=family.capped_logits,
         extras=family.extras(c),
         prediction=family.prediction(c),
         vision=read_vision(config.get("vision_config")),

@@ -18,6 +18,7 @@ from calc.families.reading import (
     plain,
     plain_gqa,
     qwen_window,
+    squared,
     window,
 )
 from calc.fields import Fields
@@ -72,7 +73,7 @@ DENSE: dict[str, Family] = {
         ffn=gated,
         names=Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP}),
     ),
-    "arcee": Family(mixer=plain_gqa, ffn=lambda c, i: plain(c, bias=c.flag("mlp_bias"))),
+    "arcee": Family(mixer=plain_gqa, ffn=squared),
     "apertus": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=lambda c, i: plain(c, bias=False),

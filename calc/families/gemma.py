@@ -137,6 +137,7 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
         top_k=c.size("top_k_experts"),
         expert=MLP(intermediate=c.size("moe_intermediate_size")),
         beside=dense,
+        fp32_weights=True,
         stacked="out_in",
     )
 
@@ -160,6 +161,7 @@ GEMMA: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=GEMMA_NORMS,
+        capped_logits=True,
     ),
     "vaultgemma": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
@@ -176,6 +178,7 @@ GEMMA: dict[str, Family] = {
         mixer=gemma3n_attention,
         ffn=gemma3n_mlp,
         norms=GEMMA_NORMS,
+        capped_logits=True,
         extras=gemma3n_extras,
         layer_extras=gemma3n_layer_extras,
     ),

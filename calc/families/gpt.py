@@ -19,6 +19,7 @@ from calc.families.reading import (
     plain,
     plain_gqa,
     shared_width,
+    squared,
 )
 from calc.feedforward import MLP
 from calc.fields import Fields
@@ -27,7 +28,7 @@ from calc.names import Names
 
 def gpt2_attention(c: Fields, layer: int) -> GQA:
     n_q = c.size("n_head")
-    return GQA(n_q=n_q, n_kv=n_q, d_head=shared_width(c, "n_embd", "n_head"), bias=QKVO)
+    return GQA(n_q=n_q, n_kv=n_q, d_head=shared_width(c, "n_embd", "n_head"), bias=QKVO, fp32_softmax=False)
 
 
 def bigcode_attention(c: Fields, layer: int) -> GQA:
@@ -285,8 +286,8 @@ GPT: dict[str, Family] = {
     ),
     "nemotron": Family(
         mixer=plain_gqa,
-        ffn=lambda c, i: plain(c, bias=c.flag("mlp_bias")),
+        ffn=squared,
         norm="layer",
     ),
-    "jais2": Family(mixer=plain_gqa, ffn=lambda c, i: plain(c, bias=c.flag("mlp_bias")), norm="layer"),
+    "jais2": Family(mixer=plain_gqa, ffn=squared, norm="layer"),
 }

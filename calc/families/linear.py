@@ -36,6 +36,12 @@ def delta_net(c: Fields) -> GatedDeltaNet:
     )
 
 
+def qwen35_mixer(c: Fields, layer: int) -> Mixer:
+    """Qwen3-Next's; the published configs ask for an fp32 state (`mamba_ssm_dtype`)."""
+    mixer = qwen_next_mixer(c, layer)
+    return mixer.model_copy(update={"fp32_state": True}) if isinstance(mixer, GatedDeltaNet) else mixer
+
+
 def olmo_delta_net(c: Fields) -> GatedDeltaNet:
     heads = c.size("num_attention_heads")
     n_k = c.maybe("linear_num_key_heads") or heads
@@ -267,7 +273,7 @@ LINEAR: dict[str, Family] = {
         own={"full_attention_interval": 4},
     ),
     "qwen3_5_text": Family(
-        mixer=qwen_next_mixer,
+        mixer=qwen35_mixer,
         ffn=gated,
         names=QWEN35_NAMES,
         own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
@@ -276,7 +282,7 @@ LINEAR: dict[str, Family] = {
         ),
     ),
     "qwen3_5_moe_text": Family(
-        mixer=qwen_next_mixer,
+        mixer=qwen35_mixer,
         ffn=lambda c, i: gated_shared_moe(c),
         names=QWEN35_NAMES,
         own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
@@ -313,6 +319,7 @@ LINEAR: dict[str, Family] = {
         mixer=recurrent_gemma_mixer,
         ffn=lambda c, i: MLP(intermediate=c.size("intermediate_size") // 2, bias=True),
         norms=("temporal_pre_norm", "channel_pre_norm"),
+        capped_logits=True,
         names=Names(
             attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
         ),

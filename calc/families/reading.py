@@ -53,6 +53,7 @@ class Family(Frozen):
     d_embedding: str | None = None
     final_norm: Callable[[Fields], Norm] | None = None  # None: of the same kind as in the layers
     head_bias: Callable[[Fields], bool] = lambda c: False
+    capped_logits: bool = False
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()  # outside the layers
     layer_extras: Callable[[Fields, int], tuple[Extra, ...]] = lambda c, i: ()
     path: Callable[[Fields, int], str] = lambda c, i: ""  # module of layer i that norms and mixers lie in
@@ -169,6 +170,11 @@ def plain(
     return MLP(intermediate=c.size(width), gated=False, bias=bias, written_out=written_out)
 
 
+def squared(c: Fields, layer: int = 0) -> MLP:
+    """Two matrices, with a squared relu between."""
+    return plain(c, bias=c.flag("mlp_bias")).model_copy(update={"squared": True})
+
+
 def moe(
     c: Fields,
     experts: str,
@@ -177,6 +183,7 @@ def moe(
     top_k: str = "num_experts_per_tok",
     bias: bool = False,
     gate: bool = True,
+    clamped: bool = False,
     **extra: Any,
 ) -> MoE:
     n_experts, chosen = c.size(experts), c.size(top_k)
@@ -184,7 +191,8 @@ def moe(
         raise ConfigError(
             f"{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({experts}).", top_k, [n_experts]
         )
-    expert = MLP(intermediate=c.size(width), gated=gate, bias=bias)
+    expert = MLP(intermediate=c.size(width), gated=gate, bias=bias, clamped=clamped)
+    extra.setdefault("fp32_weights", extra.get("router_correction") == "buffer")
     return MoE(n_experts=n_experts, top_k=chosen, expert=expert, **extra)
 
 
@@ -219,7 +227,14 @@ def deepseek_ffn(
 
 def deepseek_moe(c: Fields, *, correction: Literal["none", "buffer"] = "buffer", bias: str | None = None) -> MoE:
     shared = shared_mlp(c, bias=bias)
-    return moe(c, "n_routed_experts", "moe_intermediate_size", shared=shared, router_correction=correction)
+    return moe(
+        c,
+        "n_routed_experts",
+        "moe_intermediate_size",
+        shared=shared,
+        router_correction=correction,
+        fp32_weights=True,
+    )
 
 
 def next_layers(

@@ -109,7 +109,7 @@ def hunyuan_moe(c: Fields, layer: int) -> MoE:
     if isinstance(chosen, list):
         c = c.with_stated("moe_topk", chosen[layer] if layer < len(chosen) else None)
     shared = MLP(intermediate=c.size("intermediate_size"))
-    return moe(c, "num_experts", "intermediate_size", top_k="moe_topk", shared=shared)
+    return moe(c, "num_experts", "intermediate_size", top_k="moe_topk", shared=shared, fp32_weights=True)
 
 
 def glm_attention(c: Fields, layer: int = 0) -> Mixer:
@@ -265,7 +265,7 @@ SPARSE: dict[str, Family] = {
             window=window(c, i, every(c, i, 2, "sliding_attention")),
             sinks=True,
         ),
-        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out"),
+        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out", clamped=True),
         names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
     ),
     "ernie4_5_moe": Family(

@@ -11,7 +11,7 @@ from calc.attention import LatentAttention
 from calc.errors import ConfigError
 from calc.fields import shown
 from calc.frozen import Frozen
-from calc.inference import GIB
+from calc.gpu import GIB
 from calc.layout import Layout
 from calc.logs.log import ROUNDING, Log
 from calc.precision import FLOATS, CacheFormat, Precision, WeightFormat, native_weights

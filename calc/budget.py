@@ -1,0 +1,88 @@
+"""What vLLM leaves for the cache on a GPU, and how many tokens and requests that is."""
+
+from math import ceil
+
+from calc.frozen import Frozen
+from calc.gpu import GIB, GPU
+from calc.inference import Serving, Stage
+from calc.paging import alike, before_hybrids, before_latents, pool
+from calc.vllm import profile_bytes, rotary_bytes, sequences, step_tokens, utilization, version
+from calc.workload import Workload
+
+
+class KVBudget(Frozen):
+    """Bytes of the fullest GPU. `bytes` counts the middle of the ranges that are not closed; what lies outside the
+    share that vLLM takes (CUDA context, and graphs before 0.21) comes on top."""
+
+    gpu: str
+    gpu_memory_utilization: float
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    requested: int
+    weights: int
+    profile: int
+    bytes: int
+    bytes_low: int
+    bytes_high: int
+    blocks: int
+    tokens: int
+    concurrency: float
+    """Requests of the whole context that fit at once."""
+    outside_low: int
+    outside_high: int
+
+
+def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
+    """The share of the GPU less weights, the profile run's peak and what libraries take, and since 0.21 less the
+    estimate of CUDA graphs; the stage with the fewest blocks decides."""
+    tokens, seqs, share = step_tokens(workload, gpu), sequences(workload, gpu), utilization(workload)
+    requested = ceil(gpu.usable_bytes * share)
+    ranges = serving.overhead.ranges("vllm", serving.layout.gpus)
+    inside = ["libraries", "cuda_graphs"] if version(workload) >= (0, 21) else ["libraries"]
+    low = round(GIB * sum(r.low for name, r in ranges.items() if name in inside))
+    high = round(GIB * sum(r.high for name, r in ranges.items() if name in inside))
+    outside = [r for name, r in ranges.items() if name in ("cuda_context", "cuda_graphs") and name not in inside]
+    found = []
+    for stage in serving.stages:
+        vocab = serving.vocab if stage.last else 0
+        width = serving.precision.activation_bytes
+        profile = profile_bytes(stage.blocks, serving.rank.hidden, vocab, tokens=tokens, seqs=seqs, width=width)
+        weights = stage.weights + rotary_bytes(serving.rank)
+        room = requested - weights - profile
+        blocks, of_tokens, concurrency = capacity(stage, serving, workload, room - (low + high) // 2, tokens)
+        found.append(
+            KVBudget(
+                gpu=gpu.id,
+                gpu_memory_utilization=share,
+                max_num_seqs=seqs,
+                max_num_batched_tokens=tokens,
+                requested=requested,
+                weights=weights,
+                profile=profile,
+                bytes=room - (low + high) // 2,
+                bytes_low=room - high,
+                bytes_high=room - low,
+                blocks=blocks,
+                tokens=of_tokens,
+                concurrency=concurrency,
+                outside_low=round(GIB * sum(r.low for r in outside)),
+                outside_high=round(GIB * sum(r.high for r in outside)),
+            )
+        )
+    return min(found, key=lambda budget: budget.tokens)
+
+
+def capacity(stage: Stage, serving: Serving, workload: Workload, budget: int, in_flight: int) -> tuple[int, int, float]:
+    """Blocks, tokens and requests of the whole context that fit a stage's budget."""
+    layers, newest = alike(stage.blocks, serving.precision.kv), version(workload)
+    if newest < (0, 10):
+        layers = before_hybrids(layers)
+    if newest < (0, 8):
+        layers = before_latents(layers, stage.blocks)
+    pages = pool(layers)
+    if pages is None:
+        return 0, 0, 0.0
+    blocks = pages.blocks(budget)
+    requests = pages.concurrency(blocks, workload.context, in_flight)
+    several = len(pages.groups) > 1 and newest >= (0, 21)
+    return blocks, int(requests * workload.context) if several else pages.tokens(blocks), requests
