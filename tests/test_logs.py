@@ -349,6 +349,14 @@ HYBRID = (
             "Bytes per token and rank: 65,535 in the log, 131,072 ours: the log's cache has half the bits of our bf16.",
             id="half-the-bits",
         ),
+        pytest.param(  # Kimi-K2 on 8 GPUs, whose cache has the same shape: 715,072 tokens without it
+            "deepseek-ai/DeepSeek-V3",
+            "non-default args: {'tensor_parallel_size': 8}\n"
+            "Available KV cache memory: 46.80 GiB\nGPU KV cache size: 5,721,088 tokens",
+            "Bytes per token and rank: 8,783 in the log, 70,272 ours: the tokens of 8 ranks are counted together "
+            "(decode context parallel).",
+            id="decode-context-parallel",
+        ),
         pytest.param(  # https://github.com/vllm-project/vllm/issues/23278: padding of 1.09 is all that differs
             "openai/gpt-oss-120b",
             "Model loading took 65.9651 GiB",
@@ -379,7 +387,7 @@ def test_out_of_memory_beside_ours():
     found, most = ours(text, "meta-llama/Llama-3.1-8B")
     assert found["memory"].log == gib(20.81) + 3 * GIB
     assert found["memory"].sentence.startswith(
-        "The process held 20.81 GiB and asked for 3.00 GiB more, of which 1.66 GiB"
+        "The process held 20.81 GiB and asked for 3.00 GiB more with 1.66 GiB free; we compute "
     )
     assert most == found["memory"]
 

@@ -13,7 +13,7 @@ from calc.fields import shown
 from calc.frozen import Frozen
 from calc.gpu import GIB
 from calc.layout import Layout
-from calc.logs.log import ROUNDING, Log
+from calc.logs.log import ROUNDING, Log, OutOfMemory
 from calc.precision import FLOATS, CacheFormat, Precision, WeightFormat, native_weights
 from calc.report import Report, report
 from calc.workload import Workload
@@ -115,7 +115,7 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
     if log.concurrency and log.concurrency_length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.concurrency_length, log.kv_tokens, ours)
     if log.out_of_memory is not None and log.engine == "torch":
-        yield from _memory(log, ours)
+        yield from _memory(log.out_of_memory, ours)
 
 
 def _bounded(ours: Report) -> bool:
@@ -151,46 +151,42 @@ def _weights(log: Log, weights: int, ours: Report) -> Difference:
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, architecture: Architecture, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
-    workload, layout = ours.scenario.workload, ours.scenario.layout
+    workload = ours.scenario.workload
     one = ours.memory.kv_cache // (workload.batch * workload.context)
-    latent = any(isinstance(mixer, LatentAttention) for block in architecture.blocks for mixer in block.mixers)
-    block = log.settings.block_size or (64 if latent else 16)
+    block = log.settings.block_size or (64 if _latent(architecture) else 16)
     rounding = ROUNDING if log.engine == "vllm" else 2 * ROUNDING  # SGLang writes keys and values apart
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
-    layers = architecture.num_layers
-    ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
-    if latent and low <= 10 / 9 <= high:
-        why = "vLLM V0 pads the latent to 640 elements a layer"
-    elif low <= (layers + 1) / layers <= high:
-        why = "a draft layer (EAGLE, multi-token prediction) has a cache of its own"
-    elif ranks is not None:
-        why = f"the tokens of {ranks} ranks are counted together (decode context parallel)"
-    elif low <= 2 <= high or low <= 0.5 <= high:
-        why = f"the log's cache has {'twice' if high >= 2 else 'half'} the bits of our {ours.scenario.precision.kv}"
-    elif layout.gpus > 1 and low > 1:
-        why = "the tokens are those of the fullest rank, and the bytes may be those of a rank with more room"
+    if agrees:
+        sentence = f"The cache takes {one:,} bytes a token and rank in both."
     else:
-        why = "another cache format, layout or model than ours"
-    yield Difference(
-        term="bytes per token",
-        unit="bytes",
-        log=stated,
-        ours=one,
-        agrees=agrees,
-        sentence=f"The cache takes {one:,} bytes a token and rank in both."
-        if agrees
-        else f"Bytes per token and rank: {stated:,} in the log, {one:,} ours: {why}.",
-    )
+        why = _why_per_token(low, high, architecture, ours)
+        sentence = f"Bytes per token and rank: {stated:,} in the log, {one:,} ours: {why}."
+    yield Difference(term="bytes per token", unit="bytes", log=stated, ours=one, agrees=agrees, sentence=sentence)
     hold = kv_bytes // one // block * block
-    yield Difference(
-        term="tokens",
-        unit="tokens",
-        log=tokens,
-        ours=hold,
-        agrees=agrees,
-        sentence=f"At our bytes per token the log's {kv_bytes / GIB:.2f} GiB of cache hold {hold:,} tokens.",
-    )
+    sentence = f"At our bytes per token the log's {kv_bytes / GIB:.2f} GiB of cache hold {hold:,} tokens."
+    yield Difference(term="tokens", unit="tokens", log=tokens, ours=hold, agrees=agrees, sentence=sentence)
+
+
+def _why_per_token(low: float, high: float, architecture: Architecture, ours: Report) -> str:
+    """Why the log's bytes per token are between `low` and `high` times ours."""
+    layers, layout, latent = architecture.num_layers, ours.scenario.layout, _latent(architecture)
+    ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
+    if latent and low <= 640 / 576 <= high:
+        return "vLLM V0 pads the latent to 640 elements a layer"
+    if low <= (layers + 1) / layers <= high:
+        return "a draft layer (EAGLE, multi-token prediction) has a cache of its own"
+    if ranks is not None:
+        return f"the tokens of {ranks} ranks are counted together (decode context parallel)"
+    if low <= 2 <= high or low <= 0.5 <= high:
+        return f"the log's cache has {'twice' if high >= 2 else 'half'} the bits of our {ours.scenario.precision.kv}"
+    if layout.gpus > 1 and low > 1:
+        return "the tokens are those of the fullest rank, and the bytes may be those of a rank with more room"
+    return "another cache format, layout or model than ours"
+
+
+def _latent(architecture: Architecture) -> bool:
+    return any(isinstance(mixer, LatentAttention) for block in architecture.blocks for mixer in block.mixers)
 
 
 def _stated_for_one(log: Log, workload: Workload) -> tuple[float, float] | None:
@@ -238,25 +234,21 @@ def _concurrency(concurrency: float, length: int, tokens: int, ours: Report) -> 
     return Difference(term="concurrency", unit="tokens", log=stated, ours=tokens, agrees=agrees, sentence=sentence)
 
 
-def _memory(log: Log, ours: Report) -> Iterator[Difference]:
+def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     """What the process held and asked for against our total, where PyTorch ran out."""
-    failure = log.out_of_memory
-    if failure is None:
-        return
     held = failure.in_use
     if held is None and failure.allocated is not None:
         held = failure.allocated + (failure.reserved or 0)
     if held is None:
         return
     wanted, memory = held + failure.tried, ours.memory
-    sentence = f"The process held {held / GIB:.2f} GiB and asked for {failure.tried / GIB:.2f} GiB more"
-    if failure.free is not None:
-        sentence += f", of which {failure.free / GIB:.2f} GiB were free"
+    free = "" if failure.free is None else f" with {failure.free / GIB:.2f} GiB free"
     yield Difference(
         term="memory",
         unit="bytes",
         log=wanted,
         ours=memory.total,
         agrees=memory.low <= wanted <= memory.high,
-        sentence=f"{sentence}; we compute {memory.low / GIB:.2f} to {memory.high / GIB:.2f} GiB for this workload.",
+        sentence=f"The process held {held / GIB:.2f} GiB and asked for {failure.tried / GIB:.2f} GiB more{free}; "
+        f"we compute {memory.low / GIB:.2f} to {memory.high / GIB:.2f} GiB for this workload.",
     )
