@@ -1,7 +1,7 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError, report
-from pages.parts import answer, charts, share, sidebar, state, working
+from pages.parts import answer, charts, share, sidebar, state, unknown, working
 from presets import gpus
 
 scenario = state.current()
@@ -24,11 +24,13 @@ share.header(scenario, result)
 for problem in state.problems():
     st.warning(problem, icon=":material/link_off:")
 if result is None:
-    st.error(f"{error} Put it right in the sidebar.", icon=":material/error:")
+    unknown.explain(scenario, error)
     st.stop()
 
 architecture = Architecture.from_config(scenario.config())
 steps = working.Working(architecture, result)
+if scenario.hub is not None and scenario.hub.note:
+    st.info(scenario.hub.note, icon=":material/info:")
 for sentence in architecture.assumptions:
     st.warning(sentence, icon=":material/help:")
 answer.totals(result, steps)

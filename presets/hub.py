@@ -118,7 +118,7 @@ def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = Non
     tables = [name for name in names if name.endswith(".safetensors") and "/" not in name]
     try:
         if gguf is not None or (model.gguf_files and not tables):
-            return _gguf(model, gguf or _preferred(model.gguf_files), token).checkpoint
+            return _gguf(model, gguf or preferred(model.gguf_files), token).checkpoint
         try:
             files = api.get_safetensors_metadata(model.id, revision=model.revision, timeout=SECONDS).files_metadata
         except NotASafetensorsRepoError:
@@ -183,7 +183,7 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
             f"{model.id} has {what}, so nothing says its sizes. Name the model that it was made from, "
             "or paste a config.json."
         )
-    name = name or _preferred(model.gguf_files)
+    name = name or preferred(model.gguf_files)
     header = _gguf(model, name, token)
     return model.model_copy(update={"config": config_of(header), "note": f"Read from the header of {name}."})
 
@@ -215,7 +215,7 @@ def _is_first_gguf(name: str) -> bool:
     return name.endswith(".gguf") and not projector and (part is None or part[1] == "00001")
 
 
-def _preferred(names: tuple[str, ...]) -> str:
+def preferred(names: tuple[str, ...]) -> str:
     """The quantisation that most people load."""
     return next((name for name in names if "Q4_K_M" in name), names[0])
 

@@ -1,11 +1,29 @@
 """The URL: what is written is what is read, and what makes no sense is named."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Range
-from pages.parts.scenario import DEFAULT_MODEL, Scenario, decode, encode
+from pages.parts import scenario as module
+from pages.parts.scenario import DEFAULT_MODEL, Scenario, encode
+from presets import models
+from presets.hub import HubError, HubModel
+
+GONE = HubError("The Hub is away.")
+OWN = HubModel(id="org/own", revision="c0ffee", files={}, config=models()["Qwen/Qwen2.5-3B"].config)
+
+
+def decode(params):
+    def fetch(model, revision, file):
+        if model != "org/own":
+            raise GONE
+        return OWN
+
+    return module.decode(params, fetch)
+
 
 QUERY = {
     "model": "Qwen/Qwen2.5-3B",
@@ -40,10 +58,33 @@ def test_defaults_are_not_written():
     assert encode(decode({"model": DEFAULT_MODEL, "batch": "1", "num_hidden_layers": "36"})[0]) == {}
 
 
+def test_a_model_of_the_hub():
+    query = {"model": "org/own", "revision": "v1", "num_hidden_layers": "12"}
+    scenario, problems = decode(query)
+    assert (scenario.hub, scenario.config()["num_hidden_layers"], problems) == (OWN, 12, [])
+    assert encode(scenario) == query
+    assert "c0ffee" not in json.dumps(encode(scenario))
+
+
+def test_a_model_that_the_hub_does_not_give_keeps_its_link():
+    query = {"model": "nobody/nothing", "num_hidden_layers": "12", "batch": "4"}
+    scenario, problems = decode(query)
+    assert (scenario.unread, problems) == (GONE, [])
+    assert encode(scenario) == query
+    with pytest.raises(HubError, match="away"):
+        scenario.config()
+
+
+def test_an_unknown_family_is_read_as_assumed():
+    scenario, _ = decode({"model": "Qwen/Qwen2.5-3B", "assume": "llama"})
+    assert scenario.config()["assumed_from"] == "qwen2"
+    assert encode(scenario) == {"model": "Qwen/Qwen2.5-3B", "assume": "llama"}
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("model", "nobody/nothing"),
+        ("model", "no-slash"),
         ("batch", "0"),
         ("batch", "many"),
         ("batch", "1.5"),

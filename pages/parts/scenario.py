@@ -1,13 +1,13 @@
 """What the reader has chosen, and how it is written in the URL: readable names, only what differs from the default."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, InstanceOf, field_validator
 
-from calc import Architecture, Layout, Overhead, Precision, Range, Workload
-from calc.families import ASSUMED, override, settings
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, Workload
+from calc.families import ASSUMED, as_llama, override, settings
 from calc.fields import shown
 from calc.frozen import Frozen
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
@@ -15,8 +15,11 @@ from calc.text import pack, unpack
 from calc.workload import Attention, Engine
 from pages.parts.settings import CONTROLS
 from presets import Preset, gpus, models
+from presets.hub import HubModel, is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
+Fetch = Callable[[str, str | None, str | None], HubModel]
+"""Model id, revision and GGUF file -> the model; raises ConfigError."""
 Tokens = Annotated[int, Field(ge=1, le=2**30)]
 
 
@@ -28,8 +31,13 @@ def usual_gpus() -> tuple[str, ...]:
 class Scenario(Frozen):
     """One screen. Every field but `overrides` has the name that the URL gives it."""
 
-    model: str = DEFAULT_MODEL
+    model: str = DEFAULT_MODEL  # a preset, or any model of the Hub
+    revision: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    file: Annotated[str, Field(min_length=1, max_length=200)] | None = None  # one of several GGUF files
+    assume: Literal["llama"] | None = None  # how to read a family that we do not know
     pasted: dict[str, Any] | None = None  # a config of the reader's own, in place of the model
+    hub: HubModel | None = None  # what the Hub gave; found again from the model's id, so not in the URL
+    unread: InstanceOf[ConfigError] | None = None  # why it gave nothing
     overrides: dict[str, int | bool] = {}  # config fields that differ from the preset
     batch: Annotated[int, Field(ge=1, le=65_536)] = 1
     context: Annotated[int, Field(ge=1, le=16_777_216)] = 8192
@@ -48,8 +56,8 @@ class Scenario(Frozen):
 
     @field_validator("model")
     @classmethod
-    def _is_a_preset(cls, model: str) -> str:
-        if model not in models():
+    def _has_the_form_of_an_id(cls, model: str) -> str:
+        if model not in models() and not is_id(model):
             raise ValueError(model)
         return model
 
@@ -68,19 +76,33 @@ class Scenario(Frozen):
         return chosen
 
     def base(self) -> dict[str, Any]:
-        """The config as published, or as the reader pasted it."""
-        return dict(models()[self.model].config if self.pasted is None else self.pasted)
+        """The config as published, or as the reader pasted it. Raises ConfigError when the Hub gave none."""
+        if self.pasted is not None:
+            return dict(self.pasted)
+        if self.hub is None and self.unread is not None:
+            raise self.unread
+        config = dict(models()[self.model].config if self.hub is None else self.hub.config)
+        return config if self.assume is None else as_llama(config)
+
+    def settings(self) -> dict[str, Any]:
+        """The fields of the base that decide a size; none where it can't be read."""
+        try:
+            return settings(self.base())
+        except ConfigError:
+            return {}
 
     def preset(self) -> Preset | None:
-        """The preset that is on screen; None for a pasted config."""
-        return models()[self.model] if self.pasted is None else None
+        """The preset that is on screen; None for a model of the Hub or a pasted config."""
+        return models().get(self.model) if self.pasted is None and self.hub is None else None
 
     def name(self) -> str:
         preset = self.preset()
         if preset is not None:
             return preset.name
-        assumed = self.base().get(ASSUMED)
-        return f"Pasted config ({self.base()['model_type']}" + (f", assumed for {assumed})" if assumed else ")")
+        if self.pasted is None:
+            return self.model + (f" at {self.revision}" if self.revision else "")
+        assumed = self.pasted.get(ASSUMED)
+        return f"Pasted config ({self.pasted['model_type']}" + (f", assumed for {assumed})" if assumed else ")")
 
     def config(self) -> dict[str, Any]:
         """The config with the reader's changes. Raises ConfigError."""
@@ -96,7 +118,14 @@ class Scenario(Frozen):
         )
 
     def precision(self) -> Precision:
-        return Precision(weights=self.weights or native_weights(self.base()), kv=self.kv)
+        return Precision(weights=self.weights or self.native(), kv=self.kv)
+
+    def native(self) -> WeightFormat:
+        """The format in which the checkpoint stores its weights."""
+        try:
+            return native_weights(self.base())
+        except ConfigError:
+            return "bf16"
 
     def layout(self) -> Layout:
         return Layout(tp=self.tp, pp=self.pp)
@@ -113,7 +142,10 @@ class Scenario(Frozen):
 
 EXPECTED = {
     "pasted": "a config.json, packed by this page",
-    "model": "the id of a preset, such as Qwen/Qwen2.5-3B",
+    "model": "the id of a model, such as Qwen/Qwen2.5-3B",
+    "revision": "a branch, a tag or a commit of the model",
+    "file": "the name of a GGUF file of the model",
+    "assume": "llama, to read an unknown family as a Llama-like decoder",
     "batch": "a whole number from 1 to 65,536",
     "context": "a whole number from 1 to 16,777,216",
     "weights": f"one of {', '.join(WEIGHT_FORMATS)}",
@@ -132,7 +164,7 @@ EXPECTED = {
 RANGES = ("cuda_context", "libraries", "cuda_graphs", "fragmentation")
 
 
-def decode(params: Mapping[str, str]) -> tuple[Scenario, list[str]]:
+def decode(params: Mapping[str, str], fetch: Fetch) -> tuple[Scenario, list[str]]:
     """The scenario that a query string means, and a sentence for each part of it that makes no sense."""
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -142,19 +174,30 @@ def decode(params: Mapping[str, str]) -> tuple[Scenario, list[str]]:
                 values[name] = _option(name, text)
             except ValueError:  # pydantic's ValidationError is one
                 problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {EXPECTED[name]}.")
-    base = settings(Scenario(**values).base())
+    scenario = _found(Scenario(**values), fetch)
+    base = scenario.settings()
     overrides: dict[str, int | bool] = {}
     for name, text in params.items():
         if name in EXPECTED:
             continue
         control = CONTROLS.get(name)
-        if control is None or name not in base:
+        if control is None or (base and name not in base):
             problems.append(f"The link says {name}={shown(text)}, which is left out: this model has no such setting.")
         elif (value := control.parse(text)) is None:
             problems.append(f"The link says {name}={shown(text)}, which is left out: {name} is {control.expected}.")
-        elif value != base[name]:
+        elif value != base.get(name):
             overrides[name] = value
-    return Scenario(**values, overrides=overrides), problems
+    return scenario.model_copy(update={"overrides": overrides}), problems
+
+
+def _found(scenario: Scenario, fetch: Fetch) -> Scenario:
+    """The scenario with what the Hub gives for its model, where it takes the Hub."""
+    if scenario.pasted is not None or (scenario.model in models() and scenario.revision is None):
+        return scenario
+    try:
+        return scenario.model_copy(update={"hub": fetch(scenario.model, scenario.revision, scenario.file)})
+    except ConfigError as problem:
+        return scenario.model_copy(update={"unread": problem})
 
 
 def encode(scenario: Scenario) -> dict[str, str]:

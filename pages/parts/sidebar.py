@@ -7,13 +7,14 @@ import streamlit as st
 
 from calc import Architecture, ConfigError, Overhead, Range
 from calc.families import as_llama, knows, override, settings
-from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
+from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.text import parse_config
-from pages.parts import formats
+from pages.parts import formats, hub_picker
 from pages.parts.scenario import DEFAULT_MODEL, Scenario
 from pages.parts.settings import MULTIPLIERS, Control, Switch, controlled
-from pages.parts.state import bind, change, show
+from pages.parts.state import bind, change, choose, show
 from presets import gpus, models
+from presets.hub import HubModel, preferred
 
 CONTEXTS = [2**power for power in range(7, 21)]
 BATCHES = [2**power for power in range(11)]
@@ -25,7 +26,8 @@ def draw(scenario: Scenario, error: ConfigError | None) -> None:
         st.markdown("### :material/scale: Weighbridge")
         st.caption("Weigh a language model before you load it.")
         model_picker(scenario)
-        sliders(scenario, error)
+        if scenario.settings():
+            sliders(scenario, error)
         workload(scenario)
         gpu_picker()
         advanced(scenario, error)
@@ -33,20 +35,40 @@ def draw(scenario: Scenario, error: ConfigError | None) -> None:
 
 def model_picker(scenario: Scenario) -> None:
     presets = models()
-    show("model", scenario.model if scenario.pasted is None else None)
+    preset = scenario.preset()
+    show("model", preset.id if preset else None)
     st.selectbox(
         "Model",
         list(presets),
         index=None,
         format_func=lambda name: presets[name].name,
-        placeholder="Your own config",
+        placeholder=scenario.name(),
         key="model",
-        on_change=lambda: change(model=st.session_state.model or DEFAULT_MODEL, pasted=None, overrides={}),
+        on_change=lambda: choose(st.session_state.model or DEFAULT_MODEL),
         help="Type to search.",
     )
-    preset = scenario.preset()
     if preset is not None:
         st.caption(f"[{preset.id}]({preset.source})")
+    elif scenario.hub is not None:
+        st.caption(f"[{scenario.model}]({scenario.hub.source}), commit {scenario.hub.revision[:8]}")
+        several_files(scenario, scenario.hub)
+    hub_picker.draw(scenario)
+    own_config()
+
+
+def several_files(scenario: Scenario, model: HubModel) -> None:
+    """The choice between the GGUF files of a repository without a config.json."""
+    if "config.json" not in model.files and len(model.gguf_files) > 1:
+        show("file", scenario.file or preferred(model.gguf_files))
+        st.selectbox(
+            "GGUF file",
+            model.gguf_files,
+            key="file",
+            on_change=lambda: choose(scenario.model, scenario.revision, st.session_state.file),
+        )
+
+
+def own_config() -> None:
     with st.expander("Your own config.json", icon=":material/upload_file:"):
         st.text_area("Paste it", key="own_text", height=120, placeholder='{"model_type": "llama", ...}')
         st.file_uploader("or upload it", type="json", max_upload_size=1, key="own_file")
@@ -82,7 +104,7 @@ def _take_config(config: dict[str, Any]) -> None:
         state.own_problem = str(error)
         state.own_unknown = config if isinstance(config.get("model_type"), str) and not knows(config) else None
     else:
-        change(pasted=config, overrides={})
+        change(pasted=config, hub=None, unread=None, revision=None, file=None, assume=None, overrides={})
 
 
 def sliders(scenario: Scenario, error: ConfigError | None) -> None:
@@ -194,7 +216,7 @@ def workload(scenario: Scenario) -> None:
         help="Prompt and answer together.",
         **bind("context", "context"),
     )
-    native = native_weights(scenario.base())
+    native = scenario.native()
     show("weights", scenario.weights or native)
     st.selectbox(
         "Weight format",
