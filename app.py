@@ -2,5 +2,9 @@ import streamlit as st
 
 st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
 st.navigation(
-    [st.Page("pages/weigh.py", title="Weigh", icon=":material/scale:", default=True)], position="hidden"
+    [
+        st.Page("pages/weigh.py", title="Weigh", icon=":material/scale:", default=True),
+        st.Page("pages/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
+    ],
+    position="top",
 ).run()

@@ -53,12 +53,16 @@ def exact(report: Report, published: Published | None) -> None:
         + (f" Listed apart, not in the total: {'; '.join(apart)}." if apart else "")
     )
     if published is not None:
-        difference = published.total - parameters.total - sum(part.count for part in published.plus)
-        plus = "".join(f" + {part.count:,} ({part.what})" for part in published.plus)
-        st.caption(
-            f"Published: {published.total:,} = {parameters.total:,}{plus}, difference **{difference:,}**. "
-            f"Source: {published.source}"
-        )
+        st.caption(difference_to(parameters.total, published))
+
+
+def difference_to(total: int, published: Published) -> str:
+    """Our total beside the one that others published."""
+    difference = published.total - total - sum(part.count for part in published.plus)
+    plus = "".join(f" + {part.count:,} ({part.what})" for part in published.plus)
+    return (
+        f"Published: {published.total:,} = {total:,}{plus}, difference **{difference:,}**. Source: {published.source}"
+    )
 
 
 def cards(report: Report) -> None:
