@@ -9,7 +9,7 @@ COPY app.py ./
 COPY .streamlit ./.streamlit
 COPY calc ./calc
 COPY presets ./presets
-COPY pages ./pages
+COPY screens ./screens
 
 USER 1000
 EXPOSE 8501

@@ -3,8 +3,8 @@ import streamlit as st
 st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
 st.navigation(
     [
-        st.Page("pages/weigh.py", title="Weigh", icon=":material/scale:", default=True),
-        st.Page("pages/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
+        st.Page("screens/weigh.py", title="Weigh", icon=":material/scale:", default=True),
+        st.Page("screens/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
     ],
     position="top",
 ).run()

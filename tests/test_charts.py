@@ -7,8 +7,8 @@ import pytest
 
 from calc import Architecture, Workload, report
 from calc.tensor import Component, Tensor
-from pages.parts import charts
 from presets import gpus, models
+from screens.parts import charts
 
 GIB = 2**30
 NAMES = {name: gpu.name for name, gpu in gpus().items()}

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Range
-from pages.parts import scenario as module
-from pages.parts.scenario import DEFAULT_MODEL, Scenario, encode
 from presets import models
 from presets.hub import HubError, HubModel
+from screens.parts import scenario as module
+from screens.parts.scenario import DEFAULT_MODEL, Scenario, encode
 
 GONE = HubError("The Hub is away.")
 OWN = HubModel(id="org/own", revision="c0ffee", files={}, config=models()["Qwen/Qwen2.5-3B"].config)

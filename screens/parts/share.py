@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from calc import Report
-from pages.parts.scenario import Scenario, encode, shareable
+from screens.parts.scenario import Scenario, encode, shareable
 
 
 def header(scenario: Scenario, report: Report | None) -> None:

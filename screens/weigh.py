@@ -1,8 +1,8 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError, report
-from pages.parts import answer, charts, share, sidebar, state, unknown, working
 from presets import gpus
+from screens.parts import answer, charts, share, sidebar, state, unknown, working
 
 scenario = state.current()
 result, error = None, None

@@ -9,12 +9,12 @@ from calc import Architecture, ConfigError, Overhead, Range
 from calc.families import as_llama, knows, override, settings
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.text import parse_config
-from pages.parts import formats, hub_picker
-from pages.parts.scenario import DEFAULT_MODEL, Scenario
-from pages.parts.settings import MULTIPLIERS, Control, Switch, controlled
-from pages.parts.state import bind, change, choose, show
 from presets import gpus, models
 from presets.hub import HubModel, preferred
+from screens.parts import formats, hub_picker
+from screens.parts.scenario import DEFAULT_MODEL, Scenario
+from screens.parts.settings import MULTIPLIERS, Control, Switch, controlled
+from screens.parts.state import bind, change, choose, show
 
 CONTEXTS = [2**power for power in range(7, 21)]
 BATCHES = [2**power for power in range(11)]

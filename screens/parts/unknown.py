@@ -4,11 +4,11 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.families import knows
-from pages.parts import formats
-from pages.parts.scenario import Scenario
-from pages.parts.state import change, checkpoint
 from presets import gpus
 from presets.hub import HubModel
+from screens.parts import formats
+from screens.parts.scenario import Scenario
+from screens.parts.state import change, checkpoint
 
 
 def explain(scenario: Scenario, error: ConfigError) -> None:

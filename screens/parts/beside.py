@@ -7,12 +7,12 @@ from calc.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.compare import Comparison, compare
 from calc.gguf import read_gguf
 from calc.printed import read_printed
-from pages.parts import formats
-from pages.parts.answer import difference_to
-from pages.parts.scenario import Scenario
-from pages.parts.state import checkpoint as of_the_hub
-from pages.parts.state import fetch
 from presets import models
+from screens.parts import formats
+from screens.parts.answer import difference_to
+from screens.parts.scenario import Scenario
+from screens.parts.state import checkpoint as of_the_hub
+from screens.parts.state import fetch
 
 SOURCES = {
     "hub": "Checkpoint on the Hub",

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from pages.parts.scenario import Scenario
-from pages.parts.state import choose, retry, token
 from presets.hub import HubError, is_id, search
+from screens.parts.scenario import Scenario
+from screens.parts.state import choose, retry, token
 
 
 def draw(scenario: Scenario) -> None:

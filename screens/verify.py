@@ -1,7 +1,7 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from pages.parts import beside, share, sidebar, state, unknown
+from screens.parts import beside, share, sidebar, state, unknown
 
 scenario = state.current()
 architecture, error = None, None

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from calc import Memory
 from calc.fit import Verdict
 from calc.tensor import Component, Tensor
-from pages.parts import formats
+from screens.parts import formats
 
 CONFIG = {"displayModeBar": False, "responsive": True}
 LABELS = {

@@ -6,9 +6,9 @@ import streamlit as st
 
 from calc import Memory, Report
 from calc.fit import Verdict
-from pages.parts import formats
-from pages.parts.working import Working
 from presets import Published, gpus
+from screens.parts import formats
+from screens.parts.working import Working
 
 Color = Literal["green", "orange", "red"]
 BADGES: dict[str, tuple[str, Color, str]] = {

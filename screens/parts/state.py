@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from calc.checkpoint import Checkpoint
-from pages.parts.scenario import Scenario, decode, encode, shareable
 from presets import hub
 from presets.hub import HubModel
+from screens.parts.scenario import Scenario, decode, encode, shareable
 
 
 def current() -> Scenario:

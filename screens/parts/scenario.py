@@ -13,9 +13,9 @@ from calc.frozen import Frozen
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
 from calc.text import pack, unpack
 from calc.workload import Attention, Engine
-from pages.parts.settings import CONTROLS
 from presets import Preset, gpus, models
 from presets.hub import HubModel, is_id
+from screens.parts.settings import CONTROLS
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 Fetch = Callable[[str, str | None, str | None], HubModel]

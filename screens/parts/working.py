@@ -8,8 +8,8 @@ from calc import Architecture, Report
 from calc.derivation import Step, derive, memory_steps
 from calc.estimates import rough_total
 from calc.precision import CACHE_BITS
-from pages.parts import formats
-from pages.parts.charts import LABELS
+from screens.parts import formats
+from screens.parts.charts import LABELS
 
 
 class Working:
