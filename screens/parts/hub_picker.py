@@ -39,7 +39,9 @@ def _finder() -> None:
     if is_id(text) and text not in found:
         found = [text, *found]
     for name in found[:8]:
-        st.button(name, key=f"hub_{name}", width="stretch", on_click=_take, args=(name,))
+        if st.button(name, key=f"hub_{name}", width="stretch"):
+            choose(name, st.session_state.hub_revision.strip() or None)
+            st.rerun()
     if problem is not None:
         st.caption(problem)
     elif not found:
@@ -52,6 +54,3 @@ def _suggestions(text: str) -> tuple[list[str], str | None]:
     except HubError as problem:
         return [], str(problem)
 
-
-def _take(name: str) -> None:
-    choose(name, st.session_state.hub_revision.strip() or None)
