@@ -91,13 +91,9 @@ def test_a_file_is_compared(page, address):
     page.get_by_role("radio", name="File").click()
     chooser = page.get_by_test_id("stMain").get_by_test_id("stFileUploaderDropzoneInput")
     header = REPOSITORIES["own/changed"]["model.safetensors"]
-    chooser.set_input_files(
-        {"name": "model.safetensors", "mimeType": "application/octet-stream", "buffer": header}
-    )
+    chooser.set_input_files({"name": "model.safetensors", "mimeType": "application/octet-stream", "buffer": header})
     expect(number(page, "Difference")).to_have_text("-884")
-    chooser.set_input_files(
-        {"name": "other.bin", "mimeType": "application/octet-stream", "buffer": b"PK\x03\x04"}
-    )
+    chooser.set_input_files({"name": "other.bin", "mimeType": "application/octet-stream", "buffer": b"PK\x03\x04"})
     expect(page.get_by_text("This is no safetensors file")).to_be_visible()
 
 

@@ -53,4 +53,3 @@ def _suggestions(text: str) -> tuple[list[str], str | None]:
         return search(text, token()), None
     except HubError as problem:
         return [], str(problem)
-
