@@ -4,13 +4,17 @@ from calc.architecture import Architecture
 from calc.errors import ConfigError
 from calc.gpu import GPU
 from calc.inference import Memory, Overhead, Range
-from calc.layout import Layout
+from calc.layout import Layout, TrainingLayout
 from calc.precision import Precision
+from calc.recipe import RECIPES, Recipe
 from calc.report import Report, report
-from calc.workload import Workload
+from calc.training import TrainingMemory
+from calc.training_report import TrainingReport, training_report
+from calc.workload import TrainingWorkload, Workload
 
 __all__ = [
     "GPU",
+    "RECIPES",
     "Architecture",
     "ConfigError",
     "Layout",
@@ -18,7 +22,13 @@ __all__ = [
     "Overhead",
     "Precision",
     "Range",
+    "Recipe",
     "Report",
+    "TrainingLayout",
+    "TrainingMemory",
+    "TrainingReport",
+    "TrainingWorkload",
     "Workload",
     "report",
+    "training_report",
 ]

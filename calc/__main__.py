@@ -9,12 +9,13 @@ from typing import Any, NoReturn, get_args
 
 from pydantic import ValidationError
 
-from calc import ConfigError, Layout, Precision, Report, Workload, report
+from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workload, report
 from calc.families import as_llama, knows, override
 from calc.fields import shown
 from calc.gpu import GIB, GPU
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
 from calc.text import parse_config, parse_value
+from calc.training_face import add_training_options, check_options, run_training, training_table
 from calc.workload import Attention, Engine
 from presets import gpus, models
 
@@ -39,6 +40,7 @@ def parser() -> Parser:
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
     p.add_argument("--pp", type=int, default=1, help="pipeline stages")
+    add_training_options(p)
     p.add_argument("--json", action="store_true", help="print the whole report as JSON")
     return p
 
@@ -68,7 +70,7 @@ def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
     return [gpus()[name] for name in ids]
 
 
-def run(arguments: argparse.Namespace) -> Report:
+def run(arguments: argparse.Namespace) -> Report | TrainingReport:
     config = load(arguments.model)
     if arguments.assume is not None and not knows(config):
         config = as_llama(config)
@@ -78,8 +80,12 @@ def run(arguments: argparse.Namespace) -> Report:
         if not equals:
             raise ConfigError(f"--set takes FIELD=VALUE, for instance num_key_value_heads=4, not “{change}”.")
         changes[field] = parse_value(value)
+    config = override(config, changes) if changes else config
+    check_options(vars(arguments), parser().get_default)
+    if arguments.train:
+        return run_training(config, vars(arguments), chosen_gpus(arguments.gpu))
     return report(
-        override(config, changes) if changes else config,
+        config,
         model=arguments.model,
         workload=Workload(
             batch=arguments.batch,
@@ -126,7 +132,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         first = error.errors()[0]
         print(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.", file=sys.stderr)
         return 2
-    print(result.model_dump_json(indent=1) if arguments.json else table(result))
+    if arguments.json:
+        print(result.model_dump_json(indent=1))
+    else:
+        print(training_table(result) if isinstance(result, TrainingReport) else table(result))
     return 0
 
 

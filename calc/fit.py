@@ -12,6 +12,7 @@ from calc.layout import Layout, divides
 from calc.precision import Precision
 from calc.workload import Workload
 
+Word = Literal["fits", "tight", "does not fit"]
 MOST_GPUS = 1024
 MOST = 2**30  # beyond this, memory is not what limits
 
@@ -22,7 +23,7 @@ class Verdict(Frozen):
 
     gpu: str
     gpus: int
-    verdict: Literal["fits", "tight", "does not fit"]
+    verdict: Word
     required: int
     usable: int
     spare: int
@@ -46,7 +47,7 @@ def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Work
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,
-        verdict="fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit",
+        verdict=word(memory, usable),
         required=memory.total,
         usable=usable,
         spare=usable - memory.total,
@@ -56,6 +57,11 @@ def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Work
         reason=reason(memory, usable),
         notes=tuple(dict.fromkeys(note for note in short if note)),
     )
+
+
+def word(memory: Memory, usable: int) -> Word:
+    """The verdict in a word."""
+    return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 
 def reason(memory: Memory, usable: int) -> str:

@@ -68,11 +68,8 @@ def report(
     architecture = Architecture.from_config(config)
     workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
     precision = precision or Precision(weights=native_weights(config))
-    if gpus is None:
-        from presets import gpus as all_gpus  # the one fact that calc asks for: which GPUs are the usual ones
-
-        gpus = [gpu for gpu in all_gpus().values() if gpu.default]
-    gpus, serving = list(gpus), Serving(architecture, precision, layout, overhead, workload.speculative)
+    gpus = usual_gpus() if gpus is None else list(gpus)
+    serving = Serving(architecture, precision, layout, overhead, workload.speculative)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
     blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
@@ -100,6 +97,13 @@ def report(
         assumptions=tuple(assumptions(architecture, workload, precision, uncounted(config))),
         scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
     )
+
+
+def usual_gpus() -> list[GPU]:
+    """Those that are shown where none is asked for."""
+    from presets import gpus  # the one fact that calc asks for
+
+    return [gpu for gpu in gpus().values() if gpu.default]
 
 
 def assumptions(

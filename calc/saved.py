@@ -23,10 +23,18 @@ def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, 
 
 def kept_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
     """Bytes of a layer that wait for its backward pass: all it saves, or its input alone, from which the rest is
-    computed again (arXiv:1604.06174)."""
+    computed again (arXiv:1604.06174); none where they wait in host memory."""
+    if work.offload_activations:
+        return 0
     if work.recompute == "full":
-        return 0 if work.offload_activations else tokens * w * hidden // shards
+        return tokens * w * hidden // shards
     return layer_bytes(block, hidden, work, tokens, w, shards)
+
+
+def returning_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+    """Bytes that come back for a layer's backward pass, computed again or fetched, beside what was kept."""
+    whole = layer_bytes(block, hidden, work.model_copy(update={"recompute": "none"}), tokens, w, shards)
+    return whole if work.recompute == "full" else whole - kept_bytes(block, hidden, work, tokens, w, shards)
 
 
 def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> int:

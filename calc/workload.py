@@ -3,6 +3,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from calc.frozen import Frozen
+from calc.optimizer import Optimizer
 
 Attention = Literal["flash", "eager"]
 Engine = Literal["vllm", "transformers"]
@@ -81,7 +82,16 @@ class TrainingWorkload(Frozen):
     """Chunked: fp32 for one chunk of tokens at a time; fused: with the head, so that logits are never whole (Liger)."""
     loss_chunks: int = Field(default=8, ge=1, le=2**16)
     offload_activations: bool = False  # what full recomputation keeps waits in host memory
+    optimizer: Optimizer = "adamw"
     optimizer_in_backward: bool = False  # each gradient is used and freed as soon as it is there
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainingWorkload":
+        if self.optimizer_in_backward and self.accumulation > 1:
+            raise ValueError(
+                "an optimizer in the backward pass leaves no gradients to accumulate; accumulation must be 1"
+            )
+        return self
 
     @property
     def trains_base(self) -> bool:

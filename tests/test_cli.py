@@ -88,7 +88,6 @@ def test_readable_table(capsys):
     [
         ("nobody/nothing",),
         ("Qwen/Qwen2.5-3B", "--frobnicate"),
-        ("Qwen/Qwen2.5-3B", "--train"),
         ("Qwen/Qwen2.5-3B", "--gpu", "h900"),
         ("Qwen/Qwen2.5-3B", "--weights", "fp3"),
         ("Qwen/Qwen2.5-3B", "--batch", "0"),

@@ -1,0 +1,80 @@
+"""python -m calc MODEL --train, as other programs rely on it."""
+
+import json
+
+import pytest
+
+from calc.__main__ import main
+
+PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
+
+
+def run(capsys, *argv):
+    try:
+        status = main(argv)
+    except SystemExit as stop:
+        status = stop.code
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_json_keeps_the_contract(capsys):
+    status, out, err = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--gpu", "h100-sxm", "--json")
+    report = json.loads(out)
+    memory = report["memory"]
+    assert (status, err) == (0, "")
+    assert report["parameters"]["total"] == report["trained_parameters"] == 3_085_938_688
+    states = ("weights", "master_weights", "gradients", "optimizer")
+    assert [memory[part] / 3_085_938_688 for part in states] == [2, 4, 2, 8]  # ZeRO, arXiv:1910.02054 section 3.1
+    assert memory["total"] == sum(memory[part] for part in PARTS)
+    assert memory["overhead_low"] <= memory["overhead"] <= memory["overhead_high"]
+    (verdict,) = report["verdicts"]
+    assert (verdict["gpu"], verdict["gpus"], verdict["required"]) == ("h100-sxm", 1, memory["total"])
+    assert verdict["verdict"] in ("fits", "tight", "does not fit")
+
+
+@pytest.mark.parametrize(
+    ("options", "part", "nbytes"),
+    [  # of 3,085,938,688 weights; adapters of rank 8: 36 layers, 7 matrices
+        pytest.param(["--master", "none"], "optimizer", 4 * 3_085_938_688, id="bf16 states"),
+        pytest.param(["--recipe", "megatron"], "gradients", 4 * 3_085_938_688, id="fp32 gradients"),
+        pytest.param(["--zero", "1", "--dp", "8"], "optimizer", 3_085_938_688, id="ZeRO-1 on eight"),
+        pytest.param(["--optimizer", "sgd"], "optimizer", 0, id="SGD"),
+        pytest.param(["--states", "bf16"], "optimizer", 4 * 3_085_938_688, id="states alone"),
+        pytest.param(["--lora-rank", "8"], "optimizer", 8 * 14_966_784, id="LoRA"),
+        pytest.param(["--lora-rank", "8", "--loss", "fused"], "logits", 8 * 512 * 2048, id="logits never whole"),
+    ],
+)
+def test_options_reach_the_memory(capsys, options, part, nbytes):
+    status, out, _ = run(
+        capsys, "Qwen/Qwen2.5-3B", "--train", "--recompute", "full", "--sequence", "512", "--json", *options
+    )
+    assert status == 0
+    assert json.loads(out)["memory"][part] == pytest.approx(nbytes, rel=1e-6)
+
+
+def test_table(capsys):
+    status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--tp", "2", "--cp", "2", "--gpu", "h100-sxm")
+    assert status == 0
+    for text in ("optimizer states", "GiB", "h100-sxm", "micro-batch", "The step is fullest"):
+        assert text in out
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--micro-batch", "2"], "--micro-batch takes effect only with --train."),
+        (["--train", "--batch", "2"], "--batch has no effect with --train. --micro-batch stands for it."),
+        (["--train", "--weights", "fp8"], "--weights is how LoRA's frozen weights are stored"),
+        (["--train", "--lora-rank", "8", "--method", "full"], "LoRA options go with --method lora or qlora"),
+        (["--train", "--micro-batch", "0"], "micro_batch"),
+        (["--train", "--optimizer", "magic"], "invalid choice"),
+        (["--train", "--tp", "3"], "tp is 3"),
+        (["--train", "--optimizer-in-backward", "--accumulation", "4"], "optimizer"),
+    ],
+)
+def test_errors_are_a_sentence(capsys, options, text):
+    status, out, err = run(capsys, "Qwen/Qwen2.5-3B", *options)
+    assert (status, out) == (2, "")
+    assert text in err
+    assert "Traceback" not in err
