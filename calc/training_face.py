@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from calc.errors import ConfigError
-from calc.gpu import GPU
-from calc.inference import GIB
+from calc.gpu import GIB, GPU
 from calc.layout import TrainingLayout
 from calc.optimizer import Optimizer
 from calc.precision import Precision
 from calc.recipe import RECIPES, WIDTH, Recipe
 from calc.training_report import TrainingReport, training_report
-from calc.workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload
+from calc.workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload, Workload
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
 LAYOUT = ("dp", "cp", "ep", "zero", "sequence_parallel")
-SERVING = {"batch": "--micro-batch", "context": "--sequence", "prefill_tokens": None, "kv": None, "engine": None}
-"""Options that only serving knows, and what stands for them in training."""
+SERVING = tuple(name for name in (*Workload.model_fields, "kv") if name != "attention")
+INSTEAD = {"batch": "--micro-batch", "context": "--sequence"}
+"""What stands in training for options that only serving knows."""
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +50,9 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 def check_options(given: Mapping[str, Any], default: Callable[[str], Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
     if given["train"]:
-        for name, instead in SERVING.items():
-            if given[name] != default(name):
-                hint = f" {instead} stands for it." if instead else ""
+        for name in SERVING:
+            if name in given and given[name] != default(name):
+                hint = f" {INSTEAD[name]} stands for it." if name in INSTEAD else ""
                 raise ConfigError(f"--{name.replace('_', '-')} has no effect with --train.{hint}", name)
         return
     for name in (*WORKLOAD, *LAYOUT, "recipe", "master", "states"):

@@ -7,8 +7,8 @@ from calc.architecture import Architecture, Parameters
 from calc.families.vision import uncounted
 from calc.feedforward import MoE
 from calc.frozen import Frozen
-from calc.gpu import GPU
-from calc.inference import GIB, Overhead, OverheadItem
+from calc.gpu import GIB, GPU
+from calc.inference import Overhead, OverheadItem
 from calc.layout import TrainingLayout
 from calc.mixers import CompressedAttention, Recurrent
 from calc.precision import Precision

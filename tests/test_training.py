@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import RECIPES, Architecture, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.inference import GIB
+from calc.gpu import GIB
 from calc.optimizer import state_bytes
 from calc.saved import kept_bytes, layer_bytes
 from calc.tensor import Tensor
