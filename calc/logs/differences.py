@@ -38,6 +38,7 @@ CACHES: dict[str, CacheFormat] = {
     "fp8": "fp8",
     "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8",
+    "fp8_ds_mla": "fp8_ds_mla",
 }
 CLOSE = 0.01
 """Share of the weights that rotary tables and the allocator's rounding mostly stay below: 0.2 % in Llama-3.1-8B's logs,
@@ -74,7 +75,12 @@ def weigh_as(log: Log, config: Mapping[str, Any]) -> Report:
             f"The log's cache is stored as {shown(cache)}; we know {known}.", "kv_cache_dtype", list(CACHES)
         )
     try:
-        workload = Workload(context=asked.max_model_len or log.concurrency_length or 8192)
+        workload = Workload(
+            context=asked.max_model_len or log.concurrency_length or 8192,
+            prefill_tokens=asked.max_num_batched_tokens,
+            max_num_seqs=asked.max_num_seqs,
+            gpu_memory_utilization=asked.gpu_memory_utilization,
+        )
         layout = Layout(tp=asked.tensor_parallel_size or 1, pp=asked.pipeline_parallel_size or 1)
     except ValidationError as error:
         name, limit = error.errors()[0]["loc"][0], error.errors()[0]["msg"].lower()
@@ -151,8 +157,9 @@ def _weights(log: Log, weights: int, ours: Report) -> Difference:
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, architecture: Architecture, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
-    workload = ours.scenario.workload
-    one = ours.memory.kv_cache // (workload.batch * workload.context)
+    shorter, longer = sorted(ours.by_context)[:2]
+    more = ours.by_context[longer].kv_cache - ours.by_context[shorter].kv_cache  # both of whole blocks
+    one = more // ((longer - shorter) * ours.scenario.workload.batch)
     block = log.settings.block_size or (64 if _latent(architecture) else 16)
     rounding = ROUNDING if log.engine == "vllm" else 2 * ROUNDING  # SGLang writes keys and values apart
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
@@ -209,8 +216,8 @@ def _one_request(low: float, high: float, ours: Report) -> Difference:
         sentence = f"A request of {tokens:,} tokens takes as much cache in the log as in ours."
     elif _bounded(ours):
         sentence = (
-            "The cache of a request differs: vLLM holds windows and the tokens of a step in whole blocks, and pads "
-            "recurrent state to the attention's blocks."
+            "The cache of a request differs: windows hold the tokens of a step too, which may be others in the log, "
+            "and vLLM pads recurrent state to the attention's blocks."
         )
     else:
         sentence = "The cache of a request differs: another cache format, layout or model than ours."
