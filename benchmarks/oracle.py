@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, logging
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForMultimodalLM,
+    logging,
+)
 from transformers.core_model_loading import revert_weight_conversion
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,6 +35,8 @@ from calc.families.table import FAMILIES, WRAPPERS
 from presets import models
 
 Shapes = dict[str, tuple[int, ...]]
+CLASSES = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMultimodalLM)
+"""Where to look for a class, in this order; the first only for what wraps nothing."""
 PREFIXES = {
     "model.language_model.": "model.",
     "language_model.model.": "model.",
@@ -36,6 +44,8 @@ PREFIXES = {
     "vision_tower.": "vision_tower.vision_model.",
 }
 """How a class saves what it wraps -> how the language model alone names it, and published checkpoints the tower."""
+NAMING = {"minimax_m3_vl", "gemma3", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}
+"""Those whose language model has a class of its own, which names the published checkpoint otherwise."""
 PUBLISHED = {
     "deepseek_v4": {
         r"^model\.embed_tokens": "embed",
@@ -55,16 +65,18 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
     image tower or without."""
     settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPERS
+    maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
     with torch.device("meta"):
-        model = (AutoModelForImageTextToText if wrapped else AutoModelForCausalLM).from_config(settings)
+        model = maker.from_config(settings)
 
     def kept(name: str) -> bool:
         return tower or not wrapped or "language_model." in name or name.startswith("lm_head.")
 
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
-    saved = revert_weight_conversion(model, {n: t for n, t in model.state_dict().items() if n not in again})
-    shapes = {plain(name, config["model_type"]): tuple(t.shape) for name, t in saved.items() if kept(name)}
+    own = {name: t for name, t in model.state_dict().items() if name not in again and kept(name)}
+    saved = revert_weight_conversion(model, own)
+    shapes = {plain(name, config["model_type"]): tuple(t.shape) for name, t in saved.items()}
     if config["model_type"] in TRANSPOSED:
         shapes |= {name: (shape[0], *shape[:0:-1]) for name, shape in shapes.items() if ".mlp.experts." in name}
     return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
@@ -231,6 +243,10 @@ WORDS = {"layer_types", "mlp_layer_types"}
 MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "hidden_size": 64, "mamba_expand": 2}
 FIXED: dict[str, dict[str, Any]] = {
     "bamba": MAMBA_2,
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 80, "moe_num_experts": 8, "moe_top_k": 2},
+    },
     "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128},
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
     | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4},
@@ -238,6 +254,8 @@ FIXED: dict[str, dict[str, Any]] = {
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
+    "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
+    | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
     "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
     "nemotron_h": {"hidden_size": 64},
@@ -282,8 +300,9 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
 def alone(config: dict[str, Any]) -> dict[str, Any]:
     """A language model that transformers only loads inside its wrapper, in that wrapper."""
     text = config["model_type"]
-    wrapper = next((name for name in WRAPPERS if WRAPPERS[name] == text and text.startswith(name)), None)
-    if wrapper is None:
+    wrapper = next((name for name in WRAPPERS if WRAPPERS[name] == text), None)
+    whole = type(AutoConfig.for_model(text)) in AutoModelForCausalLM._model_mapping and wrapper not in NAMING
+    if wrapper is None or whole:
         return config
     tied = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
     return {"model_type": wrapper, "text_config": config, **tied}

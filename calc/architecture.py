@@ -165,8 +165,8 @@ class Architecture(Frozen):
         for name in block.norms:
             for key, shape in self._norm(name, block.norm).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)
-        for mixer in block.mixers:
-            path = names.recurrent if isinstance(mixer, Recurrent) else names.attention
+        for i, mixer in enumerate(block.mixers):
+            path = names.recurrent if isinstance(mixer, Recurrent) else names.attention.replace("{mixer}", str(i))
             for name, shape in names.stored(mixer.shapes(hidden)).items():
                 rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
                 where = names.within(block.path, path, name)

@@ -20,6 +20,7 @@ class GQA(Frozen):
     """One norm of d_head for all heads (Qwen3), of the full width (OLMo 2), or of its own for each head (Cohere)."""
     qk_norm_bias: bool = False  # LayerNorm instead of RMSNorm
     gated: bool = False  # the query projection also yields a gate for each output, Qwen3-Next
+    gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output
     own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
@@ -56,6 +57,8 @@ class GQA(Frozen):
             weights |= {f"{name}.weight": shape for name, shape in norms.items()}
             if self.qk_norm_bias:
                 weights |= {f"{name}.bias": shape for name, shape in norms.items()}
+        if self.gate != "none":
+            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * d_v, width)}
         if self.sinks:
             weights |= {"sinks": (self.n_q,)}
         if self.indexer is not None:

@@ -49,8 +49,8 @@ class MoE(Frozen):
     shared: MLP | None = None
     shared_gate: bool = False  # a sigmoid gate of one row on the shared expert, Qwen2-MoE
     router_bias: bool = False
-    router_correction: Literal["none", "buffer", "parameter"] = "none"
-    """A bias that balances load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in ERNIE 4.5."""
+    router_correction: Literal["none", "buffer", "parameter", "row"] = "none"
+    """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
     fp32_weights: bool = False  # the router's weights stay in fp32, and so do the outputs that they multiply
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
@@ -69,7 +69,7 @@ class MoE(Frozen):
     def correction_shape(self) -> Shape:
         """The bias that balances load."""
         rows = self.n_experts + self.n_zero
-        return (1, rows) if self.router_correction == "parameter" else (rows,)
+        return (1, rows) if self.router_correction == "row" else (rows,)
 
     def expert_shapes(self, hidden: int) -> Shapes:
         """One routed expert."""

@@ -15,7 +15,7 @@ class Names(Frozen):
     embedding: str = "model.embed_tokens"
     positions: str = "model.embed_positions"
     layer: str = "model.layers.{layer}"
-    attention: str = "self_attn"
+    attention: str = "self_attn"  # {mixer} numbers them where a layer has several
     recurrent: str = "linear_attn"
     mlp: str = "mlp"
     router: str = "mlp.gate"

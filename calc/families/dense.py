@@ -12,8 +12,10 @@ from calc.families.reading import (
     Family,
     attention_bias,
     every,
+    extras,
     gated,
     gqa,
+    head_dim,
     one_window,
     plain,
     plain_gqa,
@@ -51,6 +53,25 @@ def apertus_scalars(c: Fields, layer: int) -> tuple[Extra, ...]:
     return slopes + constants
 
 
+def bitnet_norms(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Norms before the last projection of attention and of the feed-forward, whose input is quantised."""
+    return (
+        *extras("attention", {"self_attn.attn_sub_norm.weight": (c.size("hidden_size"),)}),
+        *extras("mlp", {"mlp.ffn_sub_norm.weight": (c.size("intermediate_size"),)}),
+    )
+
+
+def diffllama_lambdas(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Differential attention, arXiv:2410.05258: the vectors that its factor is made of."""
+    names = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+    return extras("attention", {f"self_attn.{name}": (head_dim(c),) for name in names})
+
+
+def granite_swa_window(c: Fields, layer: int) -> int | None:
+    """Every fourth layer keeps all, from the first on."""
+    return window(c, layer, "sliding_attention" if layer % 4 else "full_attention")
+
+
 GLM_NAMES = Names(packed={"gate_up_proj": GATE_UP})
 
 
@@ -72,6 +93,32 @@ DENSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, window=one_window(c, i)),
         ffn=gated,
         names=Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP}),
+    ),
+    "qwen2_vl_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),
+    "qwen2_5_vl_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),
+    "glm4v_text": Family(
+        mixer=lambda c, i: gqa(c, bias=QKV),
+        ffn=gated,
+        norms=(*TWO_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm"),
+        names=GLM_NAMES,
+    ),
+    "bitnet": Family(mixer=plain_gqa, ffn=lambda c, i: gated(c, bias=None), layer_extras=bitnet_norms),
+    "diffllama": Family(mixer=plain_gqa, ffn=lambda c, i: gated(c, bias=None), layer_extras=diffllama_lambdas),
+    "nanochat": Family(
+        mixer=plain_gqa,
+        ffn=lambda c, i: plain(c, bias=False),
+        norms=(),
+        norm="none",
+        names=Names(renamed={"up_proj": "fc1", "down_proj": "fc2"}),
+    ),
+    "hyperclovax": Family(
+        mixer=plain_gqa,
+        ffn=gated,
+        norms=lambda c, i: (*TWO_NORMS, "post_norm1", "post_norm2") if c.flag("use_post_norm") else TWO_NORMS,
+    ),
+    "iquestcoder": Family(mixer=plain_gqa, ffn=gated),
+    "granite_swa": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True), ffn=gated
     ),
     "arcee": Family(mixer=plain_gqa, ffn=squared),
     "apertus": Family(

@@ -12,6 +12,7 @@ from calc.families.reading import (
     TWO_NORMS,
     Family,
     attention_bias,
+    extras,
     gated,
     gqa,
     mha,
@@ -157,6 +158,84 @@ GPT: dict[str, Family] = {
         ),
         head_bias=lambda c: True,
         **GPT2_FIELDS,
+    ),
+    "codegen": Family(
+        mixer=lambda c, i: mha(c, "n_head", "n_embd"),
+        ffn=gpt2_mlp,
+        norms=("ln_1",),
+        norm="layer",
+        names=Names(
+            embedding="transformer.wte",
+            layer="transformer.h.{layer}",
+            attention="attn",
+            final_norm="transformer.ln_f",
+            packed={"qkv_proj": PACKED_QKV},
+            renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"},
+        ),
+        head_bias=lambda c: True,
+        **GPT2_FIELDS,
+    ),
+    "openai-gpt": Family(
+        mixer=gpt2_attention,
+        ffn=lambda c, i: MLP(intermediate=4 * c.size("n_embd"), gated=False, bias=True),
+        norms=("ln_1", "ln_2"),
+        norm="layer",
+        names=GPT2_NAMES.model_copy(
+            update={
+                "embedding": "transformer.tokens_embed",
+                "positions": "transformer.positions_embed",
+                "transposed": True,
+            }
+        ),
+        positions=lambda c: c.size("n_positions"),
+        final_norm=lambda c: "none",
+        **GPT2_FIELDS,
+    ),
+    "biogpt": Family(
+        mixer=lambda c, i: mha(c, "num_attention_heads", bias=QKVO),
+        ffn=plain,
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(
+            embedding="biogpt.embed_tokens",
+            positions="biogpt.embed_positions",
+            layer="biogpt.layers.{layer}",
+            mlp="",
+            final_norm="biogpt.layer_norm",
+            lm_head="output_projection",
+            renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
+        ),
+        positions=lambda c: c.size("max_position_embeddings") + 2,
+    ),
+    "xglm": Family(
+        mixer=lambda c, i: mha(c, "attention_heads", "d_model", bias=QKVO),
+        ffn=lambda c, i: plain(c, width="ffn_dim"),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(
+            mlp="",
+            final_norm="model.layer_norm",
+            renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
+        ),
+        layers="num_layers",
+        hidden="d_model",
+    ),
+    "gpt_neox_japanese": Family(
+        mixer=lambda c, i: mha(c, "num_attention_heads"),
+        ffn=lambda c, i: MLP(intermediate=c.size("intermediate_multiple_size") * c.size("hidden_size"), gated=False),
+        norm="layer",
+        names=NEOX_NAMES.model_copy(
+            update={
+                "embedding": "gpt_neox_japanese.embed_in",
+                "layer": "gpt_neox_japanese.layers.{layer}",
+                "final_norm": "gpt_neox_japanese.final_layer_norm",
+            }
+        ),
+        layer_extras=lambda c, i: (
+            extras("attention", {"attention.dense_bias": (c.size("hidden_size"),)})
+            if i == c.size("num_hidden_layers") - 1
+            else ()
+        ),
     ),
     "gpt_neo": Family(
         mixer=lambda c, i: mha(c, "num_heads", bias=frozenset({"o_proj"})),

@@ -83,13 +83,20 @@ def shared_width(c: Fields, hidden_field: str, heads_field: str) -> int:
     return hidden // heads
 
 
-def gqa(c: Fields, *, kv: str = "num_key_value_heads", d_head: int | None = None, **extra: Any) -> GQA:
+def gqa(
+    c: Fields,
+    *,
+    heads: str = "num_attention_heads",
+    kv: str = "num_key_value_heads",
+    d_head: int | None = None,
+    **extra: Any,
+) -> GQA:
     """Grouped-query attention with the usual field names."""
-    n_q = c.size("num_attention_heads")
+    n_q = c.size(heads)
     n_kv = c.maybe(kv) or n_q
     if n_q % n_kv:
         raise ConfigError(
-            f"{kv} is {n_kv:,}, which does not divide num_attention_heads {n_q:,}: "
+            f"{kv} is {n_kv:,}, which does not divide {heads} {n_q:,}: "
             f"every key-value head serves the same number of query heads.",
             kv,
             near_divisors(n_q, n_kv),

@@ -4,10 +4,11 @@ from typing import Any
 
 from calc.architecture import Block, PredictionModule
 from calc.attention import BlockIndexer
-from calc.families.dense import exaone4_window
+from calc.families.dense import exaone4_window, granite_swa_window
 from calc.families.reading import (
     GATE_UP,
     NO_BIAS,
+    PACKED_QKV,
     POST_NORMS,
     QKV,
     TWO_NORMS,
@@ -25,6 +26,7 @@ from calc.families.reading import (
     one_window,
     plain_gqa,
     shared_mlp,
+    shared_width,
     window,
 )
 from calc.feedforward import MLP, FeedForward, MoE
@@ -74,6 +76,11 @@ def local_moe(c: Fields, layer: int, **extra: Any) -> MoE:
     return moe(c, "num_local_experts", "intermediate_size", **extra)
 
 
+def granite_shared(c: Fields) -> MLP | None:
+    width = c.maybe("shared_intermediate_size", 0)
+    return MLP(intermediate=width) if width else None
+
+
 def granite_moe(c: Fields, layer: int, shared: MLP | None = None) -> MoE:
     return local_moe(c, layer, shared=shared, stacked="module")
 
@@ -85,9 +92,7 @@ def ernie_ffn(c: Fields, layer: int) -> FeedForward:
     if not inside or (layer + 1) % c.size("moe_layer_interval"):
         return gated(c, bias="use_bias")
     shared = shared_mlp(c, "moe_num_shared_experts", bias="use_bias")
-    return moe(
-        c, "moe_num_experts", "moe_intermediate_size", top_k="moe_k", shared=shared, router_correction="parameter"
-    )
+    return moe(c, "moe_num_experts", "moe_intermediate_size", top_k="moe_k", shared=shared, router_correction="row")
 
 
 def ernie_prediction(c: Fields) -> tuple[PredictionModule, ...]:
@@ -197,6 +202,72 @@ def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
     return hy_v3_moe(c) if is_sparse(c, layer, c.size("first_k_dense_replace", 0)) else gated(c)
 
 
+def afmoe_ffn(c: Fields, layer: int) -> FeedForward:
+    if layer < c.size("num_dense_layers", 0):
+        return gated(c)
+    shared = shared_mlp(c, "num_shared_experts")
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="parameter")
+
+
+def cohere2_moe_dense(c: Fields) -> int:
+    """The dense first layers, which have a pattern of windows of their own."""
+    return c.maybe("first_k_dense_replace", 0) or 0
+
+
+def cohere2_moe_window(c: Fields, layer: int) -> int | None:
+    dense = cohere2_moe_dense(c)
+    field = "prefix_dense_sliding_window_pattern" if layer < dense else "sliding_window_pattern"
+    start = 0 if layer < dense else dense
+    return window(c, layer, every(c, layer - start, c.size(field, 0), "sliding_attention"))
+
+
+def cohere2_moe_ffn(c: Fields, layer: int) -> FeedForward:
+    if not is_sparse(c, layer, cohere2_moe_dense(c)):
+        stated = c.maybe("prefix_dense_intermediate_size")
+        return gated(c, width="prefix_dense_intermediate_size" if stated else "intermediate_size", bias=None)
+    shared = shared_mlp(c, "num_shared_experts", "intermediate_size")
+    return moe(c, "num_experts", "intermediate_size", shared=shared)
+
+
+def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
+    stated = c.get(name)
+    return c.within(defaults | (stated if isinstance(stated, dict) else {}))
+
+
+def dbrx_attention(c: Fields, layer: int) -> Mixer:
+    n_kv = dbrx_section(c, "attn_config", {"kv_n_heads": 1}).size("kv_n_heads")
+    return gqa(
+        c.with_stated("num_key_value_heads", n_kv), heads="n_heads", d_head=shared_width(c, "d_model", "n_heads")
+    )
+
+
+def dbrx_moe(c: Fields, layer: int) -> MoE:
+    part = dbrx_section(c, "ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})
+    return moe(part, "moe_num_experts", "ffn_hidden_size", top_k="moe_top_k", stacked="out_in")
+
+
+def laguna_attention(c: Fields, layer: int) -> Mixer:
+    """Heads may differ from layer to layer; a gate for each head or each channel."""
+    heads = c.get("num_attention_heads_per_layer")
+    if isinstance(heads, list):
+        c = c.with_stated("num_attention_heads", heads[layer] if layer < len(heads) else None)
+    per_head = c.get("gating") in (True, "per-head")
+    return gqa(
+        c,
+        bias=attention_bias(c),
+        qk_norm="head",
+        window=window(c, layer),
+        gate="heads" if per_head else "channels",
+    )
+
+
+def laguna_ffn(c: Fields, layer: int) -> FeedForward:
+    if not is_sparse(c, layer, 1):
+        return gated(c, bias=None)
+    shared = MLP(intermediate=c.size("shared_expert_intermediate_size"))
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="parameter")
+
+
 MIXTRAL_NAMES = Names(
     router="block_sparse_moe.gate",
     correction="block_sparse_moe.e_score_correction_bias",
@@ -246,9 +317,7 @@ SPARSE: dict[str, Family] = {
     "granitemoe": Family(mixer=plain_gqa, ffn=granite_moe, names=GRANITE_MOE_NAMES),
     "granitemoeshared": Family(
         mixer=plain_gqa,
-        ffn=lambda c, i: granite_moe(
-            c, i, shared=MLP(intermediate=width) if (width := c.maybe("shared_intermediate_size", 0)) else None
-        ),
+        ffn=lambda c, i: granite_moe(c, i, shared=granite_shared(c)),
         names=GRANITE_MOE_NAMES,
     ),
     "phimoe": Family(
@@ -298,6 +367,70 @@ SPARSE: dict[str, Family] = {
         mixer=glm_attention,
         ffn=deepseek_ffn,
         prediction=lambda c: next_layers(c, glm_attention(c), deepseek_moe(c), own_tables=True),
+    ),
+    "afmoe": Family(
+        mixer=lambda c, i: gqa(
+            c,
+            bias=attention_bias(c),
+            qk_norm="head",
+            gate="channels",
+            window=window(c, i, every(c, i, c.size("global_attn_every_n_layers"), "sliding_attention")),
+        ),
+        ffn=afmoe_ffn,
+        norms=(*TWO_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
+        names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
+    ),
+    "cohere2_moe": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i)),
+        ffn=cohere2_moe_ffn,
+        norms=("input_layernorm",),
+        own={"first_k_dense_replace": 0},
+    ),
+    "dbrx": Family(
+        mixer=dbrx_attention,
+        ffn=dbrx_moe,
+        norms=("norm_attn_norm.norm_1", "norm_attn_norm.norm_2"),
+        names=Names(
+            embedding="transformer.wte",
+            layer="transformer.blocks.{layer}",
+            attention="norm_attn_norm.attn",
+            router="ffn.router.layer",
+            expert="ffn.experts.mlp",
+            final_norm="transformer.norm_f",
+            packed={"Wqkv": PACKED_QKV},
+            renamed={"o_proj": "out_proj"},
+            expert_renamed={"gate_proj": "w1", "up_proj": "v1", "down_proj": "w2"},
+        ),
+        layers="n_layers",
+        hidden="d_model",
+        max_positions="max_seq_len",
+    ),
+    "granitemoe_swa": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True),
+        ffn=lambda c, i: local_moe(c, i, shared=granite_shared(c), stacked="out_in"),
+        names=GRANITE_MOE_NAMES.model_copy(
+            update={
+                "router": "block_sparse_moe.router",
+                "expert": "block_sparse_moe.experts",
+                "expert_packed": {"gate_up_proj": GATE_UP},
+                "expert_renamed": {},
+            }
+        ),
+    ),
+    "laguna": Family(
+        mixer=laguna_attention,
+        ffn=laguna_ffn,
+        names=Names(correction="mlp.experts.e_score_correction_bias", shared_expert="mlp.shared_expert"),
+    ),
+    "mellum": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", window=window(c, i)),
+        ffn=lambda c, i: moe(c, "num_experts", "moe_intermediate_size") if is_sparse(c, i, 0) else gated(c, bias=None),
+    ),
+    "glm4v_moe_text": Family(
+        mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS), ffn=deepseek_ffn
+    ),
+    "qwen3_omni_moe_text": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=one_window(c, i), qk_norm="head"), ffn=qwen_moe
     ),
     "solar_open": Family(
         mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS),

@@ -18,6 +18,12 @@ from calc.families.zamba import ZAMBA
 
 FAMILIES: dict[str, Family] = DENSE | GEMMA | GPT | REMOTE | SPARSE | LATENT | DEEPSEEK_V4 | MAMBA | ZAMBA | LINEAR
 WRAPPERS = {
+    "glm4v": "glm4v_text",
+    "glm4v_moe": "glm4v_moe_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_omni_moe_thinker": "qwen3_omni_moe_text",
+    "gemma3n": "gemma3n_text",
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
     "kimi_k25": "deepseek_v3",
