@@ -13,7 +13,7 @@ from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workloa
 from calc.families import as_llama, knows, override
 from calc.fields import shown
 from calc.gpu import GIB, GPU
-from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, native_weights
+from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.text import parse_config, parse_value
 from calc.training_face import add_training_options, check_options, run_training, training_table
 from calc.workload import Attention, Engine
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
             attention=arguments.attention,
             engine=arguments.engine,
         ),
-        precision=Precision(weights=arguments.weights or native_weights(config), kv=arguments.kv),
+        precision=Precision.of(config, arguments.weights, arguments.kv),
         layout=Layout(tp=arguments.tp, pp=arguments.pp),
         gpus=chosen_gpus(arguments.gpu),
     )

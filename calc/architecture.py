@@ -83,6 +83,7 @@ class Architecture(Frozen):
     capped_logits: bool = False  # c·tanh(logits / c), Gemma 2
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
+    rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
     assumptions: tuple[str, ...] = ()

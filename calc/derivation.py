@@ -10,8 +10,9 @@ from calc.feedforward import MLP, MoE
 from calc.frozen import Frozen
 from calc.inference import Memory
 from calc.mixers import CompressedAttention, Mixer
-from calc.precision import CACHE_BITS, FORMATS, CacheFormat, Precision
+from calc.precision import CACHE_BITS, FLOATS, FORMATS, CacheFormat, Precision
 from calc.tensor import Component, Tensor
+from calc.weights import stored
 from calc.workload import Workload
 
 SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
@@ -232,42 +233,23 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
 
 
 def weight_steps(architecture: Architecture, precision: Precision) -> list[Step]:
-    """Bytes by component, on one unshared GPU: what the format holds, its scales, and what stays in 16 bits."""
-    counts: dict[Component, dict[str, int]] = {}
-    form, plain = FORMATS[precision.weights], FORMATS["bf16"]
-    for tensor in architecture.tensors():
-        if tensor.apart is not None:
-            continue
-        count = counts.setdefault(tensor.component, dict.fromkeys(("parameters", "scales", "in_16_bits", "padding"), 0))
-        nbytes = precision.tensor_bytes(tensor)
-        if form.scale_bits and nbytes == plain.nbytes(tensor.shape):
-            count["in_16_bits"] += tensor.parameters
-            continue
-        count["parameters"] += tensor.parameters
-        rest = 8 * nbytes - form.bits * tensor.numel
-        if form.scale_bits:
-            count["scales"] += rest // form.scale_bits * tensor.count
-            rest %= form.scale_bits
-        count["padding"] += rest * tensor.count  # bits up to a whole byte
-    return [_weight_step(component, count, form.bits, form.scale_bits) for component, count in counts.items()]
+    """Bytes by component and format, on one unshared GPU: the weights, and what stands beside them."""
+    bits: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales and of whole bytes
+    for piece in stored(architecture, precision):
+        tensor = piece.tensor
+        if tensor.apart is None:
+            key = (tensor.component, piece.form.bits)
+            parameters, beside = bits.get(key, (0, 0))
+            more = (8 * piece.nbytes - piece.form.bits * tensor.numel) * tensor.count
+            bits[key] = (parameters + tensor.parameters, beside + more)
+    return [_weight_step(component, width, *counts) for (component, width), counts in bits.items()]
 
 
-def _weight_step(component: Component, count: dict[str, int], bits: int, scale_bits: int) -> Step:
-    from sympy import Symbol
-
-    values = count | {"bits": bits, "scale_bits": scale_bits}
-    names = ("parameters", "bits", "scales", "scale_bits", "in_16_bits", "padding")
-    rank = {name: (place, 1) for place, name in enumerate(names)}
-    of: dict[str, Any] = {name: Symbol(name, positive=True, integer=True) if values[name] else 0 for name in names}
-    products = (of["parameters"] * of["bits"], of["scales"] * of["scale_bits"], 16 * of["in_16_bits"], of["padding"])
-    terms: list[Any] = [term / 8 for term in products if term != 0]
-    return Step(
-        what=component,
-        formula=" + ".join(write(term, str, rank) for term in terms),
-        values=" + ".join(write(term, lambda name: f"{values[name]:,}", rank) for term in terms),
-        result=int(sum(term.subs({symbol: values[symbol.name] for symbol in term.free_symbols}) for term in terms)),
-        unit="bytes",
-    )
+def _weight_step(component: Component, width: int, parameters: int, beside: int) -> Step:
+    formula, values = "parameters·bits / 8", f"{parameters:,}·{width} / 8"
+    if beside:
+        formula, values = f"{formula} + scale_bits / 8", f"{values} + {beside:,} / 8"
+    return Step(what=component, formula=formula, values=values, result=(parameters * width + beside) // 8, unit="bytes")
 
 
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
@@ -348,14 +330,14 @@ def memory_steps(
 ) -> list[Step]:
     """Bytes on one unshared GPU."""
     batch, context, tokens = workload.batch, workload.context, workload.step_tokens
-    form = FORMATS[precision.weights]
+    form = FORMATS.get(precision.weights)
     return [
         Step(
             what="weights",
             formula="parameters · bits / 8 + scales",
-            values=f"{architecture.parameters().total:,} · {form.bits} / 8, the unquantised at 16 bits"
-            if form.scale_bits
-            else f"{architecture.parameters().total:,} · {form.bits} / 8",
+            values=f"{architecture.parameters().total:,} · {form.bits} / 8"
+            if form is not None and precision.weights in FLOATS
+            else f"{architecture.parameters().total:,} · bits of each matrix / 8, as listed by component",
             result=memory.weights,
             unit="bytes",
         ),

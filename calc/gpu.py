@@ -10,6 +10,8 @@ Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 UNITS: dict[WeightFormat | CacheFormat, tuple[Dtype, str]] = {
     "bf16": ("bf16", "no native bf16: run fp16"),
     "fp8": ("fp8", "no fp8 units: fp8 saves memory only, arithmetic is in 16 bits"),
+    "fp8-channel": ("fp8", "no fp8 units: fp8 saves memory only, arithmetic is in 16 bits"),
+    "fp8-tensor": ("fp8", "no fp8 units: fp8 saves memory only, arithmetic is in 16 bits"),
     "mxfp4": ("fp4", "no fp4 units: mxfp4 saves memory only, arithmetic is in 16 bits"),
     "nvfp4": ("fp4", "no fp4 units: nvfp4 saves memory only, arithmetic is in 16 bits"),
 }

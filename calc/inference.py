@@ -14,6 +14,7 @@ from calc.gpu import GIB
 from calc.layout import Layout
 from calc.precision import CacheFormat, Precision
 from calc.vllm import profile_bytes
+from calc.weights import stored
 from calc.workload import Engine, Speculative, Workload
 
 
@@ -111,8 +112,9 @@ class Serving:
         check_cache(architecture, precision.kv)
         self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
         self.vocab = architecture.vocab
-        self.rank = with_draft(architecture, speculative).rank(layout.tp)
-        first, last, layers = weights_by_layer(self.rank, precision, draft=speculative != "none")
+        whole = with_draft(architecture, speculative)
+        self.rank = whole.rank(layout.tp)
+        first, last, layers = weights_by_layer(whole, precision, layout.tp, draft=speculative != "none")
         self.stages = []
         for stage in layout.stages(architecture.num_layers):
             ends = stage.stop == architecture.num_layers
@@ -120,7 +122,7 @@ class Serving:
             weights += first if stage.start == 0 else 0
             weights += last if ends else 0
             if architecture.tied and layout.pp > 1 and ends:
-                weights += precision.tensor_bytes(self.rank.tensors()[0])  # the head is the embedding, on another GPU
+                weights += stored(architecture, precision, layout.tp)[0].nbytes  # the head: its embedding, elsewhere
             blocks = blocks_within(self.rank, stage)
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
@@ -199,18 +201,18 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
 
 
 def weights_by_layer(
-    architecture: Architecture, precision: Precision, *, draft: bool = False
+    architecture: Architecture, precision: Precision, tp: int = 1, *, draft: bool = False
 ) -> tuple[int, int, list[int]]:
-    """Bytes of what stands before the first layer, after the last (with the draft layers, if they are loaded), and in
-    each layer; scales included."""
+    """Bytes of one of tp ranks: what stands before the first layer, after the last (with the draft layers, if they are
+    loaded), and in each layer; scales included."""
     first, last, layers = 0, 0, [0] * architecture.num_layers
-    for tensor in architecture.tensors():
-        one = precision.tensor_bytes(tensor)
+    for piece in stored(architecture, precision, tp):
+        tensor, one = piece.tensor, piece.nbytes
         if tensor.apart is not None:
             last += one * tensor.count if draft and tensor.apart == "multi_token_prediction" else 0
         elif tensor.layers:
             for i in tensor.layers:
-                layers[i] += one * tensor.count // len(tensor.layers)
+                layers[i] += one * piece.a_layer
         elif tensor.component == "embedding":
             first += one
         else:

@@ -20,11 +20,12 @@ class Layout(Frozen):
         return self.tp * self.pp
 
     def stages(self, layers: int) -> Iterator[range]:
-        """The layers of each stage; what does not divide goes one each to the first stages."""
+        """The layers of each stage, as vLLM's `get_pp_indices` has it: what does not divide goes one each to the last
+        stages but the very last, which holds the head."""
         each, more = divmod(layers, self.pp)
         start = 0
         for stage in range(self.pp):
-            stop = start + each + (stage < more)
+            stop = start + each + (self.pp - 1 - more <= stage < self.pp - 1)
             yield range(start, stop)
             start = stop
 

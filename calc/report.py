@@ -12,7 +12,8 @@ from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Memory, Overhead, OverheadItem, Serving, with_draft
 from calc.layout import Layout
-from calc.precision import FLOATS, FORMATS, Precision, native_weights
+from calc.precision import Precision
+from calc.weights import Parts, stored_bytes
 from calc.workload import Workload
 
 CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
@@ -43,6 +44,7 @@ class Report(Frozen):
     parameters: Parameters
     kv_cache: KVCache
     memory: Memory
+    loaded: Parts  # what weights take on the fullest GPU once an engine has loaded them
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
     kv_budget: tuple[KVBudget, ...]  # of vLLM, on each GPU
@@ -67,7 +69,7 @@ def report(
     """
     architecture = Architecture.from_config(config)
     workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
-    precision = precision or Precision(weights=native_weights(config))
+    precision = precision or Precision.of(config)
     gpus = usual_gpus() if gpus is None else list(gpus)
     serving = Serving(architecture, precision, layout, overhead, workload.speculative)
     memory = serving.memory(workload)
@@ -86,6 +88,7 @@ def report(
             total=cache_bytes(bits, state, batch, context),
         ),
         memory=memory,
+        loaded=max(stored_bytes(architecture, precision, layout, workload.engine), key=lambda parts: parts.total),
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
         by_context={
             tokens: serving.memory(workload.model_copy(update={"context": tokens}))
@@ -112,9 +115,9 @@ def assumptions(
     """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
     yield from architecture.assumptions
     apart = architecture.parameters().not_in_total
-    if precision.weights not in FLOATS:
-        what = "routed experts" if FORMATS[precision.weights].experts_only else "matrices of attention and feed-forward"
-        yield f"In {precision.weights} the {what} are quantised, with their scales; everything else stays in 16 bits."
+    experts = "experts_routed" in architecture.parameters().components
+    if (sentence := precision.assumption(experts=experts)) is not None:
+        yield sentence
     if apart["vision"]:
         size = apart["vision"] * 2 / GIB
         yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."

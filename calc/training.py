@@ -12,6 +12,7 @@ from calc.precision import Precision
 from calc.recipe import WIDTH, Recipe
 from calc.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
 from calc.tensor import Component, Tensor
+from calc.weights import stored
 from calc.workload import LoraTargets, TrainingWorkload
 
 Moment = Literal["loss", "backward", "end of backward"]
@@ -150,7 +151,8 @@ class Training:
         totals = dict.fromkeys(("frozen", "weights", "master", "gradients", "optimizer"), 0)
         units: dict[int | str, int] = {}  # elements of each layer, of the embedding and of the head
         largest = dequantised = matrices = 0
-        for tensor in self.rank.tensors():
+        for piece in stored(self.rank, self.frozen):
+            tensor = piece.tensor
             if tensor.apart is not None or not (copies := self._copies(tensor, stage)):
                 continue
             ep = self.layout.ep if tensor.component == "experts_routed" else 1
@@ -162,8 +164,8 @@ class Training:
                 return -(-nbytes // (ep * replicas if zero >= least_stage else ep))
 
             if not self.work.trains_base:
-                totals["frozen"] += share(copies * self.frozen.tensor_bytes(tensor), 3)
-                quantised = self.frozen.tensor_bytes(tensor) < compute * tensor.numel
+                totals["frozen"] += share(copies * piece.nbytes, 3)
+                quantised = piece.nbytes < compute * tensor.numel
                 dequantised = max(dequantised, compute * tensor.numel if quantised else 0)
             elif len(tensor.shape) > 1 and tensor.component != "embedding":
                 matrices += share(copies * tensor.numel, 4)

@@ -4,30 +4,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Architecture, Precision
-from calc.precision import FLOATS, FORMATS, WEIGHT_FORMATS
+from calc import Architecture, Precision, report
+from calc.precision import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
+from calc.precision.checkpoint import native
+from calc.precision.gguf import TYPES, Sizes, fitted, type_of
+from calc.precision.scheme import named, readable
+from calc.tensor import Tensor
+from calc.weights import stored
 from presets import models
 
+QUANTISED = [name for name in FORMATS if name not in FLOATS]
 
-def stored(model, weights):
+
+def held(model, weights):
     """Elements in 16 bits, quantised elements, and bytes of their scales, of all that the checkpoint holds."""
-    precision, plain, quantised, scales = Precision(weights=weights), 0, 0, 0
-    for tensor in Architecture.from_config(models()[model].config).tensors():
-        if tensor.name.endswith("e_score_correction_bias"):
+    plain, quantised, scales = 0, 0, 0
+    for piece in stored(Architecture.from_config(models()[model].config), Precision(weights=weights)):
+        if piece.tensor.name.endswith("e_score_correction_bias"):
             continue  # fp32 in the file
-        nbytes = precision.tensor_bytes(tensor) * tensor.count
-        if nbytes == 2 * tensor.parameters:
-            plain += tensor.parameters
+        if piece.form == FORMATS["bf16"]:
+            plain += piece.tensor.parameters
         else:
-            quantised += tensor.parameters
-            scales += nbytes - tensor.parameters * FORMATS[weights].bits // 8
+            quantised += piece.tensor.parameters
+            scales += piece.scales * piece.tensor.count
     return plain, quantised, scales
 
 
 def test_deepseek_v3_as_its_checkpoint():
     """huggingface.co/api/models/deepseek-ai/DeepSeek-V3, safetensors.parameters:
     {"BF16": 3918786560, "F8_E4M3": 680571043840, "F32": 41555600}"""
-    plain, quantised, scales = stored("deepseek-ai/DeepSeek-V3", "fp8")
+    plain, quantised, scales = held("deepseek-ai/DeepSeek-V3", "fp8")
     assert (plain, quantised) == (3_918_786_560, 680_571_043_840)
     assert scales // 4 + 59 * 256 == 41_555_600  # beside the scales, the router biases of 59 layers
     assert plain + quantised + 59 * 256 == 684_489_845_504
@@ -41,14 +47,14 @@ def test_deepseek_v3_as_its_checkpoint():
     ],
 )
 def test_gpt_oss_as_its_checkpoint(model, plain, u8):
-    ours, quantised, scales = stored(model, "mxfp4")
+    ours, quantised, scales = held(model, "mxfp4")
     assert ours == plain
     assert quantised + scales == u8
 
 
 def test_gpt_oss_20b_as_its_files():
     """The three shards on huggingface.co have 13,761,316,904 bytes, of which their headers are some 50 kB."""
-    plain, quantised, scales = stored("openai/gpt-oss-20b", "mxfp4")
+    plain, quantised, scales = held("openai/gpt-oss-20b", "mxfp4")
     assert 0 < 13_761_316_904 - (2 * plain + quantised // 2 + scales) < 60_000
 
 
@@ -57,11 +63,28 @@ def test_gpt_oss_20b_as_its_files():
     [
         pytest.param("fp8", (7168, 1536), 7168 * 1536 + 56 * 12 * 4, id="fp8: 128 x 128 blocks, DeepSeek-V3 q_a"),
         pytest.param("fp8", (1, 1), 1 + 4, id="fp8: a block that is not full"),
+        pytest.param("fp8-channel", (4096, 1024), 4096 * 1024 + 4096 * 4, id="fp8-channel: a scale for each row"),
+        pytest.param("fp8-tensor", (4096, 1024), 4096 * 1024 + 4, id="fp8-tensor: one scale"),
         pytest.param("int8", (4096, 4096), 4096 * 4096 + 4096 * 4, id="int8: a scale for each output channel"),
+        pytest.param("int8-bnb", (4096, 1024), 4096 * 1024 + 4096 * 4, id="int8-bnb: SCB, a scale for each row"),
         pytest.param("int4", (4096, 14336), 4096 * 14336 // 2 + 4096 * 112 * 5 // 2, id="int4: 2.5 bytes for each 128"),
+        pytest.param(
+            "int4-gptq",
+            (4096, 14336),
+            (14336 // 8 * 4096 + 112 * 4096 // 8 + 14336) * 4 + 112 * 4096 * 2,
+            id="int4-gptq: qweight [in/8, out], qzeros [g, out/8] and g_idx [in] of 4 bytes, scales [g, out] of 2",
+        ),
+        pytest.param(
+            "int8-gptq",
+            (4096, 14336),
+            (14336 // 4 * 4096 + 112 * 4096 // 4 + 14336) * 4 + 112 * 4096 * 2,
+            id="int8-gptq: four weights in 4 bytes",
+        ),
+        pytest.param("int4-w4a16", (4096, 14336), 4096 * (7168 + 112 * 2), id="int4-w4a16: 2 bytes for each 128"),
         pytest.param("mxfp4", (32, 5760, 2880), 32 * 5760 * (1440 + 90), id="mxfp4: gpt-oss-20b gate_up_proj"),
-        pytest.param("nvfp4", (128, 64), 128 * (32 + 4), id="nvfp4: a byte for each 16"),
+        pytest.param("nvfp4", (128, 64), 128 * (32 + 4) + 4, id="nvfp4: a byte for each 16, and 4 for all"),
         pytest.param("nf4", (128, 64), 128 * (32 + 4), id="nf4: four bytes for each 64"),
+        pytest.param("nf4-dq", (4096, 4096), 2**23 + 2**18 + 1024 * 4, id="nf4-dq: QLoRA, 8 bits for 64, 32 for 16384"),
         pytest.param("fp16", (3, 5), 30, id="fp16"),
         pytest.param("fp32", (3, 5), 60, id="fp32"),
     ],
@@ -70,14 +93,390 @@ def test_bytes_of_a_matrix(name, shape, nbytes):
     assert FORMATS[name].nbytes(shape) == nbytes
 
 
-@given(st.sampled_from([f for f in WEIGHT_FORMATS if f not in FLOATS]), st.integers(1, 5000), st.integers(64, 5000))
+def test_bytes_of_stacked_matrices():
+    """Blocks do not reach from one expert into the next, and each has its own scale."""
+    assert FORMATS["fp8"].nbytes((3, 64, 128), matrices=3) == 3 * FORMATS["fp8"].nbytes((64, 128))
+    assert FORMATS["fp8-tensor"].nbytes((3, 64, 128), matrices=3) == 3 * (64 * 128 + 4)
+
+
+GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block
+    "F32": (1, 4),
+    "F16": (1, 2),
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q8_0": (32, 34),
+    "Q2_K": (256, 84),
+    "Q3_K": (256, 110),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+    "IQ2_XXS": (256, 66),
+    "IQ2_XS": (256, 74),
+    "IQ3_XXS": (256, 98),
+    "IQ1_S": (256, 50),
+    "IQ4_NL": (32, 18),
+    "IQ3_S": (256, 110),
+    "IQ2_S": (256, 82),
+    "IQ4_XS": (256, 136),
+    "IQ1_M": (256, 56),
+}
+
+
+@pytest.mark.parametrize("name", GGML_QUANT_SIZES)
+def test_blocks_of_gguf(name):
+    weights, nbytes = GGML_QUANT_SIZES[name]
+    assert TYPES[name].nbytes((7, 3 * weights)) == 7 * 3 * nbytes
+
+
+@pytest.mark.parametrize(
+    ("mix", "bits"),
+    [  # llama.cpp tools/quantize/README.md: bits a weight of Llama 3.1 8B
+        ("IQ1_S", 2.0042),
+        ("IQ1_M", 2.1460),
+        ("IQ2_XXS", 2.3824),
+        ("IQ2_XS", 2.5882),
+        ("IQ2_S", 2.7403),
+        ("IQ2_M", 2.9294),
+        ("IQ3_XXS", 3.2548),
+        ("IQ3_XS", 3.4977),
+        ("IQ3_S", 3.6606),
+        ("IQ3_M", 3.7628),
+        ("Q2_K_S", 2.9697),
+        ("Q2_K", 3.1593),
+        ("Q3_K_S", 3.6429),
+        ("Q3_K_L", 4.2979),
+        ("Q4_K_S", 4.6672),
+        ("Q4_K_M", 4.8944),
+        ("Q5_K_S", 5.5704),
+        ("Q5_K_M", 5.7036),
+        ("Q6_K", 6.5633),
+        ("Q8_0", 8.5008),
+    ],
+)
+def test_mixes_of_llama_cpp(mix, bits):
+    llama = models()["meta-llama/Llama-3.1-8B"].config
+    weighed = report(llama, precision=Precision(weights=mix), gpus=[])
+    assert 8 * weighed.memory.weights / weighed.parameters.total == pytest.approx(bits, abs=5.5e-5)
+
+
+@pytest.mark.parametrize(
+    ("mix", "gb"),
+    [  # huggingface.co/bartowski/Llama-3.1-Nemotron-70B-Instruct-HF-GGUF, sizes of the files
+        ("Q8_0", 74.98),
+        ("Q6_K", 57.89),
+        ("Q5_K_M", 49.95),
+        ("Q5_K_S", 48.66),
+        ("Q4_K_M", 42.52),
+        ("Q4_K_S", 40.35),
+        ("IQ4_XS", 37.90),
+        ("Q3_K_L", 37.14),
+        ("Q3_K_M", 34.27),
+        ("IQ3_M", 31.94),
+        ("Q3_K_S", 30.91),
+    ],
+)
+def test_files_of_a_70b_model(mix, gb):
+    """A file also holds the vocabulary, 8 MB."""
+    weighed = report(models()["meta-llama/Llama-3.1-70B"].config, precision=Precision(weights=mix), gpus=[])
+    assert gb - 0.014 <= weighed.memory.weights / 1e9 <= gb
+
+
+@pytest.mark.parametrize(
+    ("mix", "role", "layer", "sizes", "chosen"),
+    [  # llama.cpp src/llama-quant.cpp
+        ("Q4_K_M", "down", 0, Sizes(layers=32, attention_layers=32, group=4), "Q6_K"),
+        ("Q4_K_M", "down", 4, Sizes(layers=32, attention_layers=32, group=4), "Q4_K"),
+        ("Q4_K_M", "down", 6, Sizes(layers=32, attention_layers=32, group=4), "Q6_K"),
+        ("Q4_K_M", "v", 4, Sizes(layers=80, attention_layers=80, group=8), "Q6_K"),
+        ("Q4_K_M", "v", 10, Sizes(layers=80, attention_layers=80, group=8), "Q5_K"),
+        ("Q4_K_M", "o", 9, Sizes(layers=32, attention_layers=32, group=4, experts=8), "Q5_K"),
+        ("Q4_K_M", "k", 9, Sizes(layers=32, attention_layers=32, group=4, experts=8), "Q8_0"),
+        ("Q3_K_M", "v", 1, Sizes(layers=32, attention_layers=32, group=1), "Q5_K"),
+        ("Q3_K_M", "v", 2, Sizes(layers=32, attention_layers=32, group=1), "Q4_K"),
+        ("IQ2_XS", "v", 2, Sizes(layers=32, attention_layers=32, group=1, experts=128), "Q4_K"),
+        ("IQ2_XS", "v", 2, Sizes(layers=32, attention_layers=32, group=1), "Q2_K"),
+    ],
+)
+def test_choices_of_llama_cpp(mix, role, layer, sizes, chosen):
+    assert type_of(mix, role, layer, sizes) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "instead"),
+    [  # `tensor_type_fallback`: gpt-oss has rows of 2,880, Qwen2.5-0.5B of 896
+        ("Q4_K", 4096, "Q4_K"),
+        ("Q4_K", 2880, "Q5_0"),
+        ("Q6_K", 896, "Q8_0"),
+        ("IQ3_S", 896, "IQ4_NL"),
+        ("Q3_K", 896, "Q4_0"),
+        ("Q4_K", 900, "F16"),
+    ],
+)
+def test_rows_that_do_not_divide(name, columns, instead):
+    assert fitted(name, columns) == TYPES[instead]
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+PACKED = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+TENSORS = {"re:.*self_attn.*": {"num_bits": 8, "type": "float", "strategy": "tensor"}, "Linear": PACKED}
+
+
+def compressed(*groups, ignore=("lm_head",)):
+    described = {f"group_{i}": {"targets": [target], "weights": weights} for i, (target, weights) in enumerate(groups)}
+    return {"quant_method": "compressed-tensors", "config_groups": described, "ignore": list(ignore)}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "name", "mlp", "attention"),
+    [  # bytes of [1024, 4096] in a feed-forward and of [256, 4096] in attention
+        pytest.param(
+            {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+            "fp8",
+            2**22 + 8 * 32 * 4,
+            2**20 + 2 * 32 * 4,
+            id="fp8 blocks",
+        ),
+        pytest.param(
+            {
+                "quant_method": "fp8",
+                "activation_scheme": "static",
+                "ignored_layers": ["model.layers.0.self_attn.q_proj"],
+            },
+            "fp8-tensor",
+            2**22 + 8,
+            2**21,
+            id="fp8 a tensor, static",
+        ),
+        pytest.param(
+            {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["model.layers.0.self_attn"]},
+            "fp8-channel",
+            2**22 + 4096,
+            2**21,
+            id="fbgemm: Llama 3.1 405B leaves attention",
+        ),
+        pytest.param(GPTQ, "int4-gptq", 2**21 + 2**15 * 2, 2**19 + 2**13 * 2, id="gptq symmetric: no zero points"),
+        pytest.param(
+            GPTQ | {"sym": False, "desc_act": True},
+            "int4-gptq",
+            2**21 + 2**15 * 5 // 2 + 4 * 4096,
+            2**19 + 2**13 * 5 // 2 + 4 * 4096,
+            id="gptq asymmetric, in order of activations",
+        ),
+        pytest.param(
+            GPTQ | {"bits": 8, "group_size": -1}, "int8-gptq", 2**22 + 2048, 2**20 + 512, id="gptq int8 a row"
+        ),
+        pytest.param(
+            GPTQ | {"dynamic": {"-:.*self_attn.*": {}}}, "int4-gptq", 2**21 + 2**16, 2**21, id="gptq leaves by pattern"
+        ),
+        pytest.param(
+            {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "modules_to_not_convert": None},
+            "int4",
+            2**21 + 2**15 * 5 // 2,
+            2**19 + 2**13 * 5 // 2,
+            id="awq",
+        ),
+        pytest.param(
+            compressed(("Linear", PACKED)),
+            "int4",
+            2**21 + 2**17 * 2 + 16,
+            2**19 + 2**15 * 2 + 16,
+            id="w4a16 groups of 32",
+        ),
+        pytest.param(
+            compressed(*reversed(TENSORS.items()), ignore=["re:.*lm_head"]),
+            "int4",
+            2**21 + 2**17 * 2 + 16,
+            2**20 + 4,
+            id="two groups, the one that names modules first",
+        ),
+        pytest.param(
+            compressed(
+                ("Linear", {"num_bits": 8, "type": "int", "strategy": "channel"}), ignore=["model.layers.0.mlp"]
+            ),
+            "int8",
+            2**23,
+            2**20 + 1024,
+            id="w8a8",
+        ),
+        pytest.param(
+            compressed(("Linear", {"num_bits": 8, "type": "float", "strategy": "channel"})),
+            "fp8-channel",
+            2**22 + 4096,
+            2**20 + 1024,
+            id="fp8 a channel",
+        ),
+        pytest.param(
+            compressed(("Linear", {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})),
+            "nvfp4",
+            2**21 + 2**18 + 4,
+            2**19 + 2**16 + 4,
+            id="nvfp4",
+        ),
+        pytest.param(
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True}
+            | {"llm_int8_skip_modules": ["lm_head", "mlp"]},
+            "nf4-dq",
+            2**23,
+            2**19 + 2**14 + 64 * 4,
+            id="bitsandbytes, dynamic",
+        ),
+        pytest.param({"load_in_8bit": True}, "int8-bnb", 2**22 + 4096, 2**20 + 1024, id="bitsandbytes, 8 bits"),
+        pytest.param(
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "NVFP4",
+                "exclude_modules": ["lm_head", "model.layers.*.self_attn*"],
+            },
+            "nvfp4",
+            2**21 + 2**18 + 8,
+            2**21,
+            id="modelopt",
+        ),
+        pytest.param(
+            {"quant_method": "modelopt", "quantization": {"quant_algo": "MIXED_PRECISION"}}
+            | {"quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "FP8"}}},
+            "fp8-tensor",
+            2**22 + 8,
+            2**21,
+            id="modelopt, only what is named",
+        ),
+        pytest.param(
+            {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}
+            | {"exclude": ["re:.*self_attn.*"]},
+            "mxfp4",
+            2**21 + 2**17,
+            2**21,
+            id="quark",
+        ),
+    ],
+)
+def test_what_a_config_says(quantization, name, mlp, attention):
+    found = native({"quantization_config": quantization})
+    assert (found.name, found.unread) == (name, None)
+    shapes = {"mlp.up_proj": (1024, 4096), "self_attn.q_proj": (256, 4096)}
+    kinds = {"mlp.up_proj": "mlp", "self_attn.q_proj": "attention"}
+    tensors = [Tensor(f"model.layers.{{layer}}.{m}.weight", shapes[m], kinds[m], (0,)) for m in shapes]
+    assert [found.scheme.form(tensor, 0).nbytes(tensor.shape) for tensor in tensors] == [mlp, attention]
+    for component, shape in {"norms": (4096,), "embedding": (1000, 4096), "router": (8, 4096)}.items():
+        assert found.scheme.form(Tensor("x.weight", shape, component), 0) == FORMATS["bf16"]
+
+
+def test_some_layers_in_16_bits():
+    config = models()["meta-llama/Llama-3.1-8B"].config
+    skip = ["model.layers.0.mlp.down_proj", "model.layers.31.mlp.down_proj", "lm_head"]
+    fp8 = {"quant_method": "fbgemm_fp8"}
+    some = report(config | {"quantization_config": fp8 | {"modules_to_not_convert": skip}}, gpus=[]).memory.weights
+    none = report(config | {"quantization_config": fp8}, gpus=[]).memory.weights
+    assert some - none == 2 * (4096 * 14_336 - 4096 * 4)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "words"),
+    [
+        ({"quant_method": "hqq"}, "hqq"),
+        ({"quant_method": "gptq", "bits": 5}, "5 bits"),
+        ({"quant_method": "fp8", "weight_block_size": 128}, "sides of a block"),
+        ({"quant_method": "compressed-tensors"}, "config_groups"),
+        ({"quant_method": "modelopt", "quant_algo": "W2"}, "quant_algo"),
+        ({"quant_method": "awq", "modules_to_not_convert": ["re:(a+)+$"]}, "(a+)+$"),
+        ({"quant_method": "awq", "modules_to_not_convert": ["re:("]}, "re:("),
+    ],
+)
+def test_what_can_not_be_followed_is_said(quantization, words):
+    config = models()["Qwen/Qwen2.5-3B"].config | {"quantization_config": quantization}
+    weighed = report(config, gpus=[])
+    assert weighed.memory.weights == 6_171_877_376
+    assert any(words in sentence and "16 bits" in sentence for sentence in weighed.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("lm_head", "lm_head", "model.layers.0.mlp.up_proj"),
+        ("mlp.gate", "model.layers.3.mlp.gate", "model.layers.3.mlp.gate_proj"),
+        ("model.layers.1", "model.layers.1.mlp.up_proj", "model.layers.11.mlp.up_proj"),
+        ("model.language_model.layers.1.mlp", "model.layers.1.mlp.up_proj", "model.layers.2.mlp.up_proj"),
+        ("model.layers.*.self_attn", "model.layers.7.self_attn.q_proj", "model.layers.7.mlp.up_proj"),
+        ("re:.*self_attn.*", "model.layers.7.self_attn.q_proj", "model.layers.7.mlp.up_proj"),
+        ("re:model.language_model.layers.0.*", "model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj"),
+    ],
+)
+def test_names_of_modules(pattern, yes, no):
+    assert readable(pattern)
+    assert named(f"{yes}.weight", (pattern,))
+    assert not named(f"{no}.weight", (pattern,))
+
+
+ODD = [None, True, -1, 0, 3, 4, 8, 1.5, "x", "re:(", [], ["x", 3], [128, 128], {}, {"x": 1}, {"x": {"weights": 5}}]
+ODD += [{"x": {"weights": {"num_bits": 4}}}, {"weight": [{"dtype": "int4"}]}, {"quant_algo": []}]
+KEYS = """bits group_size sym ignore weight_block_size config_groups targets weights num_bits quant_algo quantization
+quantized_layers modules_to_not_convert global_quant_config weight dtype dynamic load_in_8bit""".split()
+
+
+@given(
+    st.sampled_from(["fp8", "gptq", "awq", "bitsandbytes", "mxfp4", "compressed-tensors", "modelopt", "quark", "x"]),
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(ODD)),
+)
+def test_no_quantization_config_breaks_anything(method, fields):
+    config = {"quantization_config": fields | {"quant_method": method}}
+    found = native(config)
+    assert native_weights(config) == found.name
+    assert found.scheme is not None or found.unread
+
+
+@given(st.sampled_from(QUANTISED), st.integers(64, 5000), st.integers(64, 5000))
 def test_quantised_is_less_than_16_bits_and_more_than_its_bits(name, rows, columns):
     form, bf16 = FORMATS[name], FORMATS["bf16"]
     assert rows * columns * form.bits <= 8 * form.nbytes((rows, columns))
     assert form.nbytes((rows, columns)) < bf16.nbytes((rows, columns))
 
 
-@given(st.sampled_from(WEIGHT_FORMATS), st.integers(1, 3000), st.integers(1, 3000))
-def test_a_larger_matrix_is_never_smaller(name, rows, columns):
-    form = FORMATS[name]
+@given(st.sampled_from([*FORMATS.values(), *TYPES.values()]), st.integers(1, 3000), st.integers(1, 3000))
+def test_a_larger_matrix_is_never_smaller(form, rows, columns):
     assert form.nbytes((rows, columns)) <= min(form.nbytes((rows + 1, columns)), form.nbytes((rows, columns + 1)))
+
+
+LADDERS = [
+    ("fp32", "bf16", "int8-gptq", "fp8-channel", "fp8", "nf4", "mxfp4", "int4", "int4-w4a16"),
+    ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K", "Q2_K_S"),
+    (
+        "Q4_1",
+        "Q4_0",
+        "IQ4_XS",
+        "IQ3_M",
+        "IQ3_S",
+        "IQ3_XS",
+        "IQ3_XXS",
+        "IQ2_M",
+        "IQ2_S",
+        "IQ2_XS",
+        "IQ2_XXS",
+        "IQ1_M",
+        "IQ1_S",
+    ),
+]
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-3B", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-32B"])
+@pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: f"{ladder[0]}-{ladder[-1]}")
+def test_fewer_bits_never_weigh_more(model, ladder):
+    architecture = Architecture.from_config(models()[model].config)
+    sizes = [sum(p.nbytes * p.tensor.count for p in stored(architecture, Precision(weights=w))) for w in ladder]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("model", models())
+def test_every_mix_weighs_every_model(model):
+    architecture = Architecture.from_config(models()[model].config)
+    plain = sum(2 * t.parameters for t in architecture.tensors())
+    for mix in MIXES:
+        pieces = stored(architecture, Precision(weights=mix))
+        assert sum(piece.tensor.count for piece in pieces) == sum(t.count for t in architecture.tensors())
+        assert sum(piece.nbytes * piece.tensor.count for piece in pieces) < 1.1 * plain
+
+
+def test_there_is_a_form_for_every_name():
+    assert set(FORMATS) | set(MIXES) == set(WEIGHT_FORMATS)
+    assert not set(FORMATS) & set(MIXES)

@@ -11,6 +11,7 @@ from calc.architecture import Architecture, Block, Extra
 from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import Family
+from calc.families.rotary import rotary_tables
 from calc.families.table import FAMILIES, TIED_WRAPPERS, WRAPPERS
 from calc.families.vision import read_vision
 from calc.feedforward import FeedForward
@@ -35,6 +36,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         mixers = mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,)
         norms = family.norms if isinstance(family.norms, tuple) else family.norms(c, i)
         alike.setdefault((mixers, family.ffn(c, i), norms, family.layer_extras(c, i), family.path(c, i)), []).append(i)
+    max_positions = c.maybe(family.max_positions)
     return Architecture(
         model_type=model_type,
         hidden=c.size(family.hidden),
@@ -56,7 +58,8 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         shared=family.shared(c),
         names=family.names,
         positions=family.positions(c),
-        max_positions=c.maybe(family.max_positions),
+        max_positions=max_positions,
+        rotary=rotary_tables(model_type, c, [mixer for mixers, *_ in alike for mixer in mixers], max_positions),
         d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
         final_norm=family.final_norm(c) if family.final_norm else family.norm,
         head_bias=family.head_bias(c),

@@ -118,7 +118,10 @@ class Scenario(Frozen):
         )
 
     def precision(self) -> Precision:
-        return Precision(weights=self.weights or self.native(), kv=self.kv)
+        try:
+            return Precision.of(self.base(), self.weights, self.kv)
+        except ConfigError:
+            return Precision(weights=self.weights or "bf16", kv=self.kv)
 
     def native(self) -> WeightFormat:
         """The format in which the checkpoint stores its weights."""
@@ -148,7 +151,7 @@ EXPECTED = {
     "assume": "llama, to read an unknown family as a Llama-like decoder",
     "batch": "a whole number from 1 to 65,536",
     "context": "a whole number from 1 to 16,777,216",
-    "weights": f"one of {', '.join(WEIGHT_FORMATS)}",
+    "weights": f"a format such as {', '.join(WEIGHT_FORMATS[1:4])}, int4 or Q4_K_M",
     "kv": f"one of {', '.join(CACHE_FORMATS)}",
     "engine": "vllm or transformers",
     "attention": "flash or eager",

@@ -1,0 +1,68 @@
+"""What the formats are called."""
+
+from fractions import Fraction
+from typing import Literal, get_args
+
+FloatFormat = Literal["fp32", "bf16", "fp16"]
+MatrixFormat = Literal[
+    FloatFormat,
+    "fp8",
+    "fp8-channel",
+    "fp8-tensor",
+    "int8",
+    "int8-bnb",
+    "int8-gptq",
+    "int4",
+    "int4-gptq",
+    "int4-w4a16",
+    "nf4",
+    "nf4-dq",
+    "mxfp4",
+    "nvfp4",
+]
+MixFormat = Literal[
+    "Q8_0",
+    "Q6_K",
+    "Q5_K_M",
+    "Q5_K_S",
+    "Q5_1",
+    "Q5_0",
+    "Q4_K_M",
+    "Q4_K_S",
+    "Q4_1",
+    "Q4_0",
+    "IQ4_NL",
+    "IQ4_XS",
+    "Q3_K_L",
+    "Q3_K_M",
+    "Q3_K_S",
+    "IQ3_M",
+    "IQ3_S",
+    "IQ3_XS",
+    "IQ3_XXS",
+    "Q2_K",
+    "Q2_K_S",
+    "IQ2_M",
+    "IQ2_S",
+    "IQ2_XS",
+    "IQ2_XXS",
+    "IQ1_M",
+    "IQ1_S",
+]
+WeightFormat = Literal[MatrixFormat, MixFormat]
+CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "q8_0", "q4_0", "fp8_ds_mla"]
+FLOATS: tuple[FloatFormat, ...] = get_args(FloatFormat)
+WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
+CACHE_FORMATS: tuple[CacheFormat, ...] = get_args(CacheFormat)
+CACHE_BITS: dict[CacheFormat, int | Fraction] = {
+    "fp32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "int4": 4,
+    "q8_0": Fraction(17, 2),  # llama.cpp: 32 elements and their scale in 34 bytes
+    "q4_0": Fraction(9, 2),  # in 18 bytes
+    "fp8_ds_mla": Fraction(82, 9),  # vLLM: a latent of 512 + 64 elements in 656 bytes
+}
+"""Bits a cached element. Scales of fp8, int8 and int4 depend on the engine and are left out."""

@@ -1,0 +1,222 @@
+"""Weights as stored: the format of every tensor, and the bytes that each rank of an engine holds."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from calc.architecture import Architecture
+from calc.attention import GQA, LatentAttention
+from calc.feedforward import MoE
+from calc.frozen import Frozen
+from calc.layout import Layout
+from calc.precision import FLOATS, FORMATS, MIXES, Format, Precision, WeightFormat
+from calc.precision.gguf import TYPES, Sizes, fitted, role_of, type_of
+from calc.precision.scheme import is_matrix, matrices
+from calc.tensor import Tensor
+from calc.workload import Engine
+
+MIB = 2**20
+FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
+}
+"""What vLLM keeps as one tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor of one rank in the layers that store it in the same format."""
+
+    tensor: Tensor
+    form: Format
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one occurrence, scales included."""
+        return self.form.nbytes(self.tensor.shape, matrices(self.tensor))
+
+    @property
+    def scales(self) -> int:
+        """Bytes of one occurrence's scales and zero points."""
+        return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor))
+
+    @property
+    def a_layer(self) -> int:
+        """How many times it occurs in a layer."""
+        return self.tensor.count // max(1, len(self.tensor.layers))
+
+
+def stored(architecture: Architecture, precision: Precision, tp: int = 1) -> list[Piece]:
+    """The tensors of one of tp ranks, each with its format: that of the whole matrix, whatever the share."""
+    choose, differs = chooser(architecture, precision)
+    shares = architecture.rank(tp).tensors()
+    pieces = []
+    for tensor, share in zip(architecture.tensors() if precision.weights in MIXES else shares, shares, strict=True):
+        if not differs or not tensor.layers:
+            pieces.append(Piece(share, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
+            continue
+        alike: dict[Format, list[int]] = {}
+        for layer in tensor.layers:
+            alike.setdefault(choose(tensor, layer), []).append(layer)
+        pieces += [Piece(replace(share, layers=tuple(layers)), form) for form, layers in alike.items()]
+    return pieces
+
+
+def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[[Tensor, int], Format], bool]:
+    """The format of a tensor in a layer, and whether layers differ in it."""
+    weights = precision.weights
+    if weights in FLOATS:
+        return lambda tensor, layer: FORMATS[weights], False
+    if weights in MIXES:
+        return mixer(architecture, weights), True
+    scheme = precision.scheme(experts=any(isinstance(block.ffn, MoE) for block in architecture.blocks))
+    return scheme.form, scheme.differs_by_layer
+
+
+def mixer(architecture: Architecture, mix: WeightFormat) -> Callable[[Tensor, int], Format]:
+    """llama.cpp's choice for each matrix; what is no matrix, and the router, stays in 32 bits."""
+    blocks = (*architecture.blocks, *architecture.shared)
+    attention = [m for block in blocks for m in block.mixers if isinstance(m, GQA | LatentAttention)]
+    places = sorted({i for block in blocks for i in block.layers if any(m in attention for m in block.mixers)})
+    first = attention[0] if attention else None
+    sizes = Sizes(
+        layers=architecture.num_layers,
+        attention_layers=len(places),
+        group=first.n_q // first.n_kv if isinstance(first, GQA) else 1,
+        experts=max((block.ffn.n_experts for block in blocks if isinstance(block.ffn, MoE)), default=0),
+    )
+
+    def choose(tensor: Tensor, layer: int) -> Format:
+        if not is_matrix(tensor) or tensor.component in ("router", "norms"):
+            return TYPES["F32"]
+        role = role_of(tensor)
+        if role == "embedding" and architecture.tied:
+            role = "output"
+        place = places.index(layer) if role == "v" and layer in places else layer
+        return fitted(type_of(mix, role, place, sizes), tensor.shape[-1])
+
+    return choose
+
+
+class Parts(Frozen):
+    """Bytes of weights on one rank, as the engine holds them."""
+
+    weights: int  # quantised or not, without what follows
+    scales: int  # scales, zero points, indices of groups
+    vision: int = 0  # the image tower, in 16 bits
+    absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantised
+    rotary: int = 0  # table of sines and cosines
+    padding: int = 0  # rows and columns that kernels add
+    rounding: int = 0  # what PyTorch's allocator adds to a tensor
+
+    @property
+    def total(self) -> int:
+        return sum(value for _, value in self)
+
+
+def stored_bytes(architecture: Architecture, precision: Precision, layout: Layout, engine: Engine) -> tuple[Parts, ...]:
+    """What one tensor-parallel rank of each pipeline stage holds once the model is loaded, before any request."""
+    pieces = stored(architecture, precision, layout.tp)
+    if engine == "vllm":
+        pieces = [resident(piece) for piece in pieces]
+    return tuple(
+        stage_parts(architecture, pieces, stage, layout, engine) for stage in layout.stages(architecture.num_layers)
+    )
+
+
+def resident(piece: Piece) -> Piece:
+    """What vLLM makes of a tensor on loading: it undoes double quantisation (`bitsandbytes_loader.py`)."""
+    return Piece(piece.tensor, FORMATS["nf4"]) if piece.form == FORMATS["nf4-dq"] else piece
+
+
+def stage_parts(
+    architecture: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout, engine: Engine
+) -> Parts:
+    """One stage: its layers; the embedding stands on the first, the head on the last."""
+    rank = architecture.rank(layout.tp)
+    held: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # allocation -> bytes of weights and of scales, in a layer
+    parts = dict.fromkeys(Parts.model_fields, 0)
+    vllm = engine == "vllm"
+    for piece in pieces:
+        tensor = piece.tensor
+        count = placed(architecture, tensor, stage)
+        if not count or tensor.apart in ("multi_token_prediction", "persistent_buffers"):
+            continue
+        if tensor.apart == "vision":
+            divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
+            parts["vision"] += 2 * tensor.parameters // divided
+            continue
+        scales = piece.scales
+        one = piece.nbytes - scales
+        extra = padded(piece, rank, layout.tp) if vllm else 0
+        if vllm and tensor.name.endswith("kv_b_proj.weight") and piece.form.scale_bits + piece.form.matrix_bits:
+            parts["absorbed"] += count * 2 * tensor.numel
+        parts["weights"] += count * piece.a_layer * one
+        parts["scales"] += count * piece.a_layer * scales
+        parts["padding"] += count * piece.a_layer * extra
+        name = allocation(tensor.name) if vllm else tensor.name
+        sizes = held.setdefault((name, tensor.layers), [0, 0, count])
+        sizes[0] += piece.a_layer * (one + extra)
+        sizes[1] += piece.a_layer * scales
+    for weights, scales, count in held.values():
+        parts["rounding"] += count * (rounded(weights) - weights + rounded(scales) - scales)
+    if vllm:
+        parts["rotary"] = sum(2 * rows * width for rows, width in architecture.rotary)
+    return Parts(**parts)
+
+
+def placed(architecture: Architecture, tensor: Tensor, stage: range) -> int:
+    """In how many layers of a stage a tensor occurs; outside the layers, 1 where it stands."""
+    if tensor.apart == "vision":
+        return int(stage.start == 0)
+    if tensor.layers:
+        return sum(layer in stage for layer in tensor.layers)
+    first, last = stage.start == 0, stage.stop == architecture.num_layers
+    if tensor.component == "embedding":
+        return int(first or (last and architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"))
+    return int(last)
+
+
+def allocation(name: str) -> str:
+    """The tensor of vLLM's that a tensor of the checkpoint goes into; all experts of a layer share one."""
+    module, dot, leaf = name.rpartition(".")
+    path, _, last = module.rpartition(".")
+    return f"{path}.{FUSED.get(last, last)}{dot}{leaf}"
+
+
+def rounded(nbytes: int) -> int:
+    """Bytes that PyTorch's CUDA allocator charges (c10/cuda/CUDACachingAllocator.cpp): 512 at a time; from 10 MiB on a
+    segment of its own in steps of 2 MiB, whose rest is charged too unless it is more than 1 MiB and hence reusable."""
+    nbytes = -(-nbytes // 512) * 512
+    if nbytes < 10 * MIB:
+        return nbytes
+    segment = -(-nbytes // (2 * MIB)) * 2 * MIB
+    return segment if segment - nbytes <= MIB else nbytes
+
+
+def padded(piece: Piece, architecture: Architecture, tp: int) -> int:
+    """Bytes that vLLM's kernels add to one occurrence: the vocabulary comes in multiples of 64, also on one GPU; MXFP4
+    experts for Marlin in multiples of 256 of the hidden and 128 of a rank's inner width."""
+    tensor = piece.tensor
+    if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[0] == architecture.vocab:
+        more = -architecture.vocab % 64
+        return piece.form.nbytes((architecture.vocab + more, *tensor.shape[1:])) - piece.nbytes
+    if tensor.component == "experts_routed" and piece.form == FORMATS["mxfp4"]:
+        hidden, inner = expert_sides(architecture, tensor)
+        rows = tensor.numel // (hidden * inner) * up_to(inner, 128)
+        return piece.form.nbytes((rows, up_to(hidden, 256))) - piece.nbytes
+    return 0
+
+
+def expert_sides(architecture: Architecture, tensor: Tensor) -> tuple[int, int]:
+    """Hidden and inner width of the experts that a tensor belongs to."""
+    moe = next(
+        b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE) and not set(b.layers).isdisjoint(tensor.layers)
+    )
+    return moe.latent or architecture.hidden, moe.expert.intermediate
+
+
+def up_to(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
