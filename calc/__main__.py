@@ -18,6 +18,7 @@ from calc.text import parse_config, parse_value
 from calc.training_face import add_training_options, check_options, run_training, training_table
 from calc.workload import Attention, Engine
 from presets import gpus, models
+from presets.hub import HubError, fetch, is_id
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,7 +28,9 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     p = Parser(prog="python -m calc", description="Weigh a language model: parameters, memory, and which GPUs it fits.")
-    p.add_argument("model", metavar="MODEL", help="a preset id, the path of a config.json, or - for standard input")
+    p.add_argument(
+        "model", metavar="MODEL", help="a preset id, the path of a config.json, - for standard input, or a Hub id"
+    )
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--batch", type=int, default=1, help="sequences at once (default 1)")
@@ -46,7 +49,7 @@ def parser() -> Parser:
 
 
 def load(model: str) -> dict[str, Any]:
-    """The config of a preset, a file or standard input."""
+    """The config of a preset, a file, standard input, or a model on the Hub."""
     if model in models():
         return dict(models()[model].config)
     if model == "-":
@@ -57,8 +60,13 @@ def load(model: str) -> dict[str, Any]:
             return parse_config(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise ConfigError(f"The file {model} can't be read as text.") from None
-    close = get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5]
-    raise ConfigError(f"{shown(model)} is neither a preset nor a file. Presets are, among others, {', '.join(close)}.")
+    near = ", ".join(get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5])
+    if not is_id(model):
+        raise ConfigError(f"{shown(model)} is neither a preset nor a file. Presets are, among others, {near}.")
+    try:
+        return fetch(model).config
+    except HubError as error:
+        raise ConfigError(f"{error} Presets are, among others, {near}.") from None
 
 
 def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:

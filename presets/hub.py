@@ -181,7 +181,7 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
         what = f"only pickle files such as {pickles[0]}" if pickles else "neither a config.json nor GGUF files"
         raise HubError(
             f"{model.id} has {what}, so nothing says its sizes. Name the model that it was made from, "
-            "or paste a config.json."
+            "or give a config.json."
         )
     name = name or preferred(model.gguf_files)
     header = _gguf(model, name, token)
@@ -231,15 +231,15 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
         error = error.__cause__
     here = f"{model}, revision {revision}," if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
-    ways = "Paste its config.json instead, or try again."
+    ways = "Give its config.json instead, or try again."
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
-        say = f"This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Paste its config.json instead."
+        say = f"This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead."
     elif isinstance(error, GatedRepoError) or status == 403:
         wants_token = True
         say = (
             f"{model} is gated: its owners let in only people who accepted their terms. Accept them on "
-            f"{constants.ENDPOINT}/{model}, then give a read token of yours; or paste its config.json."
+            f"{constants.ENDPOINT}/{model}, then give a read token of yours; or give its config.json."
         )
     elif isinstance(error, RevisionNotFoundError):
         say = f"{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main."

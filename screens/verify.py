@@ -1,7 +1,7 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from screens.parts import beside, share, sidebar, state, unknown
+from screens.parts import beside, logs, share, sidebar, state, unknown
 
 scenario = state.current()
 architecture, error = None, None
@@ -14,7 +14,7 @@ sidebar.draw(scenario, error)
 share.header(scenario, None)
 for problem in state.problems():
     st.warning(problem, icon=":material/link_off:")
-st.caption("Theory against the real thing: our tensor list beside what a checkpoint really holds.")
+st.caption("Theory against the real thing: our numbers beside what a checkpoint holds and what a GPU reports.")
 
 choice = st.segmented_control(
     "Compare with",
@@ -30,6 +30,8 @@ if choice == "presets":
     beside.presets()
 elif architecture is None:
     unknown.explain(scenario, error)
+elif choice == "log":
+    logs.draw(scenario, architecture)
 else:
     beside.published(scenario, architecture)
     checkpoint = beside.checkpoint(choice, scenario)

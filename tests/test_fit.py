@@ -47,7 +47,7 @@ SCENARIOS = st.fixed_dictionaries(
 
 
 @given(SCENARIOS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_verdict_follows_from_the_range(scenario):
     found = verdict(**scenario)
     serving = Serving(ARCHITECTURES[scenario["model"]], Precision(weights=scenario["weights"]), Layout(), Overhead())
@@ -60,7 +60,7 @@ def test_the_verdict_follows_from_the_range(scenario):
 
 
 @given(SCENARIOS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_the_solver_says_fits_and_one_more_does_not(scenario):
     found = verdict(**scenario)
     if found.max_context:
@@ -75,7 +75,7 @@ def test_what_the_solver_says_fits_and_one_more_does_not(scenario):
 
 
 @given(SCENARIOS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_fewest_gpus_fit_and_fewer_do_not(scenario):
     fewest = verdict(**scenario).min_gpus
 

@@ -8,6 +8,7 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from huggingface_hub import constants
 
 from calc import Architecture, ConfigError
+from calc.__main__ import main
 from presets import hub, models
 from tests.hub_server import COMMIT, TOKEN, Hub, safetensors
 from tests.hub_server import hub as serve
@@ -185,3 +186,10 @@ def test_a_mirror_without_range_requests_is_not_read_whole(server: Hub):
     server.ignores_ranges = True
     with pytest.raises(hub.HubError, match="can't give parts"):
         hub.fetch("org/quants")
+
+
+def test_the_command_line_takes_a_model_of_the_hub(server: Hub, capsys):
+    assert main(["org/model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["total"] == 596_049_920
+    assert main(["org/pickle"]) == 2
+    assert "only pickle files" in capsys.readouterr().err

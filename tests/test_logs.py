@@ -429,7 +429,7 @@ TEXT = st.lists(
 
 
 @given(TEXT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_is_read_or_refused_with_a_sentence(text):
     try:
         log = read_log(text)
@@ -442,7 +442,7 @@ def test_any_text_is_read_or_refused_with_a_sentence(text):
 
 
 @given(st.lists(st.sampled_from([*LOGS.values()]), min_size=1, max_size=4).map("\n".join))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_lines_that_say_nothing_change_nothing(text):
     nothing = "\nINFO 07-17 00:07:05 [__init__.py:244] Automatically detected platform cuda.\n"
     assert read_log(nothing + text + nothing) == read_log(text)

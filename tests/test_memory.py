@@ -102,7 +102,7 @@ def test_prefill_peak(model, tokens, peak):
 
 @pytest.mark.parametrize("model", SOME)
 @given(batch=st.integers(1, 200), context=st.integers(1, 200_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_more_never_costs_less(model, batch, context):
     serving = Serving(ARCHITECTURES[model], Precision(), Layout(), Overhead())
     here = serving.memory(Workload(batch=batch, context=context)).total

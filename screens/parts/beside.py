@@ -18,6 +18,7 @@ SOURCES = {
     "hub": "Checkpoint on the Hub",
     "printed": "print(model)",
     "file": "File",
+    "log": "Start-up log",
     "presets": "All presets",
 }
 MAX_FILE_MB = 100

@@ -1,0 +1,97 @@
+"""A pasted start-up log or out-of-memory message beside what we compute for the model on screen."""
+
+import streamlit as st
+
+from calc import Architecture, ConfigError
+from calc.logs import Difference, Log, differences, largest, read_log, weigh_as
+from presets import models
+from screens.parts import formats
+from screens.parts.scenario import Scenario
+from screens.parts.state import choose
+
+NAMES = {
+    "weights": "Weights",
+    "bytes per token": "KV cache a token",
+    "tokens": "Tokens in the cache",
+    "one request": "Cache of one request",
+    "concurrency": "Concurrency × length",
+    "memory": "Memory in use",
+}
+FOUND = {
+    "weights": "weights",
+    "kv_bytes": "KV cache",
+    "activations": "activation peak",
+    "non_torch": "outside PyTorch",
+    "cuda_graphs": "CUDA graphs",
+    "total": "memory of the GPU",
+    "free": "free at the start",
+}
+
+
+def draw(scenario: Scenario, architecture: Architecture) -> None:
+    text = st.text_area(
+        "Paste a start-up log of vLLM or SGLang, or a CUDA out-of-memory message",
+        key="log",
+        height=200,
+        persist_state="session",
+        placeholder="Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ...",
+    )
+    if not text.strip():
+        return
+    try:
+        log = read_log(text)
+        rows = differences(log, architecture, weigh_as(log, scenario.config()))
+    except ConfigError as problem:
+        st.error(str(problem), icon=":material/error:")
+        return
+    which_model(scenario, log)
+    verdict(rows)
+    if rows:
+        table(rows)
+    stated(log)
+
+
+def which_model(scenario: Scenario, log: Log) -> None:
+    """The log is weighed as the model on screen; it may name another."""
+    named = log.settings.model
+    if named is not None and named.rstrip("/").split("/")[-1].lower() != scenario.model.split("/")[-1].lower():
+        st.warning(
+            f"The log is of {named[:100]}; it is weighed here as {scenario.name()}. Choose its model in the sidebar.",
+            icon=":material/help:",
+        )
+        if named in models():
+            st.button(f"Weigh it as {named}", key="log_model", on_click=choose, args=(named,))
+
+
+def verdict(rows: tuple[Difference, ...]) -> None:
+    worst = largest(rows)
+    if not rows:
+        st.info("The log states nothing that is computed here.", icon=":material/info:")
+    elif worst is None:
+        st.success("Every figure that the log states agrees with ours.", icon=":material/check_circle:")
+    else:
+        st.warning(f"What differs most: **{NAMES[worst.term].lower()}**. {worst.sentence}", icon=":material/balance:")
+
+
+def table(rows: tuple[Difference, ...]) -> None:
+    lines = [
+        f"| {NAMES[row.term]} | {amount(row, row.log)} | {amount(row, row.ours)} | {row.share:+.2%} | {row.sentence} |"
+        for row in rows
+    ]
+    head = ["| Term | In the log | Ours | Difference | |", "| --- | ---: | ---: | ---: | --- |"]
+    st.markdown("\n".join([*head, *lines]))
+
+
+def amount(row: Difference, value: int) -> str:
+    return formats.size(value) if row.unit == "bytes" else f"{value:,}"
+
+
+def stated(log: Log) -> None:
+    """What was read, so that the reader sees what was not."""
+    sizes = {words: getattr(log, name) for name, words in FOUND.items()}
+    found = [f"{words} {formats.size(value)}" for words, value in sizes.items() if value is not None]
+    asked = [f"{name} {value}" for name, value in log.settings if value is not None and name != "model"]
+    engine = f"{log.engine}{' ' + log.version if log.version else ''}"
+    st.caption(f"Read from the log: {'; '.join([engine, *found, *asked])}.")
+    for note in log.notes:
+        st.caption(note)
