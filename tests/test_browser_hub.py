@@ -149,3 +149,17 @@ def test_an_unknown_family_is_weighed_by_its_own_table(page, address):
     page.get_by_role("button", name="Read it as a Llama-like decoder").click()
     expect(page.get_by_text("Every number here hangs on that assumption").first).to_be_visible()
     expect(page).to_have_url(re.compile("assume=llama"))
+
+
+def test_a_log_is_laid_beside_ours(page, address):
+    """github.com/vllm-project/vllm/issues/10517: Llama-3.1-8B on an RTX 3090, weights of 14.9888 GiB."""
+    page.goto(f"{address}/verify?model=meta-llama/Llama-3.1-8B")
+    page.get_by_role("radio", name="Start-up log").click()
+    box = page.get_by_label("Paste a start-up log")
+    box.fill("Model loading took 14.9888 GiB")
+    box.press("Control+Enter")
+    expect(page.get_by_text("Every figure that the log states agrees with ours.")).to_be_visible()
+    expect(page.get_by_text("14.99 GiB").first).to_be_visible()
+    box.fill("Model loading took 29.9 GiB")
+    box.press("Control+Enter")
+    expect(page.get_by_text("What differs most")).to_be_visible()

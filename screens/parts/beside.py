@@ -104,8 +104,8 @@ def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
         st.metric("Tensors that agree", f"{found.matched:,}", border=True)
         st.metric("Stored", "not shown" if checkpoint.bytes is None else formats.size(checkpoint.bytes), border=True)
     st.caption(_aside(found))
-    for sentence in checkpoint.unseen:
-        st.info(sentence, icon=":material/visibility_off:")
+    if checkpoint.unseen:
+        st.info("\n".join(f"- {sentence}" for sentence in checkpoint.unseen), icon=":material/visibility_off:")
     _storage(checkpoint)
     if found.differences:
         st.subheader("What differs", anchor=False)

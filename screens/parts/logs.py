@@ -70,16 +70,15 @@ def verdict(rows: tuple[Difference, ...]) -> None:
     elif worst is None:
         st.success("Every figure that the log states agrees with ours.", icon=":material/check_circle:")
     else:
-        st.warning(f"What differs most: **{NAMES[worst.term].lower()}**. {worst.sentence}", icon=":material/balance:")
+        st.warning(f"What differs most: **{NAMES[worst.term]}**. {worst.sentence}", icon=":material/balance:")
 
 
 def table(rows: tuple[Difference, ...]) -> None:
     lines = [
-        f"| {NAMES[row.term]} | {amount(row, row.log)} | {amount(row, row.ours)} | {row.share:+.2%} | {row.sentence} |"
-        for row in rows
+        f"| {NAMES[row.term]} | {amount(row, row.log)} | {amount(row, row.ours)} | {row.share:+.2%} |" for row in rows
     ]
-    head = ["| Term | In the log | Ours | Difference | |", "| --- | ---: | ---: | ---: | --- |"]
-    st.markdown("\n".join([*head, *lines]))
+    st.markdown("\n".join(["| Term | In the log | Ours | Difference |", "| --- | ---: | ---: | ---: |", *lines]))
+    st.markdown("\n".join(f"- {row.sentence}" for row in rows))
 
 
 def amount(row: Difference, value: int) -> str:
