@@ -9,9 +9,11 @@ from calc.architecture import Architecture
 from calc.errors import ConfigError
 from calc.frozen import Frozen
 from calc.inference import Overhead, Serving
-from calc.layout import Layout
+from calc.layout import Layout, TrainingLayout
 from calc.precision import Precision
-from calc.workload import Attention, Workload
+from calc.recipe import Recipe
+from calc.training import Training
+from calc.workload import Attention, Recompute, TrainingWorkload, Workload
 
 MAX_BYTES = 5_000_000  # a thousand rows are a tenth of it
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
@@ -108,6 +110,12 @@ class Train(Pass):
     gradients: Bytes | None = None
     optimizer: Bytes | None = None
 
+    @property
+    def workload(self) -> TrainingWorkload:
+        recompute: Recompute = "full" if self.checkpointing else "none"
+        batch, context, attention = self.batch, self.context, self.attention
+        return TrainingWorkload(micro_batch=batch, sequence=context, attention=attention, recompute=recompute)
+
 
 Measured = Weights | Context | Serve | Train
 
@@ -133,13 +141,13 @@ class Row(Frozen):
     logits: Literal["last", "all"] | None = None
     checkpointing: bool | None = None
     measured: int | None  # None: the error says why
-    predicted: int | None  # None: there is no formula for it
+    predicted: int
     error: str | None = None
 
     @property
     def difference(self) -> int | None:
         """How much more was predicted than measured."""
-        return None if self.measured is None or self.predicted is None else self.predicted - self.measured
+        return None if self.measured is None else self.predicted - self.measured
 
 
 def read_measurement(text: str) -> Measurement:
@@ -165,17 +173,24 @@ def beside(measurement: Measurement) -> list[Row]:
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)
     serving = Serving(architecture, Precision(weights=dtype, kv=dtype), Layout(), Overhead())
+    recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
     common = set(Row.model_fields)
     rows = []
     for row in measurement.rows:
         if isinstance(row, Weights) and row.parameters is not None:
             total = architecture.parameters().total
             rows.append(Row(kind="parameters", measured=row.parameters, predicted=total))
-        rows.append(Row(**row.model_dump(include=common), measured=row.bytes, predicted=predicted(row, serving)))
+        rows.append(
+            Row(
+                **row.model_dump(include=common),
+                measured=row.bytes,
+                predicted=predicted(row, architecture, serving, recipe),
+            )
+        )
     return rows
 
 
-def predicted(row: Measured, serving: Serving) -> int | None:
+def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:
     """Bytes of what a row measured."""
     (stage,) = serving.stages
     if isinstance(row, Weights):
@@ -184,6 +199,8 @@ def predicted(row: Measured, serving: Serving) -> int | None:
         ranges = serving.overhead.items("transformers", 1, 0)
         return (sum(ranges["cuda_context"]) + sum(ranges["libraries"])) // 2
     if isinstance(row, Train):
-        return None
+        training = Training(architecture, row.workload, recipe, TrainingLayout(), serving.overhead, serving.precision)
+        memory = training.memory()
+        return memory.total - memory.overhead - memory.weights
     cache, working = serving.moments(stage, row.workload)[row.generated]
     return cache if row.kind == "cache" else cache + working

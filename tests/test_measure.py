@@ -44,6 +44,13 @@ def test_the_peak_of_eager_attention_is_exact(file):
     assert [row.measured for row in peaks] == [row.predicted for row in peaks]
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_a_training_step_comes_close(file):
+    steps = [row for row in rows(file) if row.kind == "train" and not row.checkpointing and row.measured is not None]
+    assert {row.batch for row in steps} == {1, 2}
+    assert [row.predicted for row in steps] == [pytest.approx(row.measured, rel=0.04) for row in steps]
+
+
 def test_a_refused_combination_keeps_its_reason():
     refused = [row for row in rows("measurement-gpt_oss.json") if row.error]
     assert {row.attention for row in refused} == {"flash"}  # transformers has no sdpa for it
