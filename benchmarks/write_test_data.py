@@ -97,6 +97,17 @@ def saved(computed: str) -> None:
     write("saved.json", rows)
 
 
+def measured(path: str) -> None:
+    """What logs of serving engines print, and peaks of transformers' generate in 16 bits."""
+    kinds = ("vllm_startup", "sglang_startup", "llamacpp")
+    rows = [
+        {key: value for key, value in row.items() if key not in ("src", "metric")}
+        for row in json.loads(Path(path).read_text(encoding="utf-8"))["records"]
+        if row["kind"] in kinds or (row["kind"] == "hf_inference_peak" and row.get("quant") == "BF16")
+    ]
+    write("measured.json", rows)
+
+
 def oracle(path: str) -> None:
     rows = [
         {
@@ -200,6 +211,7 @@ if __name__ == "__main__":
         saved(path)
     for path in sys.argv[3:4]:
         startup(path)
+        measured(path)
     for path in sys.argv[4:]:
         printed(path)
     if len(sys.argv) == 1:

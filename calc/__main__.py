@@ -16,7 +16,7 @@ from calc.gpu import GIB, GPU
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.text import parse_config, parse_value
 from calc.training_face import add_training_options, check_options, run_training, training_table
-from calc.workload import Attention, Engine
+from calc.workload import Attention, Engine, Speculative
 from presets import gpus, models
 from presets.hub import HubError, fetch, is_id
 
@@ -35,11 +35,19 @@ def parser() -> Parser:
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--batch", type=int, default=1, help="sequences at once (default 1)")
     p.add_argument("--context", type=int, default=8192, help="tokens of each sequence (default 8192)")
-    p.add_argument("--prefill-tokens", type=int, help="prompt tokens in one forward pass")
+    p.add_argument("--generated", type=int, default=0, help="tokens of the context that come one by one (default 0)")
+    p.add_argument(
+        "--prefill-tokens", type=int, help="prompt tokens in one pass (vLLM: max_num_batched_tokens)"
+    )
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument("--kv", choices=CACHE_FORMATS, default="bf16", help="storage of the KV cache (default bf16)")
     p.add_argument("--engine", choices=get_args(Engine), default="vllm")
     p.add_argument("--attention", choices=get_args(Attention), default="flash")
+    p.add_argument("--engine-version", metavar="X.Y", help="where the engine's habits changed (default: the newest)")
+    p.add_argument("--all-logits", action="store_true", help="transformers: logits of every prompt token")
+    p.add_argument("--max-num-seqs", type=int, help="vLLM: sequences that it samples for (default: by GPU)")
+    p.add_argument("--gpu-memory-utilization", type=float, help="vLLM: share of a GPU (default 0.92)")
+    p.add_argument("--speculative", choices=get_args(Speculative), default="none", help="draft layer that is loaded")
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
     p.add_argument("--pp", type=int, default=1, help="pipeline stages")
@@ -101,6 +109,12 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
             prefill_tokens=arguments.prefill_tokens,
             attention=arguments.attention,
             engine=arguments.engine,
+            generated=arguments.generated,
+            logits="all" if arguments.all_logits else None,
+            max_num_seqs=arguments.max_num_seqs,
+            gpu_memory_utilization=arguments.gpu_memory_utilization,
+            engine_version=arguments.engine_version,
+            speculative=arguments.speculative,
         ),
         precision=Precision.of(config, arguments.weights, arguments.kv),
         layout=Layout(tp=arguments.tp, pp=arguments.pp),
@@ -126,6 +140,11 @@ def table(r: Report) -> str:
             f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or '>1024':>6}"
             + "".join(f"  {note}" for note in v.notes)
         )
+    if r.kv_budget:
+        lines += ["", f"{'vLLM leaves for cache':20}{'GiB':>10}{'from':>10}{'to':>10}{'tokens':>14}{'requests':>10}"]
+    for b in r.kv_budget:
+        sizes = "".join(f"{size / GIB:>10.2f}" for size in (b.bytes, b.bytes_low, b.bytes_high))
+        lines.append(f"{b.gpu:20}{sizes}{b.tokens:>14,}{b.concurrency:>10.2f}")
     return "\n".join([*lines, "", *r.assumptions])
 
 

@@ -44,9 +44,9 @@ def logits_bytes(architecture: Architecture, workload: Workload, precision: Prec
     an fp32 copy in transformers up to 4.44, or with the quotient where they are capped."""
     row, hidden = architecture.vocab * precision.activation_bytes, architecture.hidden * precision.activation_bytes
     upcast = architecture.vocab * 4
-    if workload.logits == "last":
+    if workload.rows_of_logits == "last":
         return workload.batch * (row + upcast)
-    copies = upcast if workload.logits == "all_fp32" else row if architecture.capped_logits else 0
+    copies = upcast if workload.rows_of_logits == "all_fp32" else row if architecture.capped_logits else 0
     return workload.step_tokens * (row + copies + hidden)
 
 

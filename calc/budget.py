@@ -6,7 +6,7 @@ from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Serving, Stage
 from calc.paging import alike, before_hybrids, before_latents, pool
-from calc.vllm import profile_bytes, rotary_bytes, sequences, step_tokens, utilization, version
+from calc.vllm import profile_bytes, rotary_bytes, sequences, step_tokens, utilization
 from calc.workload import Workload
 
 
@@ -38,7 +38,7 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
     tokens, seqs, share = step_tokens(workload, gpu), sequences(workload, gpu), utilization(workload)
     requested = ceil(gpu.usable_bytes * share)
     ranges = serving.overhead.ranges("vllm", serving.layout.gpus)
-    inside = ["libraries", "cuda_graphs"] if version(workload) >= (0, 21) else ["libraries"]
+    inside = ["libraries"] if workload.older(0, 21) else ["libraries", "cuda_graphs"]
     low = round(GIB * sum(r.low for name, r in ranges.items() if name in inside))
     high = round(GIB * sum(r.high for name, r in ranges.items() if name in inside))
     outside = [r for name, r in ranges.items() if name in ("cuda_context", "cuda_graphs") and name not in inside]
@@ -74,15 +74,15 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
 
 def capacity(stage: Stage, serving: Serving, workload: Workload, budget: int, in_flight: int) -> tuple[int, int, float]:
     """Blocks, tokens and requests of the whole context that fit a stage's budget."""
-    layers, newest = alike(stage.blocks, serving.precision.kv), version(workload)
-    if newest < (0, 10):
+    layers = alike(stage.blocks, serving.precision.kv)
+    if workload.older(0, 10):
         layers = before_hybrids(layers)
-    if newest < (0, 8):
+    if workload.older(0, 8):
         layers = before_latents(layers, stage.blocks)
     pages = pool(layers)
     if pages is None:
         return 0, 0, 0.0
     blocks = pages.blocks(budget)
     requests = pages.concurrency(blocks, workload.context, in_flight)
-    several = len(pages.groups) > 1 and newest >= (0, 21)
+    several = len(pages.groups) > 1 and not workload.older(0, 21)
     return blocks, int(requests * workload.context) if several else pages.tokens(blocks), requests

@@ -40,6 +40,11 @@ class GPU(Frozen):
         """Bytes that a process can hope for, its own CUDA context included."""
         return (self.usable_mib or int(self.memory_mib * VISIBLE)) * 2**20
 
+    @property
+    def workspace_bytes(self) -> int:
+        """What cuBLAS takes through PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
+        return 32 * 2**20 if self.capability == "9.0" else 8320 * 1024
+
     def lacks(self, storage: WeightFormat | CacheFormat) -> str | None:
         """What the card can't do with this format, or None when it has units for it."""
         unit, sentence = UNITS.get(storage, ("fp32", ""))

@@ -88,8 +88,8 @@ class Memory(Frozen):
 class Stage:
     """One pipeline stage of one tensor-parallel rank: its weights, its layers, and how their cache grows."""
 
-    def __init__(self, weights: int, blocks: list[Block], kv: CacheFormat, *, last: bool) -> None:
-        self.weights, self.blocks, self.last = weights, blocks, last
+    def __init__(self, weights: int, blocks: list[Block], kv: CacheFormat, *, first: bool, last: bool) -> None:
+        self.weights, self.blocks, self.first, self.last = weights, blocks, first, last
         self.growth, self.state = growth(blocks, kv), state_bytes(blocks)
 
     def cache(self, workload: Workload, in_flight: int) -> int:
@@ -126,7 +126,7 @@ class Serving:
             blocks = blocks_within(self.rank, stage)
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
-            self.stages.append(Stage(weights, blocks, precision.kv, last=ends))
+            self.stages.append(Stage(weights, blocks, precision.kv, first=stage.start == 0, last=ends))
 
     def memory(self, workload: Workload) -> Memory:
         """Bytes on the fullest GPU."""
@@ -150,20 +150,23 @@ class Serving:
 
     def moments(self, stage: Stage, workload: Workload) -> list[tuple[int, int]]:
         """Bytes of cache and of activations when they may be most. vLLM sets both aside from the start; transformers
-        holds the prompts' cache while it passes them, and the whole context's for the last token."""
+        holds the prompts' cache while it passes them, and the whole context's for the last token. Its logits return to
+        the first stage; before 4.46 each layer has tables of cosines and sines of its own."""
         step, width = workload.step_tokens, self.precision.activation_bytes
         if workload.engine == "vllm":
             seqs, vocab = workload.max_num_seqs or workload.batch, self.vocab if stage.last else 0
             profile = profile_bytes(stage.blocks, self.rank.hidden, vocab, tokens=step, seqs=seqs, width=width)
             return [(stage.cache(workload, step), profile)]
         prompt = workload.model_copy(update={"context": workload.prompt, "generated": 0})
-        logits = logits_bytes(self.rank, workload, self.precision) if stage.last else 0
+        logits = logits_bytes(self.rank, workload, self.precision) if stage.last or stage.first else 0
         passing = max([logits, *(layer_bytes(b, self.rank, workload, self.precision) for b in stage.blocks)])
         found = [(stage.cache(prompt, step), passing)]
         if workload.generated:
             decoding = decode_bytes(stage.blocks, self.rank, workload, self.precision, stage.last)
             found.append((stage.cache(workload, workload.batch), decoding))
-        return found
+        tables = sum(len(block.layers) for block in stage.blocks) if workload.older(4, 46) else 0
+        tables *= 4 * sum(rows * width for rows, width in self.rank.rotary)
+        return [(cache, working + tables) for cache, working in found]
 
 
 def check_cache(architecture: Architecture, kv: CacheFormat) -> None:

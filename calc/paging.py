@@ -49,7 +49,7 @@ class Pool(Frozen):
 
     def tokens(self, blocks: int) -> int:
         """Tokens of one group's share, as start-up logs print them for models with one kind of layer."""
-        return blocks // len(self.groups) * min((group.block or 1) for group in self.groups)
+        return blocks // len(self.groups) * min((group.block for group in self.groups if group.block), default=1)
 
 
 def alike(blocks: Iterable[Block], kv: CacheFormat) -> list[Layers]:

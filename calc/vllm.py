@@ -13,7 +13,6 @@ from calc.gpu import GIB, GPU
 from calc.mixers import CompressedAttention, Mixer, Recurrent
 from calc.workload import Workload
 
-CURRENT = (0, 33)
 SAMPLER_BYTES = 39
 """Bytes for each logit of the sampler's dummy run: logits in 16 and 32 bits, sorted values with 64-bit indices,
 probabilities, their sums, masks. Fitted to ten start-up logs (median 1.3 %, most 5.4 % off)."""
@@ -52,19 +51,12 @@ def feedforward(ffn: FeedForward | None, hidden: int) -> int:
     return 0 if ffn is None else (3 if ffn.gated else 2) * ffn.intermediate
 
 
-def version(workload: Workload) -> tuple[int, ...]:
-    """The engine's version, the newest that was read where none is stated."""
-    if workload.engine_version is None:
-        return CURRENT
-    return tuple(int(part) for part in workload.engine_version.split(".")[:2])
-
-
 def step_tokens(workload: Workload, gpu: GPU) -> int:
     """`max_num_batched_tokens`: of the server, more on large GPUs but A100; before 0.8 a whole prompt, unless it is
     longer than 32k and cut."""
     if workload.prefill_tokens is not None:
         return workload.prefill_tokens
-    if version(workload) < (0, 8):
+    if workload.older(0, 8):
         return workload.context if 2048 < workload.context <= 32_768 else 2048
     large = is_large(gpu)
     return 16_384 if large and gpu.memory_mib * 2**20 >= 160 * GIB else 8192 if large else 2048
@@ -74,7 +66,7 @@ def sequences(workload: Workload, gpu: GPU) -> int:
     """`max_num_seqs`: 1,024 on large GPUs since 0.8, else 256."""
     if workload.max_num_seqs is not None:
         return workload.max_num_seqs
-    return 1024 if is_large(gpu) and version(workload) >= (0, 8) else 256
+    return 1024 if is_large(gpu) and not workload.older(0, 8) else 256
 
 
 def is_large(gpu: GPU) -> bool:
@@ -86,7 +78,7 @@ def utilization(workload: Workload) -> float:
     """`gpu_memory_utilization`: 0.92 by default, 0.9 in the versions that our logs are of."""
     if workload.gpu_memory_utilization is not None:
         return workload.gpu_memory_utilization
-    return 0.92 if version(workload) >= CURRENT else 0.9
+    return 0.9 if workload.older(0, 33) else 0.92
 
 
 def rotary_bytes(architecture: Architecture) -> int:

@@ -27,15 +27,15 @@ class Workload(Frozen):
     """Prompt tokens in one forward pass; None: the engine's own habit."""
     attention: Attention = "flash"
     engine: Engine = "vllm"
-    logits: Logits = "last"
-    """Rows of logits that a prefill pass makes: of each sequence's last token (vLLM, and transformers from 4.45 on), of
-    all tokens, or of all with an fp32 copy (transformers up to 4.44)."""
+    logits: Logits | None = None
+    """Rows of logits that transformers makes of a prompt: of the last token, of all, or of all with an fp32 copy; None:
+    the version's own habit, which was the latter before 4.45."""
     max_num_seqs: int | None = Field(default=None, ge=1, le=2**24)
     """Sequences that vLLM samples for at once; None: the batch, and for its cache budget its own default."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     """Share of a GPU that vLLM takes; None: its default."""
     engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\w{1,20})*$")
-    """For instance 0.8.5; None: the newest."""
+    """For instance 0.8.5; None: the newest that was read."""
     speculative: Speculative = "none"
     """Draft layer that is loaded beside and has a cache of its own: the model's own for multi-token prediction, or one
     more of its layers (EAGLE, arXiv:2401.15077)."""
@@ -45,6 +45,18 @@ class Workload(Frozen):
         if self.generated >= self.context:
             raise ValueError(f"generated is {self.generated:,}, which leaves no prompt of {self.context:,} tokens")
         return self
+
+    def older(self, *version: int) -> bool:
+        """Whether the engine is stated to be of a version before this one."""
+        if self.engine_version is None:
+            return False
+        return tuple(int(part) for part in self.engine_version.split(".")[: len(version)]) < version
+
+    @property
+    def rows_of_logits(self) -> Logits:
+        """What is stated, or the habit of the engine."""
+        old = self.engine == "transformers" and self.older(4, 45)
+        return self.logits or ("all_fp32" if old else "last")
 
     @property
     def prompt(self) -> int:
