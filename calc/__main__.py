@@ -36,15 +36,15 @@ def parser() -> Parser:
     p.add_argument("--batch", type=int, default=1, help="sequences at once (default 1)")
     p.add_argument("--context", type=int, default=8192, help="tokens of each sequence (default 8192)")
     p.add_argument("--generated", type=int, default=0, help="tokens of the context that come one by one (default 0)")
-    p.add_argument(
-        "--prefill-tokens", type=int, help="prompt tokens in one pass (vLLM: max_num_batched_tokens)"
-    )
+    p.add_argument("--prefill-tokens", type=int, help="prompt tokens in one pass (vLLM: max_num_batched_tokens)")
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument("--kv", choices=CACHE_FORMATS, default="bf16", help="storage of the KV cache (default bf16)")
     p.add_argument("--engine", choices=get_args(Engine), default="vllm")
     p.add_argument("--attention", choices=get_args(Attention), default="flash")
     p.add_argument("--engine-version", metavar="X.Y", help="where the engine's habits changed (default: the newest)")
-    p.add_argument("--all-logits", action="store_true", help="transformers: logits of every prompt token")
+    p.add_argument(
+        "--all-logits", action="store_const", const="all", dest="logits", help="transformers: logits of every token"
+    )
     p.add_argument("--max-num-seqs", type=int, help="vLLM: sequences that it samples for (default: by GPU)")
     p.add_argument("--gpu-memory-utilization", type=float, help="vLLM: share of a GPU (default 0.92)")
     p.add_argument("--speculative", choices=get_args(Speculative), default="none", help="draft layer that is loaded")
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
             attention=arguments.attention,
             engine=arguments.engine,
             generated=arguments.generated,
-            logits="all" if arguments.all_logits else None,
+            logits=arguments.logits,
             max_num_seqs=arguments.max_num_seqs,
             gpu_memory_utilization=arguments.gpu_memory_utilization,
             engine_version=arguments.engine_version,
@@ -157,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except ValidationError as error:
         first = error.errors()[0]
-        print(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.", file=sys.stderr)
+        where = "".join(f"{part}: " for part in first["loc"])
+        print(f"{where}{first['msg'].removeprefix('Value error, ')}.", file=sys.stderr)
         return 2
     if arguments.json:
         print(result.model_dump_json(indent=1))

@@ -123,9 +123,14 @@ def assumptions(
         yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."
     if tower is not None:
         yield f"The image tower ({tower}) is of a class that we do not know: it is neither counted nor loaded."
-    if apart["multi_token_prediction"]:
+    if workload.speculative == "eagle":
+        yield "EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own."
+    if apart["multi_token_prediction"] and workload.speculative != "mtp":
         yield f"The multi-token-prediction layer is not loaded: {apart['multi_token_prediction']:,} parameters."
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield f"The model was made for {architecture.max_positions:,} tokens; {workload.context:,} go beyond that."
     yield f"The largest forward pass holds {workload.step_tokens:,} tokens."
+    if workload.engine == "vllm":
+        seqs = workload.max_num_seqs or workload.batch
+        yield f"vLLM samples for {seqs:,} sequences at once here; what it leaves for its cache is by its own defaults."
     yield "Overhead is a range measured in public logs; the totals count its middle."

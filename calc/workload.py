@@ -41,9 +41,13 @@ class Workload(Frozen):
     more of its layers (EAGLE, arXiv:2401.15077)."""
 
     @model_validator(mode="after")
-    def _has_a_prompt(self) -> "Workload":
+    def _makes_sense(self) -> "Workload":
         if self.generated >= self.context:
             raise ValueError(f"generated is {self.generated:,}, which leaves no prompt of {self.context:,} tokens")
+        foreign = ("logits",) if self.engine == "vllm" else ("max_num_seqs", "gpu_memory_utilization", "speculative")
+        for name in foreign:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} has no effect with {self.engine}")
         return self
 
     def older(self, *version: int) -> bool:
@@ -61,7 +65,7 @@ class Workload(Frozen):
     @property
     def prompt(self) -> int:
         """Tokens of each sequence that are passed at once, or in chunks."""
-        return self.context - self.generated
+        return max(1, self.context - self.generated)
 
     @property
     def step_tokens(self) -> int:
