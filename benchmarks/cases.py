@@ -1,10 +1,10 @@
-"""Runs of serving engines in our own terms: which GPU, format and workload a record means, or why it says too little."""
+"""Runs of serving engines in our own terms: which GPU, format and workload a record means, or why it is of no use."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.records import TOWERS, resolve, weight_format
+from benchmarks.records import resolve, weight_format
 from calc import GPU, Architecture, Layout, Overhead, Precision, Workload
 from calc.frozen import Frozen
 from calc.inference import Serving

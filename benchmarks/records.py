@@ -97,7 +97,7 @@ EXTRA: dict[str, Config] = {  # as their config.json has it; what is no preset
 }
 ALIASES = {"llama-3.3-70b": "llama-3.1-70b", "deepseek-r1-distill-llama-8b": "llama-3.1-8b"}
 ALIASES |= {"deepseek-r1-distill-llama-70b": "llama-3.1-70b", "deepseek-coder-v2-lite": "deepseek-v2-lite"}
-ALIASES |= {"mixtral-8x7b": "mixtral-8x7b-v0.1", "mixtral-8x22b": "mixtral-8x22b-v0.1"}
+ALIASES |= {"kimi-k2": "kimi-k2.5", "mixtral-8x7b": "mixtral-8x7b-v0.1", "mixtral-8x22b": "mixtral-8x22b-v0.1"}
 ALIASES |= {"nemotron-nano-9b-v2": "nvidia-nemotron-nano-9b-v2", "qwen2.5-32b/qwq-32b": "qwq-32b"}
 """The same sizes under another name."""
 TOWERS = re.compile(r"omni|vision|pixtral|llava|glm-4\.\dv|qwen2(\.5)?-vl|vlm", re.IGNORECASE)

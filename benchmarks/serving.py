@@ -93,11 +93,12 @@ def prefill_peaks(computed: dict[str, Any]) -> Iterator[Found]:
 
 
 def transformers_peak(case: Case) -> int:
-    """PyTorch's `max_memory_allocated`, summed over GPUs: what we count, and cuBLAS's workspace."""
+    """PyTorch's `max_memory_allocated`, summed over GPUs: weights as its allocator holds them, cache and activations at
+    their fullest, and cuBLAS's workspace."""
     serving = case.serving()
-    stages = [serving.stage_memory(stage, case.workload) for stage in serving.stages]
+    stages = zip(serving.loaded("transformers"), serving.stages, strict=True)
     workspace = 0 if case.gpu is None else case.gpu.workspace_bytes
-    return sum(stage.total - stage.overhead + workspace for stage in stages)
+    return sum(loaded + max(map(sum, serving.moments(stage, case.workload))) + workspace for loaded, stage in stages)
 
 
 def transformers_peaks(measured: list[dict[str, Any]]) -> Iterator[Found]:
@@ -145,13 +146,12 @@ def vllm_tokens(measured: list[dict[str, Any]]) -> Iterator[Found]:
 
 
 def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
-    """Bytes of cache by the settings alone; where a log is silent, by vLLM's defaults, and then of another kind."""
+    """Bytes of cache by the settings alone; where a log is silent on them, by the defaults of vLLM's version."""
     for record in measured:
         if record["kind"] != "vllm_startup" or "kv_gib" not in record["measured"]:
             continue
-        open_settings = {"max_num_batched_tokens", "max_num_seqs"} & set(record["missing"])
-        kind = "vLLM KV budget, defaults assumed" if open_settings else "vLLM KV budget, all stated"
-        case = vllm_case(record)
+        kind, case = "vLLM KV budget", vllm_case(record)
+        silent = {"max_num_batched_tokens", "max_num_seqs"} & set(record["missing"])
         if record["gpu_memory_utilization"] is None:
             case = "gpu_memory_utilization is not stated"
         elif record["note"].startswith("LoRA"):
@@ -167,7 +167,7 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
         budget = kv_budget(case.gpu, case.serving(), case.workload)
         yield Comparison(
             kind=kind,
-            name=f"{case.name} on {case.gpu.name}",
+            name=f"{case.name} on {case.gpu.name}" + (", defaults" if silent else ""),
             predicted=budget.bytes / GIB,
             measured=record["measured"]["kv_gib"],
             unit="GiB",

@@ -6,7 +6,7 @@ from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Serving, Stage
 from calc.paging import alike, before_hybrids, before_latents, pool
-from calc.vllm import profile_bytes, rotary_bytes, sequences, step_tokens, utilization
+from calc.vllm import profile_bytes, sequences, step_tokens, utilization
 from calc.workload import Workload
 
 
@@ -43,12 +43,11 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
     high = round(GIB * sum(r.high for name, r in ranges.items() if name in inside))
     outside = [r for name, r in ranges.items() if name in ("cuda_context", "cuda_graphs") and name not in inside]
     found = []
-    for stage in serving.stages:
+    for stage, loaded in zip(serving.stages, serving.loaded("vllm"), strict=True):
         vocab = serving.vocab if stage.last else 0
         width = serving.precision.activation_bytes
         profile = profile_bytes(stage.blocks, serving.rank.hidden, vocab, tokens=tokens, seqs=seqs, width=width)
-        weights = stage.weights + rotary_bytes(serving.rank)
-        room = requested - weights - profile
+        room = requested - loaded - profile
         blocks, of_tokens, concurrency = capacity(stage, serving, workload, room - (low + high) // 2, tokens)
         found.append(
             KVBudget(
@@ -57,7 +56,7 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
                 max_num_seqs=seqs,
                 max_num_batched_tokens=tokens,
                 requested=requested,
-                weights=weights,
+                weights=loaded,
                 profile=profile,
                 bytes=room - (low + high) // 2,
                 bytes_low=room - high,

@@ -14,7 +14,7 @@ from calc.gpu import GIB
 from calc.layout import Layout
 from calc.precision import CacheFormat, Precision
 from calc.vllm import profile_bytes
-from calc.weights import stored
+from calc.weights import stored, stored_bytes
 from calc.workload import Engine, Speculative, Workload
 
 
@@ -111,10 +111,12 @@ class Serving:
         layout.check(architecture)
         check_cache(architecture, precision.kv)
         self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
-        self.vocab = architecture.vocab
+        self.architecture, self.vocab = architecture, architecture.vocab
         whole = with_draft(architecture, speculative)
         self.rank = whole.rank(layout.tp)
-        first, last, layers = weights_by_layer(whole, precision, layout.tp, draft=speculative != "none")
+        first, last, layers = weights_by_layer(whole, precision, layout.tp)
+        self.draft = draft_bytes(whole, precision, layout.tp) if speculative != "none" else 0
+        last += self.draft
         self.stages = []
         for stage in layout.stages(architecture.num_layers):
             ends = stage.stop == architecture.num_layers
@@ -127,6 +129,14 @@ class Serving:
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
             self.stages.append(Stage(weights, blocks, precision.kv, first=stage.start == 0, last=ends))
+
+    def loaded(self, engine: Engine) -> list[int]:
+        """Bytes that weights take on each stage once the engine has loaded them: with its tables and padding, and what
+        the allocator adds."""
+        stages = stored_bytes(self.architecture, self.precision, self.layout, engine)
+        return [
+            parts.total + (self.draft if stage.last else 0) for parts, stage in zip(stages, self.stages, strict=True)
+        ]
 
     def memory(self, workload: Workload) -> Memory:
         """Bytes on the fullest GPU."""
@@ -203,17 +213,21 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     return found
 
 
-def weights_by_layer(
-    architecture: Architecture, precision: Precision, tp: int = 1, *, draft: bool = False
-) -> tuple[int, int, list[int]]:
-    """Bytes of one of tp ranks: what stands before the first layer, after the last (with the draft layers, if they are
-    loaded), and in each layer; scales included."""
+def draft_bytes(architecture: Architecture, precision: Precision, tp: int) -> int:
+    """Bytes of the layers of multi-token prediction on one of tp ranks."""
+    pieces = (piece for piece in stored(architecture, precision, tp) if piece.tensor.apart == "multi_token_prediction")
+    return sum(piece.nbytes * piece.tensor.count for piece in pieces)
+
+
+def weights_by_layer(architecture: Architecture, precision: Precision, tp: int = 1) -> tuple[int, int, list[int]]:
+    """Bytes of one of tp ranks: what stands before the first layer, after the last, and in each layer; scales
+    included."""
     first, last, layers = 0, 0, [0] * architecture.num_layers
     for piece in stored(architecture, precision, tp):
         tensor, one = piece.tensor, piece.nbytes
         if tensor.apart is not None:
-            last += one * tensor.count if draft and tensor.apart == "multi_token_prediction" else 0
-        elif tensor.layers:
+            continue
+        if tensor.layers:
             for i in tensor.layers:
                 layers[i] += one * piece.a_layer
         elif tensor.component == "embedding":

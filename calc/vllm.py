@@ -5,8 +5,7 @@ Read in its source (0.33: `gpu_worker.py`, `mem_utils.py`, `arg_utils.py`) and c
 
 from collections.abc import Iterable
 
-from calc.activations import rotary
-from calc.architecture import Architecture, Block
+from calc.architecture import Block
 from calc.attention import LatentAttention
 from calc.feedforward import FeedForward, MoE
 from calc.gpu import GIB, GPU
@@ -79,9 +78,3 @@ def utilization(workload: Workload) -> float:
     if workload.gpu_memory_utilization is not None:
         return workload.gpu_memory_utilization
     return 0.9 if workload.older(0, 33) else 0.92
-
-
-def rotary_bytes(architecture: Architecture) -> int:
-    """The table of cosines and sines, one for all layers (`rotary_embedding/base.py`)."""
-    widths = [rotary(mixer) for block in architecture.blocks for mixer in block.mixers]
-    return 0 if architecture.positions else 2 * (architecture.max_positions or 0) * max(widths, default=0)
