@@ -5,8 +5,8 @@ Without a file: small configs of every family with its flags drawn at random, co
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
-The third holds figures of public start-up logs. The folder has what `print(model)` shows of such classes, each beside
-the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
+The third holds figures of public start-up logs, and peaks of training. The folder has what `print(model)` shows of such
+classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
 """
 
 import json
@@ -156,6 +156,12 @@ def startup(measured: str) -> None:
     write("startup.json", rows)
 
 
+def peaks(measured: str) -> None:
+    """What GPUs held while they trained, as recorded."""
+    records = json.loads(Path(measured).read_text(encoding="utf-8"))["records"]
+    write("train_peaks.json", [record for record in records if record["kind"] == "train_peak"])
+
+
 def small(each: int = 3) -> None:
     """Counts of the classes themselves, on the meta device."""
     from benchmarks import oracle
@@ -212,6 +218,7 @@ if __name__ == "__main__":
     for path in sys.argv[3:4]:
         startup(path)
         measured(path)
+        peaks(path)
     for path in sys.argv[4:]:
         printed(path)
     if len(sys.argv) == 1:

@@ -6,7 +6,7 @@ from calc.frozen import Frozen
 
 Float = Literal["bf16", "fp16", "fp32"]
 WIDTH: dict[Float, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
-RecipeName = Literal["bf16", "master", "megatron", "autocast", "fp32"]
+RecipeName = Literal["bf16", "master", "deepspeed", "megatron", "autocast", "fp32"]
 
 
 class Recipe(Frozen):
@@ -17,6 +17,8 @@ class Recipe(Frozen):
     states: Float
     master: bool = False  # the optimizer updates an fp32 copy
     compute: Float = "bf16"
+    copies_gradients: bool = False  # the optimizer's step flattens them all, and casts what is flat to fp32
+    bucket: int = 0  # elements of each of the two buffers that gradients are reduced in
 
     @property
     def casts(self) -> bool:
@@ -29,6 +31,10 @@ RECIPES: dict[RecipeName, Recipe] = {
     "bf16": Recipe(weights="bf16", gradients="bf16", states="bf16"),
     # 16 bytes a weight: ZeRO section 3.1, arXiv:1910.02054
     "master": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True),
+    # the same as DeepSpeed holds it (runtime/zero/stage_1_and_2.py), with its default reduce_bucket_size
+    "deepspeed": Recipe(
+        weights="bf16", gradients="bf16", states="fp32", master=True, copies_gradients=True, bucket=500_000_000
+    ),
     # 18 bytes a weight: gradients are reduced in fp32 (Megatron-LM, distributed optimizer)
     "megatron": Recipe(weights="bf16", gradients="fp32", states="fp32", master=True),
     # fp32 weights that torch.autocast or FSDP casts for every product: 16 bytes a weight, and the casts

@@ -28,13 +28,33 @@ def kept_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w
         return 0
     if work.recompute == "full":
         return tokens * w * hidden // shards
+    if work.recompute == "alternate":
+        return tokens * (w * hidden // shards + alternate_bytes(block, hidden, w))
     return layer_bytes(block, hidden, work, tokens, w, shards)
 
 
 def returning_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
     """Bytes that come back for a layer's backward pass, computed again or fetched, beside what was kept."""
     whole = layer_bytes(block, hidden, work.model_copy(update={"recompute": "none"}), tokens, w, shards)
-    return whole if work.recompute == "full" else whole - kept_bytes(block, hidden, work, tokens, w, shards)
+    return (
+        whole if work.recompute in ("full", "alternate") else whole - kept_bytes(block, hidden, work, tokens, w, shards)
+    )
+
+
+def alternate_bytes(block: Block, hidden: int, w: int) -> int:
+    """Bytes a token of attention's outputs and of every other matrix product in a layer, from the first on."""
+    outputs = 0
+    rows: list[int] = []  # of each matrix, once for each expert that a token passes through
+    for mixer in block.mixers:
+        matrices = [shape for shape in mixer.shapes(hidden).values() if len(shape) == 2]
+        rows += [shape[0] for shape in matrices]
+        if not isinstance(mixer, RecurrentMixer):
+            outputs += w * matrices[-1][1] + 4 * mixer.n_q
+    if isinstance(block.ffn, MoE):
+        rows += [block.ffn.top_k * shape[0] for shape in block.ffn.expert_shapes(hidden).values() if len(shape) == 2]
+    elif block.ffn is not None:
+        rows += [shape[0] for shape in block.ffn.shapes(hidden).values() if len(shape) == 2]
+    return outputs + w * sum(rows[::2])
 
 
 def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> int:

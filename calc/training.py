@@ -15,7 +15,7 @@ from calc.tensor import Component, Tensor
 from calc.weights import stored
 from calc.workload import LoraTargets, TrainingWorkload
 
-Moment = Literal["loss", "backward", "end of backward"]
+Moment = Literal["loss", "backward", "end of backward", "step"]
 ADAPTED: dict[LoraTargets, frozenset[Component]] = {
     "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),
     "attention": frozenset({"attention"}),
@@ -33,7 +33,7 @@ class TrainingMemory(Memory):
     logits: int  # with the loss, their gradients, and those of the head that stand beside them
     moment: Moment
     """The loss, when every layer still waits for its backward pass; the backward pass of the last layer; or its end,
-    when all gradients are there."""
+    when all gradients are there; or the optimizer's step."""
 
 
 class States(Frozen):
@@ -48,7 +48,8 @@ class States(Frozen):
     gathered: int  # weights of the layer at work and of the next, where they are sharded; or casts of them
     dequantised: int  # the largest matrix in 16 bits, where weights are quantised
     head_gradient: int
-    step: int  # what the optimizer needs beside for the largest tensor
+    update: int  # what the optimizer needs beside for the largest tensor
+    copies: int  # of the gradients, at the optimizer's step
 
 
 class Training:
@@ -93,7 +94,7 @@ class Training:
         (arXiv:2104.04473 section 2.2)."""
         states, stage, pp, hidden = self.states[index], self.stages[index], self.layout.pp, self.rank.hidden
         w, shards = WIDTH[self.recipe.compute], self.layout.tp if self.layout.sequence_parallel else 1
-        tokens = -(-work.micro_batch * work.sequence // self.layout.cp)
+        tokens = work.micro_batch * -(-work.sequence // self.layout.cp)
         blocks = blocks_within(self.rank, stage)
         flight = min(work.accumulation, pp - index)
         each = sum(len(block.layers) * kept_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
@@ -107,9 +108,11 @@ class Training:
                 states,
                 states.largest_gradient if work.optimizer_in_backward else states.gradients,
                 activations=(flight - 1) * each
-                + max(fullest + states.dequantised, states.head_gradient if self.rank.tied else 0, states.step),
+                + max(fullest + states.dequantised, states.head_gradient if self.rank.tied else 0, states.update),
             ),
         ]
+        if states.copies:
+            moments.append(self._moment("step", states, states.gradients, states.copies))
         if stage.stop == self.rank.num_layers:
             read = (norm_bytes(hidden, self.rank.final_norm, work, w) + w * hidden) * tokens // shards
             for logits, heads in loss_moments(work, tokens, self.rank.vocab, hidden, w):
@@ -127,7 +130,10 @@ class Training:
     def _moment(
         self, moment: Moment, states: States, gradients: int, activations: int, logits: int = 0
     ) -> TrainingMemory:
+        """What is there at a moment; gradients with the buckets that they are reduced in."""
         weights = states.frozen + states.weights + states.gathered
+        if moment != "step":
+            gradients += 2 * WIDTH[self.recipe.gradients] * self.recipe.bucket
         held = weights + states.master + gradients + states.optimizer + activations + logits
         items = self.overhead.items("transformers", self.layout.gpus, held).values()
         low, high = sum(low for low, _ in items), sum(high for _, high in items)
@@ -148,7 +154,7 @@ class Training:
     def _states(self, stage: range) -> States:
         """Each part divided over as many ranks as ZeRO's stage says."""
         zero, recipe, compute = self.layout.zero, self.recipe, WIDTH[self.recipe.compute]
-        totals = dict.fromkeys(("frozen", "weights", "master", "gradients", "optimizer"), 0)
+        totals = dict.fromkeys(("frozen", "weights", "master", "gradients", "optimizer", "copies"), 0)
         units: dict[int | str, int] = {}  # elements of each layer, of the embedding and of the head
         largest = dequantised = matrices = 0
         for piece in stored(self.rank, self.frozen):
@@ -164,8 +170,9 @@ class Training:
                 return -(-nbytes // (ep * replicas if zero >= least_stage else ep))
 
             if not self.work.trains_base:
-                totals["frozen"] += share(copies * piece.nbytes, 3)
                 quantised = piece.nbytes < compute * tensor.numel
+                wide = self.work.fp32_rest and not quantised
+                totals["frozen"] += share(copies * (4 * tensor.numel if wide else piece.nbytes), 3)
                 dequantised = max(dequantised, compute * tensor.numel if quantised else 0)
             elif len(tensor.shape) > 1 and tensor.component != "embedding":
                 matrices += share(copies * tensor.numel, 4)
@@ -173,6 +180,9 @@ class Training:
                 totals["weights"] += share(copies * one.numel * WIDTH[recipe.weights], 3)
                 totals["master"] += share(copies * one.numel * 4 * recipe.master, 1)
                 totals["gradients"] += share(copies * one.numel * WIDTH[recipe.gradients], 2)
+                totals["copies"] += recipe.copies_gradients * share(
+                    copies * one.numel * (WIDTH[recipe.gradients] + 4), 1
+                )
                 states = state_bytes(self.work.optimizer, one, WIDTH[recipe.states])
                 totals["optimizer"] += share(copies * states, 1)
                 largest = max(largest, share(one.numel, 2))
@@ -183,7 +193,7 @@ class Training:
         return States(
             **totals,
             largest_gradient=largest * WIDTH[recipe.gradients],
-            step=step_bytes(self.work.optimizer, largest),
+            update=step_bytes(self.work.optimizer, largest),
             gathered=gathered,
             dequantised=dequantised,
             head_gradient=head,
@@ -225,18 +235,24 @@ class Training:
 def loss_moments(work: TrainingWorkload, tokens: int, vocab: int, hidden: int, w: int) -> list[tuple[int, int]]:
     """Bytes of logits, and how many gradients of the head stand beside them, at the moments round the loss.
 
-    Whole: the logits, and in fp32 their copy, its log-softmax and the gradient; then the gradient of the logits alone.
-    Chunked: the logits, of which one chunk at a time is in fp32 (nowhere where the loss is one kernel); then their
-    gradients without those of the two chunks whose gradients of the head are being added into a third.
+    Whole: the logits, and in fp32 (native: as they are) their log-softmax, its gradient and theirs; compiled: the
+    logits and their gradient; then, each time, their gradient alone.
+    Chunked: the logits, and in fp32 the log-softmax of all chunks and two gradients of one; nothing of that where the
+    loss is one kernel, which overwrites the logits with their gradients. Then these gradients without those of the two
+    chunks whose gradients of the head are being added into a third.
     Fused: chunks of so many tokens that a chunk is as large as the hidden states, in 16 bits and in fp32, the gradient
     of the hidden states, and those of the head so far and of the chunk (Liger Kernel, arXiv:2410.10989 section 3.2).
     """
     match work.loss:
-        case "whole":
-            return [(tokens * vocab * (w + 3 * 4), 0), (tokens * vocab * w, 1)]
+        case "whole" | "native":
+            wide = 4 if work.loss == "whole" else w
+            return [(tokens * vocab * (w + 3 * wide), 0), (tokens * vocab * w, 1)]
+        case "compiled":
+            return [(tokens * vocab * 2 * w, 0), (tokens * vocab * w, 1)]
         case "chunked":
             chunk = -(-tokens // work.loss_chunks)
-            at_loss = tokens * vocab * w + (0 if work.fused else chunk * vocab * 3 * 4)
+            kept = tokens * vocab * 4 + chunk * vocab * 2 * 4
+            at_loss = tokens * vocab * w + (0 if work.fused else kept)
             return [(at_loss, 0), (max(0, tokens - 2 * chunk) * vocab * w, 3)]
         case "fused":
             return [(tokens * hidden * (w + 4 + w), 2)]

@@ -30,6 +30,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--method", choices=get_args(Method), help="default full, or lora with --lora-rank")
     group.add_argument("--lora-rank", type=int, metavar="N")
     group.add_argument("--lora-targets", choices=get_args(LoraTargets), help="what has adapters (default all)")
+    group.add_argument("--fp32-rest", action="store_true", help="QLoRA: what is not quantised in fp32, as PEFT has it")
     group.add_argument("--optimizer", choices=get_args(Optimizer), help="default adamw")
     group.add_argument("--optimizer-in-backward", action="store_true", help="use and free each gradient at once")
     group.add_argument("--recompute", choices=get_args(Recompute), help="activation checkpointing (default none)")

@@ -57,12 +57,12 @@ def training_report(
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
-    by default in 16 bits, and for QLoRA in NF4; `gpus` are the usual five.
+    by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
     """
     architecture = Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
-    frozen = frozen or Precision(weights="nf4" if workload.method == "qlora" else "bf16")
+    frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
     training = Training(architecture, workload, recipe, layout, overhead, frozen)
     memory = training.memory()
     return TrainingReport(
@@ -87,6 +87,7 @@ def training_assumptions(
     yield {
         "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",
         "backward": "The step is fullest in the backward pass of a stage's last layer.",
+        "step": "The step is fullest when the optimizer makes its fp32 copy of the gradients.",
         "end of backward": "The step is fullest at the end of the backward pass, when all gradients are there.",
     }[memory.moment]
     if memory.gradients == 0 and training.largest_gradients():

@@ -8,9 +8,9 @@ from calc.optimizer import Optimizer
 Attention = Literal["flash", "eager"]
 Engine = Literal["vllm", "transformers"]
 Method = Literal["full", "lora", "qlora", "pretrain"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "alternate", "full"]
 LoraTargets = Literal["all", "attention", "qv"]
-Loss = Literal["whole", "chunked", "fused"]
+Loss = Literal["whole", "native", "compiled", "chunked", "fused"]
 Logits = Literal["last", "all", "all_fp32"]
 Speculative = Literal["none", "mtp", "eagle"]
 MAX_TOKENS = 2**40
@@ -88,14 +88,18 @@ class TrainingWorkload(Frozen):
     """Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA (arXiv:2305.14314) train
     adapters beside frozen weights, which QLoRA quantises."""
     lora_rank: int = Field(default=16, ge=1, le=2**16)
+    fp32_rest: bool = False  # QLoRA by PEFT: prepare_model_for_kbit_training casts what is not quantised to fp32
     lora_targets: LoraTargets = "all"
     """All: every matrix of attention and feed-forward but routed experts; qv: queries and values."""
     attention: Attention = "flash"
     recompute: Recompute = "none"
-    """Selective: the scores of eager attention; full: everything but each layer's input. arXiv:2205.05198 section 5."""
+    """Selective: the scores of eager attention; full: everything but each layer's input (arXiv:2205.05198 section 5).
+    Alternate: all but that input, attention's output and every other matrix product, as torchtitan chooses by default
+    (arXiv:2410.06511 section 2.2.1)."""
     fused: bool = False  # norms and activation functions in one kernel each: Liger, Transformer Engine, torch.compile
     loss: Loss = "whole"
-    """Chunked: fp32 for one chunk of tokens at a time; fused: with the head, so that logits are never whole (Liger)."""
+    """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
+    fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits are never whole (Liger)."""
     loss_chunks: int = Field(default=8, ge=1, le=2**16)
     offload_activations: bool = False  # what full recomputation keeps waits in host memory
     optimizer: Optimizer = "adamw"

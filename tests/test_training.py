@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.training import ladder
 from calc import RECIPES, Architecture, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.gpu import GIB
 from calc.optimizer import state_bytes
 from calc.saved import kept_bytes, layer_bytes
 from calc.tensor import Tensor
@@ -62,28 +62,9 @@ def test_korthikanti_sums_up_a_gelu_layer():
         assert layer_bytes(part, hidden, work, 1) == 10 * hidden + 24 * hidden // t + 100 // t + 16
 
 
-LADDER = [  # README of torchtune 0.6: Llama 3.2 3B, batch 2 of 4096 packed tokens, bf16, peak active memory in GiB
-    ("packed dataset", 60.0, {}),
-    ("compile", 51.0, {"fused": True}),
-    ("chunked cross entropy", 42.9, {"loss": "chunked"}),
-    ("activation checkpointing", 24.9, {"recompute": "full"}),
-    ("optimizer step in backward", 23.1, {"optimizer_in_backward": True}),
-    ("activation offloading", 21.8, {"offload_activations": True}),
-    ("8-bit AdamW", 17.6, {"optimizer": "adamw-8bit-ao"}),
-    ("LoRA", 8.5, {"method": "lora", "lora_rank": 64, "optimizer": "adamw", "optimizer_in_backward": False}),
-    ("QLoRA", 4.6, {"method": "qlora"}),
-]
-
-
-@pytest.mark.parametrize("rung", [pytest.param(i, id=what) for i, (what, _, _) in enumerate(LADDER)])
-def test_torchtune_ladder(rung):
-    """Each technique comes on top of those before it; LoRA goes back to plain AdamW."""
-    work = {"micro_batch": 2, "sequence": 4096}
-    for _, _, change in LADDER[: rung + 1]:
-        work |= change
-    frozen = "nf4" if work.get("method") == "qlora" else "bf16"
-    memory = training("meta-llama/Llama-3.2-3B", "bf16", frozen, **work).memory()
-    assert measured(memory) / GIB == pytest.approx(LADDER[rung][1], rel=0.05)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.record["method"]) for case in ladder()])
+def test_torchtune_ladder(case):
+    assert case.predicted() == pytest.approx(case.measured, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +87,14 @@ def test_bytes_of_a_weight_and_what_belongs_to_it(recipe, zero, dp, bytes_a_weig
     (states,) = training(model, recipe, layout=TrainingLayout(dp=dp, zero=zero)).states
     held = states.weights + states.master + states.gradients + states.optimizer
     assert held / ARCHITECTURES[model].parameters().total == pytest.approx(bytes_a_weight, rel=1e-6)
+
+
+def test_deepspeed_copies_all_gradients_at_its_step():
+    """runtime/zero/stage_1_and_2.py: they are flattened in 16 bits, then cast: 16 bytes a weight, 2 and 4 more."""
+    model = "meta-llama/Llama-3.1-8B"
+    memory = training(model, "deepspeed", recompute="full", sequence=128).memory()
+    assert memory.moment == "step"
+    assert measured(memory) == 22 * ARCHITECTURES[model].parameters().total
 
 
 @pytest.mark.parametrize(
