@@ -4,6 +4,7 @@ st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layou
 st.navigation(
     [
         st.Page("screens/weigh.py", title="Weigh", icon=":material/scale:", default=True),
+        st.Page("screens/train.py", title="Train", icon=":material/model_training:", url_path="train"),
         st.Page("screens/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
     ],
     position="top",

@@ -1,7 +1,7 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from screens.parts import beside, logs, share, sidebar, state, unknown
+from screens.parts import beside, logs, measured, share, sidebar, state, unknown
 
 scenario = state.current()
 architecture, error = None, None
@@ -28,6 +28,8 @@ choice = st.segmented_control(
 )
 if choice == "presets":
     beside.presets()
+elif choice == "measured":
+    measured.draw()
 elif architecture is None:
     unknown.explain(scenario, error)
 elif choice == "log":

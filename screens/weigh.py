@@ -18,7 +18,7 @@ try:
     )
 except ConfigError as problem:
     error = problem
-sidebar.draw(scenario, error)
+sidebar.draw(scenario, error, sidebar.workload, sidebar.gpu_picker, sidebar.advanced)
 
 share.header(scenario, result)
 for problem in state.problems():

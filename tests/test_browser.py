@@ -62,3 +62,18 @@ def test_fits_a_phone(page, address):
     page.goto(f"{address}/?model=openai/gpt-oss-20b")
     expect(number(page, "Parameters")).to_have_text("20.91 B")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_training_step_is_weighed_and_shared(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-0.5B")
+    expect(number(page, "Parameters")).to_have_text("494.03 M")
+    page.get_by_role("link", name="Train").click()
+    expect(number(page, "Trained")).to_have_text("494.03 M")
+    page.get_by_role("combobox", name="Method").click()
+    page.keyboard.type("QLoRA")
+    page.keyboard.press("Enter")
+    # rank 16: 24 layers, 16 times the sum of in and out of each of the seven matrices
+    expect(number(page, "Trained")).to_have_text("8.80 M")
+    expect(page).to_have_url(f"{address}/train?model=Qwen%2FQwen2.5-0.5B&method=qlora")
+    page.reload()
+    expect(number(page, "Trained")).to_have_text("8.80 M")

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from calc import Architecture
 from presets import models
-from tests.conftest import running_app
+from tests.conftest import ROOT, running_app
 from tests.hub_server import TOKEN, Files, hub, safetensors
 
 
@@ -163,3 +163,13 @@ def test_a_log_is_laid_beside_ours(page, address):
     box.fill("Model loading took 29.9 GiB")
     box.press("Control+Enter")
     expect(page.get_by_text("What differs most")).to_be_visible()
+
+
+def test_an_own_measurement_is_laid_beside_the_prediction(page, address):
+    page.goto(f"{address}/verify")
+    page.get_by_role("radio", name="Own measurement").click()
+    chooser = page.get_by_test_id("stMain").get_by_test_id("stFileUploaderDropzoneInput")
+    chooser.set_input_files(ROOT / "tests" / "data" / "measurement.json")
+    expect(page.get_by_text("qwen3 on")).to_be_visible()
+    chooser.set_input_files({"name": "other.json", "mimeType": "application/json", "buffer": b"[1]"})
+    expect(page.get_by_text("This is not a measurement")).to_be_visible()

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from calc import Architecture, Workload, report
+from calc import Architecture, Workload, report, training_report
 from calc.tensor import Component, Tensor
 from presets import gpus, models
 from screens.parts import charts
@@ -106,11 +106,14 @@ def test_overtaking_is_marked_where_it_first_happens(batch, first):
 @pytest.mark.parametrize("dark", [False, True])
 def test_figures_are_small_and_bring_their_own_looks(dark):
     result = weighed("deepseek-ai/DeepSeek-V3")
+    step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
         charts.shares(result.parameters.total, tensors, dark),
         charts.gpu_bars(result.verdicts, NAMES, result.memory, dark),
         charts.context_bars(result.by_context, dark),
+        charts.gpu_bars(step.verdicts, NAMES, step.memory, dark, charts.TRAINED),
+        charts.sequence_bars(step.by_sequence, dark),
     ):
         assert len(figure.to_json()) < 60_000
         assert figure.layout.font.color == (charts.DARK if dark else charts.LIGHT).text
@@ -145,8 +148,8 @@ def lab(color, sight):
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_of_one_figure_can_be_told_apart(sight):
-    memory = {charts.COLORS[part] for part in charts.HELD}
-    for figure in (memory, set(charts.COLORS.values()) - memory):
-        for one, other in combinations(figure, 2):
+    memory = {*charts.HELD, *charts.TRAINED}
+    for figure in (charts.HELD, charts.TRAINED, charts.COLORS.keys() - memory):
+        for one, other in combinations([charts.COLORS[part] for part in figure], 2):
             pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
             assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)

@@ -19,6 +19,7 @@ SOURCES = {
     "printed": "print(model)",
     "file": "File",
     "log": "Start-up log",
+    "measured": "Own measurement",
     "presets": "All presets",
 }
 MAX_FILE_MB = 100

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from calc import Memory
 from calc.fit import Verdict
 from calc.tensor import Component, Tensor
+from calc.training_fit import TrainingVerdict
 from screens.parts import formats
 
 CONFIG = {"displayModeBar": False, "responsive": True}
@@ -32,6 +33,10 @@ LABELS = {
     "kv_cache": "KV cache",
     "activations": "Activations",
     "overhead": "Overhead",
+    "master_weights": "Master weights",
+    "gradients": "Gradients",
+    "optimizer": "Optimizer",
+    "logits": "Logits and loss",
 }
 COLORS = {
     "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
@@ -48,10 +53,15 @@ COLORS = {
     "kv_cache": "#E57373",
     "activations": "#A9B93B",
     "overhead": "#9EA3AC",
+    "master_weights": "#5BC0EB",
+    "gradients": "#FFD9A0",
+    "optimizer": "#8A3030",
+    "logits": "#7A2E5D",
 }
 DEEP = {"attention", "ssm_linear"}  # these take white letters
 GIB = formats.GIB
 HELD = ("weights", "kv_cache", "activations", "overhead")
+TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
 FONT = '"Source Sans", sans-serif'  # the page's own
 OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
@@ -170,12 +180,18 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
     )
 
 
-def gpu_bars(verdicts: Sequence[Verdict], names: Mapping[str, str], memory: Memory, dark: bool) -> go.Figure:
+def gpu_bars(
+    verdicts: Sequence[Verdict | TrainingVerdict],
+    names: Mapping[str, str],
+    memory: Memory,
+    dark: bool,
+    parts: Sequence[str] = HELD,
+) -> go.Figure:
     """What one GPU must hold, part by part, against what each has: a row a GPU, a line where its memory ends."""
     theme = DARK if dark else LIGHT
     rows = [names[verdict.gpu] for verdict in verdicts]
     usable = [verdict.usable / GIB for verdict in verdicts]
-    bars = _bars("x", "y", rows, [memory] * len(rows))
+    bars = _bars("x", "y", rows, [memory] * len(rows), parts)
     for bar in bars:
         bar["orientation"] = "h"
     capacity = [
@@ -199,7 +215,7 @@ def gpu_bars(verdicts: Sequence[Verdict], names: Mapping[str, str], memory: Memo
         theme,
         height=LEGEND + ROW * len(rows) + 60,
         margin={"l": 8, "r": 14, "t": LEGEND, "b": 60},
-        title=_legend(HELD),
+        title=_legend(parts),
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
@@ -233,10 +249,8 @@ def gpu_bars(verdicts: Sequence[Verdict], names: Mapping[str, str], memory: Memo
 
 def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
     """The same memory as the context grows, marked where the cache first outweighs the weights."""
-    theme = DARK if dark else LIGHT
     columns = [formats.tokens(context) for context in by_context]
-    memories = list(by_context.values())
-    over = next((i for i, memory in enumerate(memories) if memory.kv_cache > memory.weights), None)
+    over = next((i for i, memory in enumerate(by_context.values()) if memory.kv_cache > memory.weights), None)
     marks: dict[str, Any] = {}
     if over is not None:
         side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
@@ -260,27 +274,38 @@ def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
                 "y0": 0,
                 "y1": 1,
                 "yref": "paper",
-                "line": {"color": theme.text, "width": 1, "dash": "dot"},
+                "line": {"color": (DARK if dark else LIGHT).text, "width": 1, "dash": "dot"},
             }
         ]
+    return _columns(by_context, HELD, "Context of each sequence, tokens", dark, **marks)
+
+
+def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
+    """The memory of a training step as the sequences grow."""
+    return _columns(by_sequence, TRAINED, "Length of each sequence, tokens", dark)
+
+
+def _columns(memories: Mapping[int, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
     return _figure(
-        _bars("y", "x", columns, memories),
-        theme,
+        _bars("y", "x", [formats.tokens(tokens) for tokens in memories], list(memories.values()), parts),
+        DARK if dark else LIGHT,
         height=340,
         margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},
-        title=_legend(HELD),
+        title=_legend(parts),
         barmode="stack",
         bargap=0.3,
         hovermode="x unified",
-        xaxis={"title": _small("Context of each sequence, tokens"), "type": "category", "showgrid": False},
+        xaxis={"title": _small(axis), "type": "category", "showgrid": False},
         yaxis={"title": _small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
         **marks,
     )
 
 
-def _bars(along: str, across: str, rows: Sequence[str], memories: Sequence[Memory]) -> list[dict[str, Any]]:
-    """Stacked bars in GiB: the four parts with the overhead's middle, and hatched what its high end adds."""
-    parts = {part: [getattr(memory, part) / GIB for memory in memories] for part in HELD}
+def _bars(
+    along: str, across: str, rows: Sequence[str], memories: Sequence[Memory], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Stacked bars in GiB: the parts with the overhead's middle, and hatched what its high end adds."""
+    parts = {part: [getattr(memory, part) / GIB for memory in memories] for part in names}
     rest = [(memory.overhead_high - memory.overhead) / GIB for memory in memories]
     totals = [
         [memory.overhead_low / GIB, memory.overhead_high / GIB, memory.total / GIB, memory.high / GIB]

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, InstanceOf, field_validator
+from pydantic import Field, InstanceOf, ValidationError, field_validator
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, Workload
 from calc.families import ASSUMED, as_llama, override, settings
 from calc.fields import shown
 from calc.frozen import Frozen
+from calc.layout import TrainingLayout
+from calc.optimizer import Optimizer
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
+from calc.recipe import RECIPES, Recipe, RecipeName
 from calc.text import pack, unpack
-from calc.workload import Attention, Engine
+from calc.workload import Attention, Engine, LoraTargets, Loss, Method, Recompute, TrainingWorkload
 from presets import Preset, gpus, models
 from presets.hub import HubModel, is_id
 from screens.parts.settings import CONTROLS
@@ -49,6 +52,23 @@ class Scenario(Frozen):
     tp: Annotated[int, Field(ge=1, le=1024)] = 1
     pp: Annotated[int, Field(ge=1, le=1024)] = 1
     gpu: tuple[str, ...] = Field(default_factory=usual_gpus)
+    micro_batch: Annotated[int, Field(ge=1, le=65_536)] = 1  # a training step, from here
+    sequence: Annotated[int, Field(ge=1, le=16_777_216)] = 4096
+    accumulation: Annotated[int, Field(ge=1, le=65_536)] = 1
+    method: Method = "full"
+    lora_rank: Annotated[int, Field(ge=1, le=65_536)] = 16
+    lora_targets: LoraTargets = "all"
+    optimizer: Optimizer = "adamw"
+    optimizer_in_backward: bool = False
+    recipe: RecipeName = "master"
+    recompute: Recompute = "none"
+    fused: bool = False
+    loss: Loss = "whole"
+    offload_activations: bool = False
+    zero: Literal[0, 1, 2, 3] = 0
+    dp: Annotated[int, Field(ge=1, le=65_536)] = 1
+    cp: Annotated[int, Field(ge=1, le=1024)] = 1
+    ep: Annotated[int, Field(ge=1, le=4096)] = 1
     cuda_context: Range | None = None  # GiB; None: the usual range, here and below
     libraries: Range | None = None  # GiB
     cuda_graphs: Range | None = None  # GiB
@@ -117,6 +137,28 @@ class Scenario(Frozen):
             engine=self.engine,
         )
 
+    def training(self) -> TrainingWorkload:
+        """Raises ConfigError where two choices exclude each other."""
+        try:
+            return TrainingWorkload(**self._same(TrainingWorkload))
+        except ValidationError as error:
+            said = str(error.errors()[0]["ctx"]["error"])
+            raise ConfigError(f"{said[:1].upper()}{said[1:]}.", "accumulation", [1]) from None
+
+    def training_layout(self) -> TrainingLayout:
+        return TrainingLayout(**self._same(TrainingLayout))
+
+    def training_recipe(self) -> Recipe:
+        return RECIPES[self.recipe]
+
+    def frozen(self) -> Precision | None:
+        """How weights that are not trained are stored; None: as the method usually has them."""
+        return None if self.weights is None else Precision(weights=self.weights)
+
+    def _same(self, model: type[Frozen]) -> dict[str, Any]:
+        """The fields that a model of calc has under the same names."""
+        return {name: getattr(self, name) for name in model.model_fields if name in Scenario.model_fields}
+
     def precision(self) -> Precision:
         try:
             return Precision.of(self.base(), self.weights, self.kv)
@@ -158,12 +200,30 @@ EXPECTED = {
     "prefill": "a whole number of tokens from 1 on",
     "tp": "a whole number from 1 to 1,024",
     "pp": "a whole number from 1 to 1,024",
+    "micro_batch": "a whole number from 1 to 65,536",
+    "sequence": "a whole number from 1 to 16,777,216",
+    "accumulation": "a whole number from 1 to 65,536",
+    "method": f"one of {', '.join(get_args(Method))}",
+    "lora_rank": "a whole number from 1 to 65,536",
+    "lora_targets": f"one of {', '.join(get_args(LoraTargets))}",
+    "optimizer": f"one of {', '.join(get_args(Optimizer))}",
+    "optimizer_in_backward": "true or false",
+    "recipe": f"one of {', '.join(RECIPES)}",
+    "recompute": f"one of {', '.join(get_args(Recompute))}",
+    "fused": "true or false",
+    "loss": f"one of {', '.join(get_args(Loss))}",
+    "offload_activations": "true or false",
+    "zero": "0, 1, 2 or 3",
+    "dp": "a whole number from 1 to 65,536",
+    "cp": "a whole number from 1 to 1,024",
+    "ep": "a whole number from 1 to 4,096",
     "gpu": "ids of GPUs, separated by commas, such as h100-sxm,a100-sxm-80gb",
     "cuda_context": "a range of GiB such as 0.25-0.6",
     "libraries": "a range of GiB such as 0.01-0.35",
     "cuda_graphs": "a range of GiB such as 0-2",
     "fragmentation": "a range of percent such as 0.4-2",
 }
+SWITCHES = ("optimizer_in_backward", "fused", "offload_activations")
 RANGES = ("cuda_context", "libraries", "cuda_graphs", "fragmentation")
 
 
@@ -227,6 +287,10 @@ def _option(name: str, text: str) -> Any:
         value = unpack(text)
     elif name == "gpu":
         value = text.split(",")
+    elif name in SWITCHES:
+        value = {"true": True, "false": False}.get(text)
+    elif name == "zero":
+        value = int(text)
     elif name in RANGES:
         low, _, high = text.partition("-")
         value = Range(low=float(low), high=float(high))

@@ -1,6 +1,6 @@
 """The sidebar: model, its sliders, workload, and the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -16,21 +16,22 @@ from screens.parts.scenario import DEFAULT_MODEL, Scenario
 from screens.parts.settings import MULTIPLIERS, Control, Switch, controlled
 from screens.parts.state import bind, change, choose, show
 
+Section = Callable[[Scenario, ConfigError | None], None]
 CONTEXTS = [2**power for power in range(7, 21)]
 BATCHES = [2**power for power in range(11)]
 
 
-def draw(scenario: Scenario, error: ConfigError | None) -> None:
-    """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
+def draw(scenario: Scenario, error: ConfigError | None, *sections: Section) -> None:
+    """All inputs: the model and what the screen asks beside. A sentence about an impossible combination stands beside
+    the control that it is about."""
     with st.sidebar:
         st.markdown("### :material/scale: Weighbridge")
         st.caption("Weigh a language model before you load it.")
         model_picker(scenario)
         if scenario.settings():
             sliders(scenario, error)
-        workload(scenario)
-        gpu_picker()
-        advanced(scenario, error)
+        for section in sections:
+            section(scenario, error)
 
 
 def model_picker(scenario: Scenario) -> None:
@@ -201,7 +202,7 @@ def _take(key: str, name: str, original: int | bool) -> None:
     put(name, st.session_state[key], original)
 
 
-def workload(scenario: Scenario) -> None:
+def workload(scenario: Scenario, _: ConfigError | None) -> None:
     st.markdown("**Workload**")
     st.select_slider(
         "Concurrent sequences (batch)",
@@ -229,7 +230,7 @@ def workload(scenario: Scenario) -> None:
     st.selectbox("KV cache format", CACHE_FORMATS, **bind("kv", "kv"))
 
 
-def gpu_picker() -> None:
+def gpu_picker(_: Scenario, __: ConfigError | None) -> None:
     table = gpus()
     show("gpu", list(st.session_state.scenario.gpu))
     st.multiselect(
@@ -269,10 +270,15 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
             **bind("prefill", "prefill"),
         )
         for name, label in (("tp", "Tensor parallel (tp)"), ("pp", "Pipeline stages (pp)")):
-            st.number_input(label, min_value=1, max_value=1024, step=1, **bind(name, name))
-            if error is not None and error.field == name:
-                explain(error, lambda value, name=name: change(**{name: value}))
+            whole_number(name, label, error)
         overhead(scenario)
+
+
+def whole_number(name: str, label: str, error: ConfigError | None, most: int = 1024, help: str | None = None) -> None:
+    """A field of the scenario, with what is wrong with it beside it."""
+    st.number_input(label, min_value=1, max_value=most, step=1, help=help, **bind(name, name))
+    if error is not None and error.field == name:
+        explain(error, lambda value: change(**{name: value}))
 
 
 def overhead(scenario: Scenario) -> None:

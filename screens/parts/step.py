@@ -1,0 +1,107 @@
+"""The answer for a training step: its parts, its working, and one card for each GPU."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from calc import TrainingReport
+from calc.recipe import WIDTH
+from calc.training_fit import TrainingVerdict
+from presets import gpus
+from screens.parts import formats
+from screens.parts.answer import BADGES, most
+from screens.parts.charts import LABELS, TRAINED
+
+MOMENTS = {
+    "loss": "at the loss, when every layer still waits for its backward pass",
+    "backward": "in the backward pass of the last layer",
+    "end of backward": "at the end of the backward pass, when all gradients are there",
+}
+
+
+def totals(report: TrainingReport) -> None:
+    memory = report.memory
+    numbers = {
+        "Parameters": formats.count(report.parameters.total),
+        "Trained": formats.count(report.trained_parameters),
+        "Weights": formats.size(memory.weights + memory.master_weights),
+        "Gradients, optimizer": formats.size(memory.gradients + memory.optimizer),
+        "Activations, logits": formats.size(memory.activations + memory.logits),
+        "Memory, one GPU": formats.gib(memory.total),
+    }
+    with st.grid(6, min_column_width=150, gap="xsmall"):
+        for label, value in numbers.items():
+            with st.container(border=True, gap="xxsmall"):
+                st.metric(label, value)
+                with st.popover("Working", type="tertiary", icon=":material/function:"):
+                    working(report)
+
+
+def working(report: TrainingReport) -> None:
+    """Every part of the fullest moment, what it is made of, and the sum."""
+    memory, asked = report.memory, report.scenario
+    rows = [f"| {LABELS[part]} | {getattr(memory, part):,} | {made_of(part, report)} |" for part in TRAINED]
+    st.markdown("\n".join(["| Part | Bytes | Made of |", "| --- | ---: | --- |", *rows]))
+    st.markdown(f"Sum: **{memory.total:,} bytes**, {formats.gib(memory.low)} to {formats.gib(memory.high)}.")
+    gpus_in_all = asked.layout.gpus
+    st.caption(
+        f"A step is fullest {MOMENTS[memory.moment]}."
+        + (f" Of {gpus_in_all:,} GPUs this is the fullest one." if gpus_in_all > 1 else "")
+    )
+
+
+def made_of(part: str, report: TrainingReport) -> str:
+    """The formula of a part in words and numbers."""
+    asked, trained = report.scenario, f"{report.trained_parameters:,}"
+    recipe, work, layout = asked.recipe, asked.workload, asked.layout
+    shared = layout.gpus > 1
+    divided = " · divided as laid out" if shared else ""
+    tokens = f"{work.micro_batch:,} · {work.sequence:,} tokens"
+    lora = not work.trains_base
+    words: Mapping[str, str] = {
+        "weights": f"{trained} · {WIDTH[recipe.weights]} bytes"
+        + (f" + frozen weights in {asked.frozen.weights}" if lora else "")
+        + divided,
+        "master_weights": f"{trained} · 4 bytes{divided}" if recipe.master else "no copy kept",
+        "gradients": f"{trained} · {WIDTH[recipe.gradients]} bytes{divided}"
+        if report.memory.gradients
+        else "not there yet at that moment",
+        "optimizer": f"states of {work.optimizer} for {trained} weights{divided}",
+        "activations": f"what each layer keeps of {tokens}, recomputation {work.recompute}, {work.attention} attention",
+        "logits": f"{tokens} · vocabulary, loss {work.loss}" if report.memory.logits else "not there at that moment",
+        "overhead": "middle of the measured range",
+    }
+    return words[part]
+
+
+def sentence(report: TrainingReport) -> None:
+    share = report.trained_parameters / report.parameters.total
+    st.caption(
+        f"Exactly **{report.trained_parameters:,}** of **{report.parameters.total:,}** parameters are trained "
+        f"({share:.2%}). The step is fullest {MOMENTS[report.memory.moment]}."
+    )
+
+
+def cards(report: TrainingReport) -> None:
+    """One verdict a GPU."""
+    with st.grid(5, min_column_width=175, gap="xsmall"):
+        for verdict in report.verdicts:
+            with st.container(border=True, height="stretch", gap="xsmall"):
+                card(verdict)
+
+
+def card(verdict: TrainingVerdict) -> None:
+    word, color, icon = BADGES[verdict.verdict]
+    st.markdown(f"**{gpus()[verdict.gpu].name}**")
+    st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
+    spare = formats.gib(abs(verdict.spare))
+    st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {formats.gib(verdict.usable)}")
+    fewest = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
+    st.markdown(
+        f"Largest micro-batch: **{most(verdict.max_micro_batch)}**  \n"
+        f"Longest sequence: **{most(verdict.max_sequence)}**  \n"
+        f"Fewest GPUs, ZeRO-3: **{fewest}**"
+    )
+    st.caption(verdict.reason)
+    for note in verdict.notes:
+        st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
