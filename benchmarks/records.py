@@ -3,12 +3,14 @@
 The records are those of measured.json: what people's GPUs reported, each with its address.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calc import Layout, Precision
+from calc import Architecture, Layout, Precision
+from calc.attention import LatentAttention
 from calc.families.vision import uncounted
 from calc.precision import WeightFormat
 from presets import models
@@ -135,6 +137,11 @@ class Run(NamedTuple):
     layout: Layout
 
     @property
+    def draft(self) -> bool:
+        """Whether the model's own layers for speculation are loaded."""
+        return "MTP" in str(self.record.get("note"))
+
+    @property
     def quantised(self) -> bool:
         return self.precision.weights not in ("fp32", "bf16", "fp16")
 
@@ -178,7 +185,7 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
         return LeftOut(record, "doubtful record")
     if "lora" in note.lower():
         return LeftOut(record, "LoRA slots among the weights")
-    if re.search(r"MTP|EAGLE|draft", note):
+    if re.search(r"EAGLE|draft", note):
         return LeftOut(record, "draft model among the weights")
     if "split not applied" in note:
         return LeftOut(record, "pipeline split not applied")
@@ -187,6 +194,8 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
     version = str(record.get("version") or "")
     if version.startswith("fork"):
         return LeftOut(record, "a fork of vLLM")
+    if (record.get("pp") or 1) > 1 and before(version, 0, 8):
+        return LeftOut(record, "before vLLM 0.8, which gave the last stage what does not divide")
     if TOWERS.search(name):
         return LeftOut(record, "towers that are not counted")
     form = weight_format(record)
@@ -197,14 +206,21 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
     config = resolve(name)
     if config is None:
         return LeftOut(record, f"no config of {name}")
+    latent = any(isinstance(m, LatentAttention) for b in Architecture.from_config(config).blocks for m in b.mixers)
+    if latent and before(version, 0, 8) and not before(version, 0, 7):
+        return LeftOut(record, "vLLM 0.7 multiplied the projections of latent attention out")
     if (tower := uncounted(config)) is not None:
         return LeftOut(record, f"towers that are not counted ({tower})")
     layout = Layout(tp=record.get("tp") or 1, pp=record.get("pp") or 1)
     return Run(record, config, Precision.of(config, form), layout)
 
 
-def read(path: str | Path) -> list[Mapping[str, Any]]:
-    import json
+def before(version: str, *limit: int) -> bool:
+    """Whether a version, as 0.7.3.dev, is below another."""
+    numbers = [int(part) for part in re.findall(r"\d+", version)[: len(limit)]]
+    return bool(numbers) and numbers < list(limit)
 
+
+def read(path: str | Path) -> list[Mapping[str, Any]]:
     records: list[Mapping[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
     return records

@@ -6,13 +6,18 @@ from statistics import median
 
 from benchmarks.records import LeftOut, Run, read, runs
 from calc import Architecture
-from calc.inference import GIB
-from calc.weights import Parts, stored_bytes
+from calc.gpu import GIB
+from calc.inference import with_draft
+from calc.weights import Kernel, Parts, stored_bytes
 
 
 def parts(run: Run) -> Parts:
-    """The fullest stage of the pipeline."""
-    stages = stored_bytes(Architecture.from_config(run.config), run.precision, run.layout, "vllm")
+    """The fullest stage of the pipeline. Models with an image tower are taken to load it."""
+    kernel: Kernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
+    architecture = Architecture.from_config(run.config)
+    if run.draft and not architecture.prediction:
+        architecture = with_draft(architecture, "eagle")  # Qwen3-Next's config does not say its own, which is like it
+    stages = stored_bytes(architecture, run.precision, run.layout, "vllm", draft=run.draft, tower=True, kernel=kernel)
     return max(stages, key=lambda stage: stage.total)
 
 

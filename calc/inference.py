@@ -228,8 +228,9 @@ def weights_by_layer(architecture: Architecture, precision: Precision, tp: int =
         if tensor.apart is not None:
             continue
         if tensor.layers:
+            each = one * piece.a_layer
             for i in tensor.layers:
-                layers[i] += one * piece.a_layer
+                layers[i] += each
         elif tensor.component == "embedding":
             first += one
         else:

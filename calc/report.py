@@ -75,8 +75,9 @@ def report(
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
     blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
-    if workload.speculative != "none":
-        blocks += tuple(module.block for module in with_draft(architecture, workload.speculative).prediction)
+    drafting, speculates = with_draft(architecture, workload.speculative), workload.speculative != "none"
+    if speculates:
+        blocks += tuple(module.block for module in drafting.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
     return Report(
         model=model or architecture.model_type,
@@ -88,7 +89,7 @@ def report(
             total=cache_bytes(bits, state, batch, context),
         ),
         memory=memory,
-        loaded=max(stored_bytes(architecture, precision, layout, workload.engine), key=lambda parts: parts.total),
+        loaded=max(stored_bytes(drafting, precision, layout, workload.engine, draft=speculates), key=lambda p: p.total),
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
         by_context={
             tokens: serving.memory(workload.model_copy(update={"context": tokens}))

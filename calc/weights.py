@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from calc.architecture import Architecture
 from calc.attention import GQA, LatentAttention
@@ -14,6 +15,7 @@ from calc.precision.scheme import is_matrix, matrices
 from calc.tensor import Tensor
 from calc.workload import Engine
 
+Kernel = Literal["marlin", "triton"]
 MIB = 2**20
 FUSED = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
@@ -105,6 +107,7 @@ class Parts(Frozen):
 
     weights: int  # quantised or not, without what follows
     scales: int  # scales, zero points, indices of groups
+    draft: int = 0  # layers that only speculate, with their scales
     vision: int = 0  # the image tower, in 16 bits
     absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantised
     rotary: int = 0  # table of sines and cosines
@@ -116,13 +119,25 @@ class Parts(Frozen):
         return sum(value for _, value in self)
 
 
-def stored_bytes(architecture: Architecture, precision: Precision, layout: Layout, engine: Engine) -> tuple[Parts, ...]:
-    """What one tensor-parallel rank of each pipeline stage holds once the model is loaded, before any request."""
-    pieces = stored(architecture, precision, layout.tp)
+def stored_bytes(
+    architecture: Architecture,
+    precision: Precision,
+    layout: Layout,
+    engine: Engine,
+    *,
+    draft: bool = False,
+    tower: bool = False,
+    kernel: Kernel = "marlin",
+) -> tuple[Parts, ...]:
+    """What one tensor-parallel rank of each pipeline stage holds once the model is loaded, before any request; with its
+    draft layers and its image tower where these are loaded, too."""
+    taken = {None, "multi_token_prediction" if draft else None, "vision" if tower else None}
+    pieces = [piece for piece in stored(architecture, precision, layout.tp) if piece.tensor.apart in taken]
     if engine == "vllm":
         pieces = [resident(piece) for piece in pieces]
     return tuple(
-        stage_parts(architecture, pieces, stage, layout, engine) for stage in layout.stages(architecture.num_layers)
+        stage_parts(architecture, pieces, stage, layout, engine, kernel)
+        for stage in layout.stages(architecture.num_layers)
     )
 
 
@@ -132,7 +147,7 @@ def resident(piece: Piece) -> Piece:
 
 
 def stage_parts(
-    architecture: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout, engine: Engine
+    architecture: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout, engine: Engine, kernel: Kernel
 ) -> Parts:
     """One stage: its layers; the embedding stands on the first, the head on the last."""
     rank = architecture.rank(layout.tp)
@@ -142,7 +157,7 @@ def stage_parts(
     for piece in pieces:
         tensor = piece.tensor
         count = placed(architecture, tensor, stage)
-        if not count or tensor.apart in ("multi_token_prediction", "persistent_buffers"):
+        if not count:
             continue
         if tensor.apart == "vision":
             divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
@@ -150,11 +165,14 @@ def stage_parts(
             continue
         scales = piece.scales
         one = piece.nbytes - scales
-        extra = padded(piece, rank, layout.tp) if vllm else 0
+        extra = padded(piece, rank, layout.tp, kernel) if vllm else 0
         if vllm and tensor.name.endswith("kv_b_proj.weight") and piece.form.scale_bits + piece.form.matrix_bits:
             parts["absorbed"] += count * 2 * tensor.numel
-        parts["weights"] += count * piece.a_layer * one
-        parts["scales"] += count * piece.a_layer * scales
+        if tensor.apart == "multi_token_prediction":
+            parts["draft"] += count * piece.a_layer * piece.nbytes
+        else:
+            parts["weights"] += count * piece.a_layer * one
+            parts["scales"] += count * piece.a_layer * scales
         parts["padding"] += count * piece.a_layer * extra
         name = allocation(tensor.name) if vllm else tensor.name
         sizes = held.setdefault((name, tensor.layers), [0, 0, count])
@@ -171,6 +189,8 @@ def placed(architecture: Architecture, tensor: Tensor, stage: range) -> int:
     """In how many layers of a stage a tensor occurs; outside the layers, 1 where it stands."""
     if tensor.apart == "vision":
         return int(stage.start == 0)
+    if tensor.apart == "multi_token_prediction":
+        return max(1, len(tensor.layers)) * (stage.stop == architecture.num_layers)
     if tensor.layers:
         return sum(layer in stage for layer in tensor.layers)
     first, last = stage.start == 0, stage.stop == architecture.num_layers
@@ -196,26 +216,29 @@ def rounded(nbytes: int) -> int:
     return segment if segment - nbytes <= MIB else nbytes
 
 
-def padded(piece: Piece, architecture: Architecture, tp: int) -> int:
-    """Bytes that vLLM's kernels add to one occurrence: the vocabulary comes in multiples of 64, also on one GPU; MXFP4
-    experts for Marlin in multiples of 256 of the hidden and 128 of a rank's inner width."""
+def padded(piece: Piece, rank: Architecture, tp: int, kernel: Kernel) -> int:
+    """Bytes that vLLM adds to one occurrence: the vocabulary comes in multiples of 64, also on one GPU, and experts in
+    MXFP4 in those that their kernel takes."""
     tensor = piece.tensor
-    if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[0] == architecture.vocab:
-        more = -architecture.vocab % 64
-        return piece.form.nbytes((architecture.vocab + more, *tensor.shape[1:])) - piece.nbytes
+    if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[0] == rank.vocab:
+        return piece.form.nbytes((up_to(rank.vocab, 64), *tensor.shape[1:])) - piece.nbytes
     if tensor.component == "experts_routed" and piece.form == FORMATS["mxfp4"]:
-        hidden, inner = expert_sides(architecture, tensor)
-        rows = tensor.numel // (hidden * inner) * up_to(inner, 128)
-        return piece.form.nbytes((rows, up_to(hidden, 256))) - piece.nbytes
+        return padded_experts(piece, rank, kernel)
     return 0
 
 
-def expert_sides(architecture: Architecture, tensor: Tensor) -> tuple[int, int]:
-    """Hidden and inner width of the experts that a tensor belongs to."""
-    moe = next(
-        b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE) and not set(b.layers).isdisjoint(tensor.layers)
-    )
-    return moe.latent or architecture.hidden, moe.expert.intermediate
+def padded_experts(piece: Piece, rank: Architecture, kernel: Kernel) -> int:
+    """Marlin (`oracle/mxfp4.py`): the hidden width in multiples of 256, a rank's inner width of 128. Triton on Hopper
+    (triton_kernels, `hopper_value.py`): the packed bytes of a row in multiples of 128, the scales as they are."""
+    tensor = piece.tensor
+    blocks = (*rank.blocks, *(module.block for module in rank.prediction))
+    moe = next(block.ffn for block in blocks if isinstance(block.ffn, MoE) and tensor.layers[0] in block.layers)
+    hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
+    matrices = tensor.numel // (hidden * inner)
+    if kernel == "marlin":
+        return piece.form.nbytes((matrices * up_to(inner, 128), up_to(hidden, 256))) - piece.nbytes
+    columns, rows = (inner, hidden) if role_of(tensor) == "down" else (hidden, inner)
+    return matrices * rows * (up_to(columns, 256) - columns) // 2
 
 
 def up_to(size: int, multiple: int) -> int:

@@ -45,6 +45,29 @@ def test_weights_of_a_rank_as_logged(model, weights, changes, tp, gib):
     assert held.total / GIB == pytest.approx(gib, rel=5e-4)
 
 
+def test_gpt_oss_on_triton_as_logged():
+    """gpt-oss-120b on an H100, vLLM 0.14.1: 64.38 GiB, github.com/vllm-project/vllm/issues/33155."""
+    architecture = ARCHITECTURES["openai/gpt-oss-120b"]
+    (held,) = stored_bytes(architecture, Precision(weights="mxfp4"), Layout(), "vllm", kernel="triton")
+    assert held.total / GIB == pytest.approx(64.38, abs=0.005)
+
+
+def test_gemma_with_its_tower_as_logged():
+    """Gemma 3 27B on four GPUs, vLLM 0.8.2: 13.1665 GiB, github.com/vllm-project/vllm/issues/15676."""
+    architecture, layout = ARCHITECTURES["google/gemma-3-27b-it"], Layout(tp=4)
+    (held,) = stored_bytes(architecture, Precision(), layout, "vllm", tower=True)
+    assert held.total / GIB == pytest.approx(13.1665, rel=0.002)
+    (without,) = stored_bytes(architecture, Precision(), layout, "vllm")
+    assert held.model_copy(update={"vision": 0}) == without
+
+
+def test_a_draft_layer_as_logged():
+    """DeepSeek-V3's own layer is listed with the draft; 13,463,426,304 parameters, of which a rank of one holds all."""
+    architecture = ARCHITECTURES["deepseek-ai/DeepSeek-V3"]
+    (held,) = stored_bytes(architecture, Precision(), Layout(), "transformers", draft=True)
+    assert held.draft == 2 * 13_463_426_304
+
+
 def test_parts_of_a_rank():
     """Llama 3.1 8B: 8,030,261,248 parameters and a table of 131,072 x 128, all of sizes that need no rounding."""
     (llama,) = loaded("meta-llama/Llama-3.1-8B")

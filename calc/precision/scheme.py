@@ -2,7 +2,7 @@
 
 import re
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 
 from calc.frozen import Frozen
 from calc.precision.formats import FORMATS, Format
@@ -30,16 +30,26 @@ class Scheme(Frozen):
     skip: tuple[str, ...] = ()  # modules in 16 bits whatever the rules say
     components: frozenset[Component] = LINEARS
 
+    @cached_property
+    def known(self) -> dict[tuple[str, Component, int], Format]:
+        """What was asked before: a model is laid out many times to find the fewest GPUs."""
+        return {}
+
     def form(self, tensor: Tensor, layer: int) -> Format:
         """The format of a tensor in one layer."""
         name = tensor.name.format(layer=layer, expert=0)
+        key = (name, tensor.component, len(tensor.shape))
+        if key not in self.known:
+            self.known[key] = self._form(tensor, name)
+        return self.known[key]
+
+    def _form(self, tensor: Tensor, name: str) -> Format:
         if not is_matrix(tensor) or tensor.component not in self.components or named(name, self.skip):
             return FORMATS["bf16"]
-        return next(
-            (rule.form for rule in self.rules if not rule.targets or named(name, rule.targets)), FORMATS["bf16"]
-        )
+        forms = (rule.form for rule in self.rules if not rule.targets or named(name, rule.targets))
+        return next(forms, FORMATS["bf16"])
 
-    @property
+    @cached_property
     def differs_by_layer(self) -> bool:
         """Whether any name holds the number of a layer."""
         names = (*self.skip, *(target for rule in self.rules for target in rule.targets))
