@@ -131,10 +131,9 @@ def table(r: Report) -> str:
     lines += ["", f"{'KV cache a token':24}{kv.bytes_per_token:>22,} bytes", ""]
     parts = {"weights": m.weights, "KV cache": m.kv_cache, "activations": m.activations, "overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
-    extra = {name: size for name, size in r.loaded if size and name not in ("weights", "scales", "draft")}
-    if extra:
-        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in extra.items())
-        lines += [f"{'  weights once loaded':24}{r.loaded.total / GIB:>22.2f} GiB (with {named})"]
+    if r.loaded.total != m.weights:
+        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in r.loaded if size and name != "weights")
+        lines.insert(-3, f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
     lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'GPUs':>6}"]
     for v in r.verdicts:
