@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
+from calc.attention import GQA
 from calc.feedforward import FeedForward, MoE
 from calc.frozen import Frozen
 from calc.mixers import Mixer, Recurrent
@@ -72,6 +73,7 @@ class Architecture(Frozen):
     model_type: str
     hidden: int
     vocab: int
+    extra_rows: int = 0  # of the embedding, beyond the vocabulary: Llama 3.2 Vision's image token
     tied: bool
     blocks: tuple[Block, ...]
     shared: tuple[Block, ...] = ()  # stored once and run in several places, beside those layers' own blocks
@@ -133,7 +135,7 @@ class Architecture(Frozen):
     def _all_tensors(self) -> Iterator[Tensor]:
         names, hidden = self.names, self.hidden
         table: Shape = (self.vocab, self.d_embedding or hidden)
-        yield Tensor(f"{names.embedding}.weight", table, "embedding")
+        yield Tensor(f"{names.embedding}.weight", (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
             yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
         for block in (*self.blocks, *self.shared):
@@ -168,6 +170,7 @@ class Architecture(Frozen):
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)
         for i, mixer in enumerate(block.mixers):
             path = names.recurrent if isinstance(mixer, Recurrent) else names.attention.replace("{mixer}", str(i))
+            path = names.cross if isinstance(mixer, GQA) and mixer.cross else path
             for name, shape in names.stored(mixer.shapes(hidden)).items():
                 rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
                 where = names.within(block.path, path, name)

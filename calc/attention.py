@@ -22,6 +22,7 @@ class GQA(Frozen):
     gated: bool = False  # the query projection also yields a gate for each output, Qwen3-Next
     gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output
     own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
+    cross: bool = False  # keys and values are those of an image, not of the text: Llama 3.2 Vision
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
@@ -67,7 +68,7 @@ class GQA(Frozen):
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: a key and a value for each KV head."""
-        if not self.own_keys:
+        if not self.own_keys or self.cross:
             return 0
         index_keys = 0 if self.indexer is None else self.indexer.d_index
         return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys

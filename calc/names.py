@@ -16,6 +16,7 @@ class Names(Frozen):
     positions: str = "model.embed_positions"
     layer: str = "model.layers.{layer}"
     attention: str = "self_attn"  # {mixer} numbers them where a layer has several
+    cross: str = "cross_attn"
     recurrent: str = "linear_attn"
     mlp: str = "mlp"
     router: str = "mlp.gate"

@@ -12,8 +12,9 @@ from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.reading import Family
 from calc.families.rotary import rotary_tables
-from calc.families.table import FAMILIES, TIED_WRAPPERS, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPERS
 from calc.families.vision import read_vision
+from calc.families.wrapped import language, with_language
 from calc.feedforward import FeedForward
 from calc.fields import MAX_LAYERS, Fields, shown
 from calc.mixers import Mixer
@@ -41,6 +42,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         model_type=model_type,
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
+        extra_rows=family.extra_rows,
         tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
             Block(
@@ -126,7 +128,7 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
         words = c.stated.get(name)
         if name not in own and isinstance(words, list) and words and type(layers) is int and 0 < layers <= MAX_LAYERS:
             merged[name] = continued(words, layers)
-    return {**config, "text_config": merged} if "text_config" in config else merged
+    return with_language(config, merged)
 
 
 def continued(words: list[Any], length: int) -> list[Any]:
@@ -145,14 +147,8 @@ def _class_defaults() -> dict[str, dict[str, Any]]:
 def _open(config: Mapping[str, Any]) -> tuple[Family, Fields, str]:
     if not isinstance(config, Mapping):
         raise ConfigError(f"A config must be an object of fields, as config.json is; this is {shown(config)}.")
-    model_type, text = config.get("model_type"), config
-    if isinstance(model_type, str) and model_type in WRAPPERS:
-        text, model_type = config.get("text_config") or {}, WRAPPERS[model_type]
-        if not isinstance(text, Mapping):
-            raise ConfigError(f"text_config is {shown(text)}; it must be an object of fields.", "text_config")
-        ties = {"tie_word_embeddings": config["model_type"] in TIED_WRAPPERS}
-        stated = {name: section[name] for section in (ties, text, config) for name in ties if name in section}
-        text = {**text, **stated}
+    text = language(config)
+    model_type = text.get("model_type")
     if not isinstance(model_type, str):
         raise ConfigError("The config does not say its model_type, for instance “llama” or “qwen3”.", "model_type")
     if model_type not in FAMILIES:

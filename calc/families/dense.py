@@ -1,6 +1,7 @@
 """Families of Llama's line without experts."""
 
 from calc.architecture import Extra
+from calc.attention import GQA
 from calc.families.reading import (
     GATE_UP,
     NO_BIAS,
@@ -20,6 +21,7 @@ from calc.families.reading import (
     plain,
     plain_gqa,
     qwen_window,
+    shared_width,
     squared,
     window,
 )
@@ -67,6 +69,28 @@ def diffllama_lambdas(c: Fields, layer: int) -> tuple[Extra, ...]:
     return extras("attention", {f"self_attn.{name}": (head_dim(c),) for name in names})
 
 
+MLLAMA_CROSS = frozenset(range(3, 40, 5))
+"""The class's default."""
+
+
+def mllama_crosses(c: Fields, layer: int) -> bool:
+    listed = c.get("cross_attention_layers") is not None
+    return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
+
+
+def mllama_attention(c: Fields, layer: int) -> GQA:
+    """Llama 3.2 Vision: some layers attend to the image."""
+    d_head = shared_width(c, "hidden_size", "num_attention_heads")
+    crosses = mllama_crosses(c, layer)
+    return gqa(c, d_head=d_head, cross=crosses, qk_norm="head" if crosses else "none")
+
+
+def mllama_gates(c: Fields, layer: int) -> tuple[Extra, ...]:
+    if not mllama_crosses(c, layer):
+        return ()
+    return extras("attention", {"cross_attn_attn_gate": (1,)}) + extras("mlp", {"cross_attn_mlp_gate": (1,)})
+
+
 def granite_swa_window(c: Fields, layer: int) -> int | None:
     """Every fourth layer keeps all, from the first on."""
     return window(c, layer, "sliding_attention" if layer % 4 else "full_attention")
@@ -93,6 +117,14 @@ DENSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, window=one_window(c, i)),
         ffn=gated,
         names=Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP}),
+    ),
+    "qwen2_5_omni_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),
+    "mllama_text_model": Family(
+        mixer=mllama_attention,
+        ffn=lambda c, i: gated(c, bias=None),
+        extra_rows=8,
+        ties=False,
+        layer_extras=mllama_gates,
     ),
     "qwen2_vl_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),
     "qwen2_5_vl_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),

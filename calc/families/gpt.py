@@ -123,6 +123,15 @@ GPT2_NAMES = Names(
 GPT2_FIELDS = {"layers": "n_layer", "hidden": "n_embd", "max_positions": "n_positions"}
 
 
+FALCON = Family(
+    mixer=falcon_attention,
+    ffn=lambda c, i: quadruple(c, "ffn_hidden_size", bias=c.flag("bias")),
+    norms=falcon_norms,
+    norm="layer",
+    names=BLOOM_NAMES,
+    aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
+)
+
 GPT: dict[str, Family] = {
     "gpt2": Family(
         mixer=gpt2_attention,
@@ -269,14 +278,9 @@ GPT: dict[str, Family] = {
         aliases={"n_embed": "hidden_size"},
         extras=bloom_norm,
     ),
-    "falcon": Family(
-        mixer=falcon_attention,
-        ffn=lambda c, i: quadruple(c, "ffn_hidden_size", bias=c.flag("bias")),
-        norms=falcon_norms,
-        norm="layer",
-        names=BLOOM_NAMES,
-        aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
-    ),
+    "falcon": FALCON,
+    "RefinedWeb": FALCON.model_copy(update={"defaults": "falcon", "own": {"new_decoder_architecture": True}}),
+    "RefinedWebModel": FALCON.model_copy(update={"defaults": "falcon"}),
     "mpt": Family(
         mixer=lambda c, i: mha(c, "n_heads", "d_model"),
         ffn=lambda c, i: MLP(intermediate=c.size("expansion_ratio") * c.size("d_model"), gated=False),

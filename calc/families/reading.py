@@ -48,6 +48,7 @@ class Family(Frozen):
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"
+    extra_rows: int = 0  # of the embedding, beyond the vocabulary
     positions: Callable[[Fields], int] = lambda c: 0
     max_positions: str = "max_position_embeddings"
     d_embedding: str | None = None

@@ -1,23 +1,30 @@
 """Families that transformers has no class for: their code stands beside the checkpoints."""
 
 from calc.architecture import Block, Extra, PredictionModule
+from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.latent import deepseek_prediction
+from calc.families.linear import BAILING_NAMES
 from calc.families.reading import (
     GATE_UP,
     NO_BIAS,
     PACKED_QKV,
     QKV,
+    QKVO,
     TWO_NORMS,
     Family,
     attention_bias,
     deepseek_ffn,
+    extras,
     gated,
     gqa,
     mha,
     mla,
+    moe,
+    next_layers,
     plain_gqa,
     qwen_window,
+    shared_mlp,
 )
 from calc.feedforward import MLP, FeedForward
 from calc.fields import Fields, shown
@@ -85,7 +92,229 @@ def nas_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return tuple(found)
 
 
+def qwen1_mlp(c: Fields, layer: int) -> MLP:
+    """`intermediate_size` counts both halves of the gated feed-forward."""
+    return MLP(intermediate=c.size("intermediate_size") // 2, bias=not c.flag("no_bias"))
+
+
+def qwen1_attention(c: Fields, layer: int) -> GQA:
+    n_q = c.size("num_attention_heads")
+    return GQA(n_q=n_q, n_kv=n_q, d_head=c.size("kv_channels"), bias=QKV if c.flag("no_bias") else QKVO)
+
+
+def telechat_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """A bias on the last projection of the feed-forward alone."""
+    return extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)})
+
+
+def openelm_listed(c: Fields, name: str, layer: int) -> int:
+    """One number of a list with one for each layer."""
+    listed = c.get(name)
+    if not isinstance(listed, list) or layer >= len(listed):
+        raise ConfigError(f"{name} must list a number for each layer.", name)
+    return c.within({name: listed[layer]}).size(name)
+
+
+def openelm_attention(c: Fields, layer: int) -> GQA:
+    """OpenELM, arXiv:2404.14619: heads differ from layer to layer."""
+    return GQA(
+        n_q=openelm_listed(c, "num_query_heads", layer),
+        n_kv=openelm_listed(c, "num_kv_heads", layer),
+        d_head=c.size("head_dim"),
+        qk_norm="head" if c.flag("normalize_qk_projections") else "none",
+    )
+
+
+def openelm_mlp(c: Fields, layer: int) -> MLP:
+    multipliers, divisor = c.get("ffn_multipliers"), c.size("ffn_dim_divisor")
+    multiple = multipliers[layer] if isinstance(multipliers, list) and layer < len(multipliers) else None
+    if isinstance(multiple, bool) or not isinstance(multiple, int | float) or not 0 < multiple < 1000:
+        raise ConfigError("ffn_multipliers must list a number for each layer.", "ffn_multipliers")
+    wanted = multiple * c.size("model_dim")
+    near = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
+    width = near if near >= 0.9 * wanted else near + divisor
+    return MLP(intermediate=width, gated=c.flag("ffn_with_glu"))
+
+
+def bailing_moe(c: Fields, layer: int) -> FeedForward:
+    if layer < (c.maybe("first_k_dense_replace", 0) or 0):
+        return gated(c, bias="use_bias")
+    correction = "buffer" if c.flag("moe_router_enable_expert_bias") else "none"
+    shared = shared_mlp(c, "num_shared_experts", bias="use_bias")
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction=correction)
+
+
+def bailing_gqa(c: Fields, layer: int = 0) -> GQA:
+    bias = (QKV if c.flag("use_qkv_bias") else NO_BIAS) | (QKVO - QKV if c.flag("use_bias") else NO_BIAS)
+    return gqa(c, bias=bias, qk_norm="head" if c.flag("use_qk_norm") else "none")
+
+
+def phi3small_fields(c: Fields, layer: int) -> MLP:
+    return MLP(intermediate=c.size("ff_intermediate_size"), bias=True)
+
+
+EXAONE_NAMES = Names(
+    embedding="transformer.wte",
+    layer="transformer.h.{layer}",
+    attention="attn.attention",
+    final_norm="transformer.ln_f",
+    renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
+)
+TELECHAT_NAMES = Names(
+    embedding="transformer.word_embeddings",
+    layer="transformer.h.{layer}",
+    attention="self_attention",
+    final_norm="transformer.ln_f",
+    packed={"key_value": ("k_proj", "v_proj")},
+    renamed={"q_proj": "query", "o_proj": "dense"},
+)
+LLAMA_LIKE = Family(mixer=plain_gqa, ffn=lambda c, i: gated(c, bias=None), defaults="llama")
+
 REMOTE: dict[str, Family] = {
+    "aquila": LLAMA_LIKE,
+    "skywork": LLAMA_LIKE,
+    "xverse": LLAMA_LIKE,
+    "Yi": LLAMA_LIKE.model_copy(update={"norms": ("ln1", "ln2")}),
+    "orion": LLAMA_LIKE.model_copy(update={"norm": "layer"}),
+    "internlm": LLAMA_LIKE.model_copy(
+        update={"mixer": lambda c, i: gqa(c, bias=attention_bias(c, "bias")), "own": {"bias": True}}
+    ),
+    "minicpm": LLAMA_LIKE.model_copy(update={"own": {"tie_word_embeddings": True}}),
+    "stablelm_epoch": Family(
+        mixer=lambda c, i: gqa(c, bias=QKV if c.flag("use_qkv_bias") else NO_BIAS),
+        ffn=lambda c, i: gated(c, bias=None),
+        norm="layer",
+        defaults="stablelm",
+    ),
+    "qwen": Family(
+        mixer=qwen1_attention,
+        ffn=qwen1_mlp,
+        norms=("ln_1", "ln_2"),
+        names=Names(
+            embedding="transformer.wte",
+            layer="transformer.h.{layer}",
+            attention="attn",
+            final_norm="transformer.ln_f",
+            packed={"c_attn": PACKED_QKV},
+            renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
+        ),
+        defaults="none",
+        own={
+            "vocab_size": 151936,
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "kv_channels": 128,
+            "intermediate_size": 22016,
+            "no_bias": True,
+            "tie_word_embeddings": False,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    "exaone": Family(
+        mixer=lambda c, i: gqa(c),
+        ffn=lambda c, i: gated(c, bias=None),
+        norms=("ln_1", "ln_2"),
+        names=EXAONE_NAMES,
+        defaults="llama",
+        aliases={"num_layers": "num_hidden_layers"},
+    ),
+    "telechat": Family(
+        mixer=lambda c, i: gqa(c, bias=frozenset({"o_proj"})),
+        ffn=lambda c, i: gated(c, bias=None),
+        names=TELECHAT_NAMES,
+        defaults="llama",
+        aliases={
+            "n_layer": "num_hidden_layers",
+            "n_head": "num_attention_heads",
+            "ffn_hidden_size": "intermediate_size",
+            "n_embed": "hidden_size",
+            "seq_length": "max_position_embeddings",
+        },
+        layer_extras=telechat_extras,
+    ),
+    "phi3small": Family(
+        mixer=lambda c, i: gqa(c, bias=QKVO),
+        ffn=phi3small_fields,
+        norm="layer",
+        names=Names(
+            final_norm="model.final_layernorm",
+            packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
+            renamed={"o_proj": "dense"},
+        ),
+        defaults="none",
+        own={
+            "vocab_size": 100352,
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "ff_intermediate_size": 14336,
+            "head_dim": None,
+            "tie_word_embeddings": True,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    "openelm": Family(
+        mixer=openelm_attention,
+        ffn=openelm_mlp,
+        norms=("attn_norm", "ffn_norm"),
+        names=Names(
+            embedding="transformer.token_embeddings",
+            layer="transformer.layers.{layer}",
+            attention="attn",
+            mlp="ffn",
+            final_norm="transformer.norm",
+            packed={"qkv_proj": PACKED_QKV, "proj_1": GATE_UP},
+            renamed={"o_proj": "out_proj", "down_proj": "proj_2"},
+        ),
+        defaults="none",
+        own={
+            "vocab_size": 32000,
+            "model_dim": None,
+            "num_transformer_layers": None,
+            "num_query_heads": None,
+            "num_kv_heads": None,
+            "ffn_multipliers": None,
+            "ffn_dim_divisor": 256,
+            "ffn_with_glu": True,
+            "head_dim": 64,
+            "normalize_qk_projections": True,
+            "tie_word_embeddings": True,
+            "max_context_length": 2048,
+        },
+        aliases={"share_input_output_layers": "tie_word_embeddings"},
+        layers="num_transformer_layers",
+        hidden="model_dim",
+        max_positions="max_context_length",
+    ),
+    "bailing_moe": Family(
+        mixer=bailing_gqa,
+        ffn=bailing_moe,
+        names=BAILING_NAMES.model_copy(
+            update={
+                "packed": {"query_key_value": PACKED_QKV},
+                "renamed": {"o_proj": "dense", "q_norm": "query_layernorm", "k_norm": "key_layernorm"},
+            }
+        ),
+        defaults="llama",
+        own={
+            "head_dim": None,
+            "num_experts": 16,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 0,
+            "moe_intermediate_size": None,
+            "first_k_dense_replace": 0,
+            "use_bias": False,
+            "use_qkv_bias": False,
+            "use_qk_norm": False,
+            "moe_router_enable_expert_bias": False,
+            "num_nextn_predict_layers": 0,
+        },
+        prediction=lambda c: next_layers(
+            c, bailing_gqa(c), bailing_moe(c, c.size("num_hidden_layers")), own_tables=False
+        ),
+    ),
     "mimo": Family(
         mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)),
         ffn=gated,

@@ -1,10 +1,8 @@
-"""Families with experts, all of whose layers have grouped-query attention."""
+"""Families with experts, whose layers attend alike."""
 
 from typing import Any
 
 from calc.architecture import Block, PredictionModule
-from calc.attention import BlockIndexer
-from calc.families.dense import exaone4_window, granite_swa_window
 from calc.families.reading import (
     GATE_UP,
     NO_BIAS,
@@ -16,11 +14,9 @@ from calc.families.reading import (
     attention_bias,
     deepseek_ffn,
     deepseek_moe,
-    every,
     gated,
     gqa,
     is_sparse,
-    kind,
     moe,
     next_layers,
     one_window,
@@ -131,104 +127,6 @@ def hy_v3_moe(c: Fields) -> MoE:
     return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="buffer")
 
 
-def mimo_v2_is_full(c: Fields, layer: int) -> bool:
-    pattern = c.get("hybrid_layer_pattern")
-    if isinstance(pattern, list) and layer < len(pattern):
-        return bool(pattern[layer] == 0)
-    default = "full_attention" if layer == 0 else every(c, layer, 6, "sliding_attention")
-    return kind(c, layer, default) == "full_attention"
-
-
-def mimo_v2_attention(c: Fields, layer: int) -> Mixer:
-    """Sliding layers have more KV heads, and sinks."""
-    v, bias = c.size("v_head_dim"), QKV if c.flag("attention_bias") else NO_BIAS
-    if mimo_v2_is_full(c, layer):
-        return gqa(c, d_v=v, bias=bias)
-    stated = c.maybe("sliding_window_size")
-    reach = stated + 1 if stated is not None else c.size("sliding_window")
-    kv = "swa_num_key_value_heads" if c.maybe("swa_num_key_value_heads") else "num_key_value_heads"
-    return gqa(c, kv=kv, d_v=v, window=reach, sinks=True, bias=bias)
-
-
-def mimo_v2_ffn(c: Fields, layer: int) -> FeedForward:
-    freq = c.get("moe_layer_freq")
-    sparse = bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 1)
-    return deepseek_moe(c) if sparse else gated(c)
-
-
-def minimax_m3_is_sparse(c: Fields, layer: int) -> bool:
-    freq = c.get("moe_layer_freq")
-    return bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else is_sparse(c, layer, 0)
-
-
-def minimax_m3_attention(c: Fields, layer: int) -> Mixer:
-    """Some layers attend to blocks that an indexer picks."""
-    stated = c.get("sparse_attention_config")
-    section = c.within(stated) if isinstance(stated, dict) else c
-    freq = section.get("sparse_attention_freq")
-    picks = bool(freq[layer]) if isinstance(freq, list) and layer < len(freq) else False
-    if kind(c, layer, "minimax_m3_sparse" if picks else "full_attention") != "minimax_m3_sparse":
-        return gqa(c, qk_norm="head")
-    n_index = section.maybe("sparse_num_index_heads") or c.size("index_n_heads")
-    d_index = section.maybe("sparse_index_dim") or c.size("index_head_dim")
-    return gqa(c, qk_norm="head", indexer=BlockIndexer(n_index=n_index, d_index=d_index))
-
-
-def minimax_m3_ffn(c: Fields, layer: int) -> FeedForward:
-    if not minimax_m3_is_sparse(c, layer):
-        return gated(c, width="dense_intermediate_size")
-    shared = shared_mlp(c, "n_shared_experts", "shared_intermediate_size")
-    return local_moe(c, layer, shared=shared, router_correction="buffer")
-
-
-def llama4_window(c: Fields, layer: int) -> int | None:
-    listed = c.get("no_rope_layers")
-    default = every(c, layer, c.size("no_rope_layer_interval"), "chunked_attention")
-    if isinstance(listed, list) and layer < len(listed):
-        default = "chunked_attention" if listed[layer] else "full_attention"
-    return window(c, layer, default, "attention_chunk_size")
-
-
-def llama4_ffn(c: Fields, layer: int) -> FeedForward:
-    """Experts in every `interleave_moe_layer_step`-th layer, each beside one shared expert of the same width."""
-    listed = c.get("moe_layers")
-    sparse = layer in c.indices("moe_layers") if listed else (layer + 1) % c.size("interleave_moe_layer_step") == 0
-    if not sparse:
-        return gated(c, width="intermediate_size_mlp")
-    return local_moe(c, layer, shared=MLP(intermediate=c.size("intermediate_size")), stacked="in_out")
-
-
-def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
-    return hy_v3_moe(c) if is_sparse(c, layer, c.size("first_k_dense_replace", 0)) else gated(c)
-
-
-def afmoe_ffn(c: Fields, layer: int) -> FeedForward:
-    if layer < c.size("num_dense_layers", 0):
-        return gated(c)
-    shared = shared_mlp(c, "num_shared_experts")
-    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="parameter")
-
-
-def cohere2_moe_dense(c: Fields) -> int:
-    """The dense first layers, which have a pattern of windows of their own."""
-    return c.maybe("first_k_dense_replace", 0) or 0
-
-
-def cohere2_moe_window(c: Fields, layer: int) -> int | None:
-    dense = cohere2_moe_dense(c)
-    field = "prefix_dense_sliding_window_pattern" if layer < dense else "sliding_window_pattern"
-    start = 0 if layer < dense else dense
-    return window(c, layer, every(c, layer - start, c.size(field, 0), "sliding_attention"))
-
-
-def cohere2_moe_ffn(c: Fields, layer: int) -> FeedForward:
-    if not is_sparse(c, layer, cohere2_moe_dense(c)):
-        stated = c.maybe("prefix_dense_intermediate_size")
-        return gated(c, width="prefix_dense_intermediate_size" if stated else "intermediate_size", bias=None)
-    shared = shared_mlp(c, "num_shared_experts", "intermediate_size")
-    return moe(c, "num_experts", "intermediate_size", shared=shared)
-
-
 def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
     stated = c.get(name)
     return c.within(defaults | (stated if isinstance(stated, dict) else {}))
@@ -244,28 +142,6 @@ def dbrx_attention(c: Fields, layer: int) -> Mixer:
 def dbrx_moe(c: Fields, layer: int) -> MoE:
     part = dbrx_section(c, "ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})
     return moe(part, "moe_num_experts", "ffn_hidden_size", top_k="moe_top_k", stacked="out_in")
-
-
-def laguna_attention(c: Fields, layer: int) -> Mixer:
-    """Heads may differ from layer to layer; a gate for each head or each channel."""
-    heads = c.get("num_attention_heads_per_layer")
-    if isinstance(heads, list):
-        c = c.with_stated("num_attention_heads", heads[layer] if layer < len(heads) else None)
-    per_head = c.get("gating") in (True, "per-head")
-    return gqa(
-        c,
-        bias=attention_bias(c),
-        qk_norm="head",
-        window=window(c, layer),
-        gate="heads" if per_head else "channels",
-    )
-
-
-def laguna_ffn(c: Fields, layer: int) -> FeedForward:
-    if not is_sparse(c, layer, 1):
-        return gated(c, bias=None)
-    shared = MLP(intermediate=c.size("shared_expert_intermediate_size"))
-    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="parameter")
 
 
 MIXTRAL_NAMES = Names(
@@ -327,16 +203,6 @@ SPARSE: dict[str, Family] = {
         names=MIXTRAL_NAMES,
         head_bias=lambda c: c.flag("lm_head_bias"),
     ),
-    "gpt_oss": Family(
-        mixer=lambda c, i: gqa(
-            c,
-            bias=attention_bias(c),
-            window=window(c, i, every(c, i, 2, "sliding_attention")),
-            sinks=True,
-        ),
-        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out", clamped=True),
-        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-    ),
     "ernie4_5_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
         ffn=ernie_ffn,
@@ -368,24 +234,6 @@ SPARSE: dict[str, Family] = {
         ffn=deepseek_ffn,
         prediction=lambda c: next_layers(c, glm_attention(c), deepseek_moe(c), own_tables=True),
     ),
-    "afmoe": Family(
-        mixer=lambda c, i: gqa(
-            c,
-            bias=attention_bias(c),
-            qk_norm="head",
-            gate="channels",
-            window=window(c, i, every(c, i, c.size("global_attn_every_n_layers"), "sliding_attention")),
-        ),
-        ffn=afmoe_ffn,
-        norms=(*TWO_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
-        names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
-    ),
-    "cohere2_moe": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i)),
-        ffn=cohere2_moe_ffn,
-        norms=("input_layernorm",),
-        own={"first_k_dense_replace": 0},
-    ),
     "dbrx": Family(
         mixer=dbrx_attention,
         ffn=dbrx_moe,
@@ -405,27 +253,6 @@ SPARSE: dict[str, Family] = {
         hidden="d_model",
         max_positions="max_seq_len",
     ),
-    "granitemoe_swa": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True),
-        ffn=lambda c, i: local_moe(c, i, shared=granite_shared(c), stacked="out_in"),
-        names=GRANITE_MOE_NAMES.model_copy(
-            update={
-                "router": "block_sparse_moe.router",
-                "expert": "block_sparse_moe.experts",
-                "expert_packed": {"gate_up_proj": GATE_UP},
-                "expert_renamed": {},
-            }
-        ),
-    ),
-    "laguna": Family(
-        mixer=laguna_attention,
-        ffn=laguna_ffn,
-        names=Names(correction="mlp.experts.e_score_correction_bias", shared_expert="mlp.shared_expert"),
-    ),
-    "mellum": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", window=window(c, i)),
-        ffn=lambda c, i: moe(c, "num_experts", "moe_intermediate_size") if is_sparse(c, i, 0) else gated(c, bias=None),
-    ),
     "glm4v_moe_text": Family(
         mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS), ffn=deepseek_ffn
     ),
@@ -436,46 +263,9 @@ SPARSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=QKV if c.flag("attention_bias") else NO_BIAS),
         ffn=lambda c, i: deepseek_moe(c),
     ),
-    "dots1": Family(
-        mixer=lambda c, i: gqa(
-            c,
-            bias=attention_bias(c),
-            qk_norm="head",
-            window=window(c, i, "sliding_attention" if i >= c.size("max_window_layers", 0) else "full_attention"),
-        ),
-        ffn=deepseek_ffn,
-    ),
-    "exaone_moe": Family(
-        mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)),
-        ffn=exaone_moe_ffn,
-        names=Names(correction="mlp.e_score_correction_bias"),
-    ),
     "minimax_m2": Family(
         mixer=lambda c, i: gqa(c, qk_norm="full"),
         ffn=lambda c, i: local_moe(c, i, router_correction="buffer"),
         names=MIXTRAL_NAMES,
-    ),
-    "minimax_m3_vl_text": Family(
-        mixer=minimax_m3_attention,
-        ffn=minimax_m3_ffn,
-        own={"n_shared_experts": 1},
-        names=MIXTRAL_NAMES.model_copy(update={"shared_expert": "block_sparse_moe.shared_experts"}),
-    ),
-    "mimo_v2_flash": Family(
-        mixer=mimo_v2_attention,
-        ffn=mimo_v2_ffn,
-        names=Names(renamed={"sinks": "attention_sink_bias"}),
-        own={"n_shared_experts": None, "swa_num_key_value_heads": 8, "sliding_window_size": None},
-    ),
-    "llama4_text": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=llama4_window(c, i)),
-        ffn=llama4_ffn,
-        names=Names(
-            mlp="feed_forward",
-            router="feed_forward.router",
-            expert="feed_forward.experts",
-            expert_packed={"gate_up_proj": GATE_UP},
-            shared_expert="feed_forward.shared_expert",
-        ),
     ),
 }
