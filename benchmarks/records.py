@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from calc import Architecture, Layout, Precision
 from calc.attention import LatentAttention
 from calc.families.vision import uncounted
+from calc.precision import FORMATS as STORED
 from calc.precision import WeightFormat
 from presets import models
 
@@ -36,6 +37,55 @@ def llama(hidden: int, inner: int, layers: int, q: int, kv: int, vocab: int, pos
     }
 
 
+def qwen_vl(generation: str, text: Config, **tower: Any) -> Config:
+    """Qwen2-VL and Qwen2.5-VL: their towers differ in the feed-forward only."""
+    shared = {"depth": 32, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
+    text = {name: value for name, value in text.items() if name != "model_type"}
+    return {
+        "model_type": generation,
+        "text_config": {**text, "model_type": f"{generation}_text"},
+        "tie_word_embeddings": text["tie_word_embeddings"],
+        "vision_config": {"model_type": generation, **shared, **tower},
+    }
+
+
+def qwen2_5_vl(out: int, text: Config, inner: int = 3456) -> Config:
+    tower = {"hidden_size": 1280, "intermediate_size": inner, "in_chans": 3, "out_hidden_size": out}
+    return qwen_vl("qwen2_5_vl", {**text, "max_position_embeddings": 128_000}, **tower)
+
+
+GLM_AIR: Config = {
+    "model_type": "glm4_moe",
+    "hidden_size": 4096,
+    "num_hidden_layers": 46,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 10_944,
+    "moe_intermediate_size": 1408,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 1,
+    "attention_bias": True,
+    "use_qk_norm": False,
+    "max_position_embeddings": 131_072,
+    "vocab_size": 151_552,
+    "tie_word_embeddings": False,
+}
+GLM_VISION: Config = {
+    "model_type": "glm4v_moe",
+    "depth": 24,
+    "hidden_size": 1536,
+    "intermediate_size": 10_944,
+    "num_heads": 12,
+    "in_channels": 3,
+    "image_size": 336,
+    "out_hidden_size": 4096,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
 QWEN3_NEXT: Config = {
     "model_type": "qwen3_next",
     "hidden_size": 2048,
@@ -74,6 +124,20 @@ EXTRA: dict[str, Config] = {  # as their config.json has it; what is no preset
     "qwen2-72b": qwen2(8192, 29_568, 80, 64, 8, 152_064),
     "qwen2-1.5b": qwen2(1536, 8960, 28, 12, 2, 151_936, tied=True),
     "qwen2-0.5b": qwen2(896, 4864, 24, 14, 2, 151_936, tied=True),
+    "glm-4.5-air": GLM_AIR,
+    "glm-4.5v": {
+        "model_type": "glm4v_moe",
+        "text_config": {**GLM_AIR, "model_type": "glm4v_moe_text", "max_position_embeddings": 65_536},
+        "vision_config": GLM_VISION,
+        "tie_word_embeddings": False,
+    },
+    "qwen2-vl-7b": qwen_vl(
+        "qwen2_vl", qwen2(3584, 18_944, 28, 28, 4, 152_064), embed_dim=1280, hidden_size=3584, mlp_ratio=4, in_chans=3
+    ),
+    "qwen2.5-vl-3b": qwen2_5_vl(2048, qwen2(2048, 11_008, 36, 16, 2, 151_936, tied=True), inner=3420),
+    "qwen2.5-vl-7b": qwen2_5_vl(3584, qwen2(3584, 18_944, 28, 28, 4, 152_064), inner=3420),
+    "qwen2.5-vl-32b": qwen2_5_vl(5120, qwen2(5120, 27_648, 64, 40, 8, 152_064)),
+    "qwen2.5-vl-72b": qwen2_5_vl(8192, qwen2(8192, 29_568, 80, 64, 8, 152_064)),
     "qwen3-next-80b-a3b": QWEN3_NEXT,
     "exaone-4.0-32b": llama(5120, 27_392, 64, 40, 8, 102_400, 131_072, model_type="exaone4"),
     "opt-2.7b": {
@@ -100,12 +164,14 @@ EXTRA: dict[str, Config] = {  # as their config.json has it; what is no preset
 ALIASES = {"llama-3.3-70b": "llama-3.1-70b", "deepseek-r1-distill-llama-8b": "llama-3.1-8b"}
 ALIASES |= {"deepseek-r1-distill-llama-70b": "llama-3.1-70b", "deepseek-coder-v2-lite": "deepseek-v2-lite"}
 ALIASES |= {"kimi-k2": "kimi-k2.5", "mixtral-8x7b": "mixtral-8x7b-v0.1", "mixtral-8x22b": "mixtral-8x22b-v0.1"}
-ALIASES |= {"nemotron-nano-9b-v2": "nvidia-nemotron-nano-9b-v2", "qwen2.5-32b/qwq-32b": "qwq-32b"}
+ALIASES |= {"nemotron-nano-9b-v2": "nvidia-nemotron-nano-9b-v2", "2.5-vl": "qwen2-vl-7b"}
 """The same sizes under another name."""
+POSITIONS = ((r"qwen3.*2507|qwen3-coder", 262_144), (r"qwen2\.5-(?!coder).*instruct", 32_768))
+"""Tuned versions that were made for another length."""
 TOWERS = re.compile(r"omni|vision|pixtral|llava|glm-4\.\dv|qwen2(\.5)?-vl|vlm", re.IGNORECASE)
 """Models with towers that are not counted here."""
 SUFFIX = re.compile(
-    r"[-_](instruct|it|chat|base|hf|awq|gptq|fp8|nvfp4|bnb|gguf|int[48]|w\d+a\d+|[48]bit|dynamic|block|preview|bf16|pt"
+    r"[-_](instruct|coder|math|it|chat|base|hf|awq|gptq|fp8|nvfp4|bnb|gguf|int[48]|w\d+a\d+|[48]bit|dynamic|block|preview|bf16|pt"
     r"|thinking|\d{4}|int4-autoround)$",
     re.IGNORECASE,
 )
@@ -162,9 +228,11 @@ def short(name: str) -> str:
 def resolve(name: str) -> Config | None:
     """The config of a model by the name that a log gives it."""
     key = ALIASES.get(short(name), short(name))
-    if key in EXTRA:
-        return EXTRA[key]
-    return next((dict(preset.config) for id_, preset in models().items() if short(id_) == key), None)
+    config = EXTRA.get(key) or next((preset.config for id_, preset in models().items() if short(id_) == key), None)
+    if config is None:
+        return None
+    positions = next((tokens for pattern, tokens in POSITIONS if re.search(pattern, name, re.IGNORECASE)), None)
+    return {**config, "max_position_embeddings": positions} if positions and "text_config" not in config else {**config}
 
 
 def weight_format(record: Mapping[str, Any]) -> WeightFormat | None:
@@ -196,23 +264,32 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
         return LeftOut(record, "a fork of vLLM")
     if (record.get("pp") or 1) > 1 and before(version, 0, 8):
         return LeftOut(record, "before vLLM 0.8, which gave the last stage what does not divide")
-    if TOWERS.search(name):
-        return LeftOut(record, "towers that are not counted")
     form = weight_format(record)
     if form is None:
         return LeftOut(record, "format not stated exactly")
+    if form.startswith(("nf4", "int8-bnb")) and TOWERS.search(name):
+        return LeftOut(record, "bitsandbytes also quantises the tower")
     if "unsloth" in str(record.get("quant")).lower():
         return LeftOut(record, "dynamic checkpoint, modules in 16 bits not stated")
     config = resolve(name)
     if config is None:
-        return LeftOut(record, f"no config of {name}")
+        return LeftOut(record, "towers that are not counted" if TOWERS.search(name) else f"no config of {name}")
     latent = any(isinstance(m, LatentAttention) for b in Architecture.from_config(config).blocks for m in b.mixers)
     if latent and before(version, 0, 8) and not before(version, 0, 7):
         return LeftOut(record, "vLLM 0.7 multiplied the projections of latent attention out")
     if (tower := uncounted(config)) is not None:
         return LeftOut(record, f"towers that are not counted ({tower})")
     layout = Layout(tp=record.get("tp") or 1, pp=record.get("pp") or 1)
-    return Run(record, config, Precision.of(config, form), layout)
+    if form.startswith("int4"):
+        group = re.search(r"\bg(\d+)", str(record["quant"]))
+        if group is None and not Precision.of(config).checkpoint:
+            return LeftOut(record, "size of groups not stated")
+        if group is not None:
+            method = "awq" if form == "int4" else "gptq"
+            config = {**config, "quantization_config": {"quant_method": method, "group_size": int(group[1])}}
+    native = Precision.of(config)
+    same = STORED[native.weights].bits == STORED[form].bits
+    return Run(record, config, native if same and native.checkpoint else Precision.of(config, form), layout)
 
 
 def before(version: str, *limit: int) -> bool:

@@ -94,6 +94,25 @@ def test_what_the_allocator_charges(nbytes, charged):
     assert rounded(nbytes) == charged
 
 
+@pytest.mark.parametrize(
+    ("model", "tables"),
+    [  # vLLM `rotary_embedding/`: a row a position, a cosine and a sine for each pair of rotated columns
+        pytest.param("meta-llama/Llama-3.1-8B", [(131_072, 128)], id="whole heads"),
+        pytest.param("deepseek-ai/DeepSeek-V3", [(163_840, 64)], id="the rotary part of latent attention"),
+        pytest.param(
+            "google/gemma-3-27b-it", [(8 * 131_072, 128), (131_072, 128)], id="stretched 8 times, and windows"
+        ),
+        pytest.param("Qwen/Qwen3.5-27B", [(4 * 262_144, 64)], id="a quarter of heads of 256, in three axes"),
+        pytest.param("zai-org/GLM-4-9B-0414", [(32_768, 64)], id="half of a head"),
+        pytest.param("openai-community/gpt2", [], id="learned positions"),
+        pytest.param("bigscience/bloom", [], id="alibi"),
+        pytest.param("nvidia/Nemotron-H-8B-Base-8K", [], id="no positions"),
+    ],
+)
+def test_rotary_tables(model, tables):
+    assert list(ARCHITECTURES[model].rotary) == tables
+
+
 def test_latent_attention_is_kept_twice():
     """vLLM's MLA: `kv_b_proj` once more in 16 bits where it is quantised, 512 x 32,768 in each of 61 layers."""
     (fp8,), (bf16,) = loaded("deepseek-ai/DeepSeek-V3", "fp8", tp=8), loaded("deepseek-ai/DeepSeek-V3", tp=8)

@@ -11,6 +11,8 @@ SHARES = {
     "glm": 0.5,
     "glm4": 0.5,
     "glm4_moe": 0.5,
+    "glm4v_text": 0.5,
+    "glm4v_moe_text": 0.5,
     "chatglm": 0.5,
     "minimax": 0.5,
     "minimax_m2": 0.5,
@@ -27,7 +29,10 @@ WITHOUT = frozenset({"bloom", "gpt2", "gpt_bigcode", "jamba", "mpt", "nemotron_h
 """No rotary positions."""
 OWN_WITHIN_WINDOWS = frozenset({"gemma3_text", "gemma3n_text", "gemma4_text", "olmo3"})
 """Sliding layers have another base, hence a table of their own."""
-IN_THREE_AXES = frozenset({"qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5_text", "qwen3_5_moe_text"})
+IN_THREE_AXES = frozenset(
+    f"{family}_text"
+    for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe")
+)
 """vLLM's table for positions in time, height and width has four times the rows."""
 
 
