@@ -51,6 +51,8 @@ def parser() -> Parser:
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
     p.add_argument("--pp", type=int, default=1, help="pipeline stages")
+    p.add_argument("--dp", type=int, default=1, help="replicas; in serving they share routed experts")
+    p.add_argument("--ep", type=int, default=1, help="ranks that share the routed experts")
     add_training_options(p)
     p.add_argument("--json", action="store_true", help="print the whole report as JSON")
     return p
@@ -117,7 +119,7 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
             speculative=arguments.speculative,
         ),
         precision=Precision.of(config, arguments.weights, arguments.kv),
-        layout=Layout(tp=arguments.tp, pp=arguments.pp),
+        layout=Layout(tp=arguments.tp, pp=arguments.pp, dp=arguments.dp, ep=arguments.ep),
         gpus=chosen_gpus(arguments.gpu),
     )
 
@@ -134,6 +136,8 @@ def table(r: Report) -> str:
     if r.loaded.total != m.weights:
         named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in r.loaded if size and name != "weights")
         lines.insert(-3, f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
+    if len(r.stages) > 1:
+        lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
     lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'GPUs':>6}"]
     for v in r.verdicts:

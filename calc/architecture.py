@@ -35,9 +35,11 @@ class Block(Frozen):
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
 
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp tensor-parallel ranks holds."""
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""
         mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
+        if isinstance(self.ffn, MoE):
+            return self.model_copy(update={"mixers": mixers, "ffn": self.ffn.rank(tp, slices, spread)})
         return self.model_copy(update={"mixers": mixers, "ffn": None if self.ffn is None else self.ffn.rank(tp)})
 
 
@@ -117,18 +119,19 @@ class Architecture(Frozen):
                 apart[tensor.apart] += tensor.parameters
         return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=apart)
 
-    def rank(self, tp: int) -> Self:
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
         """What one of tp tensor-parallel ranks holds. The vocabulary is divided too, padded to 64 rows as vLLM does."""
-        if tp == 1:
+        if tp == spread == 1 and slices in (None, 1):
             return self
         return self.model_copy(
             update={
-                "blocks": tuple(block.rank(tp) for block in self.blocks),
-                "shared": tuple(block.rank(tp) for block in self.shared),
+                "blocks": tuple(block.rank(tp, slices, spread) for block in self.blocks),
+                "shared": tuple(block.rank(tp, slices, spread) for block in self.shared),
                 "prediction": tuple(
-                    module.model_copy(update={"block": module.block.rank(tp)}) for module in self.prediction
+                    module.model_copy(update={"block": module.block.rank(tp, slices, spread)})
+                    for module in self.prediction
                 ),
-                "vocab": -(-(-(-self.vocab // 64) * 64) // tp),
+                "vocab": self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp),
             }
         )
 
@@ -184,7 +187,7 @@ class Architecture(Frozen):
             yield Tensor(names.within(extra.name), extra.shape, extra.component, layers, apart=apart or extra.apart)
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], apart: Apart | None) -> Iterator[Tensor]:
-        names, hidden = self.names, self.hidden
+        names, hidden, held = self.names, self.hidden, moe.held or moe.n_experts
         for name, shape in moe.router_shapes(hidden).items():
             yield Tensor(names.within(names.router, name), shape, "router", layers, apart=apart)
         if moe.router_correction != "none":
@@ -194,10 +197,10 @@ class Architecture(Frozen):
         if moe.stacked == "no":
             routed = names.stored_expert(one)
         else:
-            routed = names.stored_stack(one, moe.n_experts, moe.stacked)
+            routed = names.stored_stack(one, held, moe.stacked)
         for name, shape in routed.items():
             where = names.within(names.expert, name)
-            yield Tensor(where, shape, "experts_routed", layers, moe.n_experts, moe.top_k, apart)
+            yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, apart)
         for name, shape in moe.latent_shapes(hidden).items():
             yield Tensor(names.within(names.mlp, name), shape, "other", layers, apart=apart)
         if moe.shared is not None:

@@ -44,7 +44,7 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
     outside = [r for name, r in ranges.items() if name in ("cuda_context", "cuda_graphs") and name not in inside]
     found = []
     for stage, loaded in zip(serving.stages, serving.loaded("vllm"), strict=True):
-        vocab = serving.vocab if stage.last else 0
+        vocab = serving.whole.vocab if stage.last else 0
         width = serving.precision.activation_bytes
         profile = profile_bytes(stage.blocks, serving.rank.hidden, vocab, tokens=tokens, seqs=seqs, width=width)
         room = requested - loaded - profile

@@ -53,6 +53,7 @@ class MoE(Frozen):
     """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
     fp32_weights: bool = False  # the router's weights stay in fp32, and so do the outputs that they multiply
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
+    held: int | None = None  # routed experts on one rank; None: all
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
     beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
@@ -87,10 +88,19 @@ class MoE(Frozen):
             weights |= {"fc1_latent_proj.bias": (self.latent,), "fc2_latent_proj.bias": (hidden,)}
         return weights
 
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds: each expert is divided, the router is not."""
-        parts = {"expert": self.expert, "shared": self.shared, "beside": self.beside}
-        return self.model_copy(update={name: part.rank(tp) for name, part in parts.items() if part is not None})
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut
+        into another number of slices, and these be spread over further ranks, which share the tokens."""
+        slices = tp if slices is None else slices
+        parts = {"shared": self.shared, "beside": self.beside}
+        return self.model_copy(
+            update={name: part.rank(tp) for name, part in parts.items() if part is not None}
+            | {
+                "expert": self.expert.rank(slices),
+                "held": None if spread == 1 else -(-self.n_experts // spread),
+                "top_k": -(-self.top_k * slices // tp),
+            }
+        )
 
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share each expert evenly."""

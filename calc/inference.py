@@ -111,12 +111,11 @@ class Serving:
         layout.check(architecture)
         check_cache(architecture, precision.kv)
         self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
-        self.architecture, self.vocab = architecture, architecture.vocab
-        whole = with_draft(architecture, speculative)
-        self.rank = whole.rank(layout.tp)
-        first, last, layers = weights_by_layer(whole, precision, layout.tp)
-        self.draft = draft_bytes(whole, precision, layout.tp) if speculative != "none" else 0
-        last += self.draft
+        self.whole = with_draft(architecture, speculative)
+        self.rank = layout.rank(self.whole)
+        first, last, layers = weights_by_layer(self.whole, precision, layout)
+        if speculative != "none":
+            last += draft_bytes(self.whole, precision, layout)
         self.stages = []
         for stage in layout.stages(architecture.num_layers):
             ends = stage.stop == architecture.num_layers
@@ -124,7 +123,7 @@ class Serving:
             weights += first if stage.start == 0 else 0
             weights += last if ends else 0
             if architecture.tied and layout.pp > 1 and ends:
-                weights += stored(architecture, precision, layout.tp)[0].nbytes  # the head: its embedding, elsewhere
+                weights += stored(architecture, precision, layout)[0].nbytes  # the head: its embedding, elsewhere
             blocks = blocks_within(self.rank, stage)
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
@@ -133,14 +132,17 @@ class Serving:
     def loaded(self, engine: Engine) -> list[int]:
         """Bytes that weights take on each stage once the engine has loaded them: with its tables and padding, and what
         the allocator adds."""
-        stages = stored_bytes(self.architecture, self.precision, self.layout, engine)
-        return [
-            parts.total + (self.draft if stage.last else 0) for parts, stage in zip(stages, self.stages, strict=True)
-        ]
+        stages = stored_bytes(self.whole, self.precision, self.layout, engine, draft=self.speculative != "none")
+        return [parts.total for parts in stages]
 
     def memory(self, workload: Workload) -> Memory:
         """Bytes on the fullest GPU."""
-        return max((self.stage_memory(stage, workload) for stage in self.stages), key=lambda m: m.total)
+        return max(self.by_stage(workload), key=lambda memory: memory.total)
+
+    def by_stage(self, workload: Workload) -> list[Memory]:
+        """Bytes on each GPU of every stage, of the data-parallel copy with the most sequences."""
+        share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
+        return [self.stage_memory(stage, share) for stage in self.stages]
 
     def stage_memory(self, stage: Stage, workload: Workload) -> Memory:
         """Bytes on each GPU of a stage, at its fullest moment."""
@@ -164,7 +166,7 @@ class Serving:
         the first stage; before 4.46 each layer has tables of cosines and sines of its own."""
         step, width = workload.step_tokens, self.precision.activation_bytes
         if workload.engine == "vllm":
-            seqs, vocab = workload.max_num_seqs or workload.batch, self.vocab if stage.last else 0
+            seqs, vocab = workload.max_num_seqs or workload.batch, self.whole.vocab if stage.last else 0
             profile = profile_bytes(stage.blocks, self.rank.hidden, vocab, tokens=step, seqs=seqs, width=width)
             return [(stage.cache(workload, step), profile)]
         prompt = workload.model_copy(update={"context": workload.prompt, "generated": 0})
@@ -213,17 +215,21 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     return found
 
 
-def draft_bytes(architecture: Architecture, precision: Precision, tp: int) -> int:
-    """Bytes of the layers of multi-token prediction on one of tp ranks."""
-    pieces = (piece for piece in stored(architecture, precision, tp) if piece.tensor.apart == "multi_token_prediction")
+def draft_bytes(architecture: Architecture, precision: Precision, layout: Layout) -> int:
+    """Bytes of the layers of multi-token prediction on one rank."""
+    pieces = (
+        piece for piece in stored(architecture, precision, layout) if piece.tensor.apart == "multi_token_prediction"
+    )
     return sum(piece.nbytes * piece.tensor.count for piece in pieces)
 
 
-def weights_by_layer(architecture: Architecture, precision: Precision, tp: int = 1) -> tuple[int, int, list[int]]:
-    """Bytes of one of tp ranks: what stands before the first layer, after the last, and in each layer; scales
+def weights_by_layer(
+    architecture: Architecture, precision: Precision, layout: Layout | None = None
+) -> tuple[int, int, list[int]]:
+    """Bytes of one rank: what stands before the first layer, after the last, and in each layer; scales
     included."""
     first, last, layers = 0, 0, [0] * architecture.num_layers
-    for piece in stored(architecture, precision, tp):
+    for piece in stored(architecture, precision, layout):
         tensor, one = piece.tensor, piece.nbytes
         if tensor.apart is not None:
             continue

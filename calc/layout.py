@@ -10,14 +10,22 @@ from calc.frozen import Frozen
 
 
 class Layout(Frozen):
-    """How a model is spread: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline)."""
+    """How a model is spread: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline), and the
+    sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
+    ones over ep of the tp times dp ranks, each cut into slices for the rest."""
 
     tp: int = Field(default=1, ge=1, le=1024)
     pp: int = Field(default=1, ge=1, le=4096)
+    dp: int = Field(default=1, ge=1, le=65_536)
+    ep: int = Field(default=1, ge=1, le=4096)
 
     @property
     def gpus(self) -> int:
-        return self.tp * self.pp
+        return self.tp * self.pp * self.dp
+
+    def rank(self, architecture: Architecture) -> Architecture:
+        """What one rank holds of every layer."""
+        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep)
 
     def stages(self, layers: int) -> Iterator[range]:
         """The layers of each stage, as vLLM's `get_pp_indices` has it: what does not divide goes one each to the last
@@ -41,6 +49,24 @@ class Layout(Frozen):
         if self.pp > architecture.num_layers:
             layers = architecture.num_layers
             raise ConfigError(f"pp is {self.pp:,}, but the model has only {layers:,} layers.", "pp", [layers])
+        self.check_experts(architecture)
+
+    def check_experts(self, architecture: Architecture) -> None:
+        """The same for the routed experts."""
+        experts, ranks = [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)], self.tp * self.dp
+        if self.ep > 1 and not experts:
+            raise ConfigError("ep spreads routed experts, which this model does not have.", "ep", [1])
+
+        def fits(ep: int) -> bool:
+            return ranks % ep == 0 and all(ep <= moe.n_experts and moe.expert.divides(ranks // ep) for moe in experts)
+
+        if not fits(self.ep):
+            nearest = [ep for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256) if fits(ep)]
+            raise ConfigError(
+                f"ep is {self.ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks.",
+                "ep",
+                nearest,
+            )
 
 
 class TrainingLayout(Layout):
@@ -48,9 +74,7 @@ class TrainingLayout(Layout):
     routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
 
-    dp: int = Field(default=1, ge=1, le=65_536)
     cp: int = Field(default=1, ge=1, le=1024)
-    ep: int = Field(default=1, ge=1, le=4096)
     zero: Literal[0, 1, 2, 3] = 0
     sequence_parallel: bool = True  # norms and what they read are divided over the tensor-parallel ranks too
 
@@ -63,8 +87,7 @@ class TrainingLayout(Layout):
         """Ranks that hold the same weights, were they not sharded."""
         return self.dp * self.cp
 
-    def check(self, architecture: Architecture) -> None:
-        super().check(architecture)
+    def check_experts(self, architecture: Architecture) -> None:
         if self.replicas % self.ep:
             fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if self.replicas % ep == 0]
             raise ConfigError(f"ep is {self.ep:,}, which does not divide dp times cp, {self.replicas:,}.", "ep", fit)

@@ -44,6 +44,7 @@ class Report(Frozen):
     parameters: Parameters
     kv_cache: KVCache
     memory: Memory
+    stages: tuple[Memory, ...]  # the same of each pipeline stage
     loaded: Parts  # what weights take on the fullest GPU once an engine has loaded them
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
@@ -90,6 +91,7 @@ def report(
         ),
         memory=memory,
         loaded=max(stored_bytes(drafting, precision, layout, workload.engine, draft=speculates), key=lambda p: p.total),
+        stages=tuple(serving.by_stage(workload)),
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
         by_context={
             tokens: serving.memory(workload.model_copy(update={"context": tokens}))
@@ -98,7 +100,7 @@ def report(
         },
         kv_budget=tuple(kv_budget(gpu, serving, workload) for gpu in gpus if workload.engine == "vllm"),
         verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
-        assumptions=tuple(assumptions(architecture, workload, precision, uncounted(config))),
+        assumptions=tuple(assumptions(architecture, workload, precision, layout, uncounted(config))),
         scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
     )
 
@@ -111,7 +113,7 @@ def usual_gpus() -> list[GPU]:
 
 
 def assumptions(
-    architecture: Architecture, workload: Workload, precision: Precision, tower: str | None
+    architecture: Architecture, workload: Workload, precision: Precision, layout: Layout, tower: str | None
 ) -> Iterable[str]:
     """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
     yield from architecture.assumptions
@@ -131,6 +133,10 @@ def assumptions(
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield f"The model was made for {architecture.max_positions:,} tokens; {workload.context:,} go beyond that."
     yield f"The largest forward pass holds {workload.step_tokens:,} tokens."
+    if layout.dp > 1:
+        yield f"Each of {layout.dp:,} copies serves its share of the sequences; the cache budget is that of one rank."
+    if layout.ep > 1:
+        yield "Tokens are spread evenly over the routed experts."
     if workload.engine == "vllm":
         seqs = workload.max_num_seqs or workload.batch
         yield f"vLLM samples for {seqs:,} sequences at once here; what it leaves for its cache is by its own defaults."

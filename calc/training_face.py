@@ -42,9 +42,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--master", choices=("fp32", "none"), help="a copy of the weights that the optimizer updates")
     group.add_argument("--states", choices=tuple(WIDTH), help="storage of the optimizer's states")
     group.add_argument("--zero", type=int, choices=(0, 1, 2, 3), help="ZeRO stage; 3 is FSDP")
-    group.add_argument("--dp", type=int, metavar="N", help="data-parallel replicas")
     group.add_argument("--cp", type=int, metavar="N", help="context-parallel ranks")
-    group.add_argument("--ep", type=int, metavar="N", help="ranks that share the routed experts")
     group.add_argument("--no-sequence-parallel", dest="sequence_parallel", action="store_false")
 
 
@@ -56,7 +54,7 @@ def check_options(given: Mapping[str, Any], default: Callable[[str], Any]) -> No
                 hint = f" {INSTEAD[name]} stands for it." if name in INSTEAD else ""
                 raise ConfigError(f"--{name.replace('_', '-')} has no effect with --train.{hint}", name)
         return
-    for name in (*WORKLOAD, *LAYOUT, "recipe", "master", "states"):
+    for name in (*WORKLOAD, "cp", "zero", "sequence_parallel", "recipe", "master", "states"):
         if name in given:
             raise ConfigError(f"--{name.replace('_', '-')} takes effect only with --train.", name)
 

@@ -50,10 +50,10 @@ class Piece:
         return self.tensor.count // max(1, len(self.tensor.layers))
 
 
-def stored(architecture: Architecture, precision: Precision, tp: int = 1) -> list[Piece]:
-    """The tensors of one of tp ranks, each with its format: that of the whole matrix, whatever the share."""
+def stored(architecture: Architecture, precision: Precision, layout: Layout | None = None) -> list[Piece]:
+    """The tensors of one rank, each with its format: that of the whole matrix, whatever the share."""
     choose, differs = chooser(architecture, precision)
-    shares = architecture.rank(tp).tensors()
+    shares = (layout or Layout()).rank(architecture).tensors()
     pieces = []
     for tensor, share in zip(architecture.tensors() if precision.weights in MIXES else shares, shares, strict=True):
         if not differs or not tensor.layers:
@@ -129,10 +129,10 @@ def stored_bytes(
     tower: bool = False,
     kernel: Kernel = "marlin",
 ) -> tuple[Parts, ...]:
-    """What one tensor-parallel rank of each pipeline stage holds once the model is loaded, before any request; with its
+    """What one rank of each pipeline stage holds once the model is loaded, before any request; with its
     draft layers and its image tower where these are loaded, too."""
     taken = {None, "multi_token_prediction" if draft else None, "vision" if tower else None}
-    pieces = [piece for piece in stored(architecture, precision, layout.tp) if piece.tensor.apart in taken]
+    pieces = [piece for piece in stored(architecture, precision, layout) if piece.tensor.apart in taken]
     if engine == "vllm":
         pieces = [resident(piece) for piece in pieces]
     return tuple(
@@ -150,7 +150,7 @@ def stage_parts(
     architecture: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout, engine: Engine, kernel: Kernel
 ) -> Parts:
     """One stage: its layers; the embedding stands on the first, the head on the last."""
-    rank = architecture.rank(layout.tp)
+    rank = layout.rank(architecture)
     held: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # allocation -> bytes of weights and of scales, in a layer
     parts = dict.fromkeys(Parts.model_fields, 0)
     vllm = engine == "vllm"

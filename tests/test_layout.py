@@ -258,3 +258,65 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp):
     weighed = [stage.weights for stage in Serving(architecture, precision, layout, Overhead()).stages]
     held = stored_bytes(architecture, precision, layout, "transformers")
     assert [parts.weights + parts.scales for parts in held] == weighed
+
+
+@pytest.mark.parametrize(
+    ("layout", "held", "width", "heads"),
+    [  # DeepSeek-V3: 256 experts 2,048 wide, 128 heads
+        pytest.param(Layout(tp=8), 256, 256, 16, id="each expert cut into eight"),
+        pytest.param(Layout(tp=8, ep=8), 32, 2048, 16, id="whole experts, attention cut"),
+        pytest.param(Layout(dp=8, ep=8), 32, 2048, 128, id="whole experts, attention whole"),
+        pytest.param(Layout(tp=2, dp=4, ep=4), 64, 1024, 64, id="experts halved between two ranks"),
+        pytest.param(Layout(dp=3, ep=3), 86, 2048, 128, id="86, 85 and 85 experts"),
+    ],
+)
+def test_where_routed_experts_are(layout, held, width, heads):
+    shapes = {t.name: t for t in layout.rank(ARCHITECTURES["deepseek-ai/DeepSeek-V3"]).tensors() if t.apart is None}
+    layer = "model.layers.{layer}."
+    assert shapes[f"{layer}mlp.experts.{{expert}}.up_proj.weight"].experts == held
+    assert shapes[f"{layer}mlp.experts.{{expert}}.up_proj.weight"].shape == (width, 7168)
+    assert shapes[f"{layer}mlp.gate.weight"].shape == (256, 7168)
+    assert shapes[f"{layer}self_attn.q_b_proj.weight"].shape == (heads * 192, 1536)
+
+
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B"])
+@pytest.mark.parametrize("dp", [2, 4, 8])
+def test_copies_share_the_experts_and_nothing_else(model, dp):
+    architecture = ARCHITECTURES[model]
+
+    def rank(ep):
+        return Serving(architecture, Precision(), Layout(dp=dp, ep=ep), Overhead()).stages[0].weights
+
+    experts = 2 * architecture.parameters().components["experts_routed"]
+    rest = 2 * architecture.parameters().total - experts
+    assert rank(ep=dp) == rest + experts // dp
+    assert rest <= rank(ep=1) <= rank(ep=dp) + experts // 100  # biases of slices are not cut
+
+
+@given(st.sampled_from(list(ARCHITECTURES)), st.sampled_from([1, 2, 4]), st.integers(1, 64), st.integers(1, 100_000))
+@settings(deadline=None)
+def test_each_copy_caches_its_share(model, dp, batch, context):
+    workload = Workload(batch=batch, context=context, engine="transformers")
+    (whole,), (share,) = (
+        Serving(ARCHITECTURES[model], Precision(), Layout(dp=copies), Overhead()).by_stage(workload)
+        for copies in (1, dp)
+    )
+    one = Serving(ARCHITECTURES[model], Precision(), Layout(), Overhead()).by_stage(
+        workload.model_copy(update={"batch": -(-batch // dp)})
+    )[0]
+    assert share.kv_cache == one.kv_cache
+    assert share.kv_cache * dp >= whole.kv_cache
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "nearest"),
+    [
+        ("Qwen/Qwen2.5-3B", {"tp": 2, "ep": 2}, (1,)),
+        ("Qwen/Qwen3-30B-A3B", {"tp": 2, "ep": 4}, (1, 2)),
+        ("Qwen/Qwen3-30B-A3B", {"dp": 256, "ep": 256}, (1, 2, 4, 8, 16, 32, 64, 128)),
+    ],
+)
+def test_experts_that_can_not_be_shared_so(model, layout, nearest):
+    with pytest.raises(ConfigError) as caught:
+        Layout(**layout).check(ARCHITECTURES[model])
+    assert (caught.value.field, caught.value.nearest) == ("ep", nearest)
