@@ -6,6 +6,7 @@ st.navigation(
         st.Page("screens/weigh.py", title="Weigh", icon=":material/scale:", default=True),
         st.Page("screens/train.py", title="Train", icon=":material/model_training:", url_path="train"),
         st.Page("screens/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
+        st.Page("screens/accuracy.py", title="Accuracy", icon=":material/target:", url_path="accuracy"),
     ],
     position="top",
 ).run()

@@ -98,12 +98,13 @@ def saved(computed: str) -> None:
 
 
 def measured(path: str) -> None:
-    """What logs of serving engines print, and peaks of transformers' generate in 16 bits."""
-    kinds = ("vllm_startup", "sglang_startup", "llamacpp")
+    """What logs of serving engines print, and peaks of transformers' generate."""
+    kinds = ("vllm_startup", "sglang_startup", "llamacpp", "hf_inference_peak")
     rows = [
-        {key: value for key, value in row.items() if key not in ("src", "metric")}
+        {key: value for key, value in row.items() if key not in ("src", "metric", "url")}
+        | {"url": row["url"] if row["url"].startswith("https://") else "a log without a public address"}
         for row in json.loads(Path(path).read_text(encoding="utf-8"))["records"]
-        if row["kind"] in kinds or (row["kind"] == "hf_inference_peak" and row.get("quant") == "BF16")
+        if row["kind"] in kinds
     ]
     write("measured.json", rows)
 

@@ -3,7 +3,7 @@
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from calc.frozen import Frozen
 from calc.gpu import GPU
@@ -49,3 +49,40 @@ def gpus() -> dict[str, GPU]:
     """All GPUs by id, in the order of the table."""
     rows = tomllib.loads((HERE / "gpus.toml").read_text(encoding="utf-8"))
     return {name: GPU(id=name, **row) for name, row in rows.items()}
+
+
+class Compared(Frozen):
+    """One figure of a public record beside ours."""
+
+    kind: str
+    name: str
+    unit: Literal["bytes", "tokens"]
+    predicted: int
+    measured: int
+    source: str
+
+    @property
+    def error(self) -> float:
+        """Share of what was measured."""
+        return self.predicted / self.measured - 1
+
+
+class LeftOut(Frozen):
+    """Records that can't be compared, and why."""
+
+    kind: str
+    reason: str
+    count: int
+
+
+class Accuracy(Frozen):
+    """What `benchmarks/accuracy.py` found."""
+
+    rows: tuple[Compared, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+@cache
+def accuracy() -> Accuracy:
+    """Our figures beside every public record."""
+    return Accuracy.model_validate_json((HERE / "accuracy.json").read_bytes())

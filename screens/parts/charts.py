@@ -170,7 +170,7 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
         for x, lines in ((0, key[:half]), (0.52, key[half:]))
         if lines
     ]
-    return _figure(
+    return figure(
         [data],
         theme,
         height=350 + 12 + LINE * half,
@@ -210,7 +210,7 @@ def gpu_bars(
             (2.5, theme.text, {"hovertemplate": "Usable on the card: %{x:,.2f} GiB<extra></extra>"}),
         )
     ]
-    return _figure(
+    return figure(
         [*bars, *capacity],
         theme,
         height=LEGEND + ROW * len(rows) + 60,
@@ -286,7 +286,7 @@ def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
 
 
 def _columns(memories: Mapping[int, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
-    return _figure(
+    return figure(
         _bars("y", "x", [formats.tokens(tokens) for tokens in memories], list(memories.values()), parts),
         DARK if dark else LIGHT,
         height=340,
@@ -295,8 +295,8 @@ def _columns(memories: Mapping[int, Memory], parts: Sequence[str], axis: str, da
         barmode="stack",
         bargap=0.3,
         hovermode="x unified",
-        xaxis={"title": _small(axis), "type": "category", "showgrid": False},
-        yaxis={"title": _small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
+        xaxis={"title": small(axis), "type": "category", "showgrid": False},
+        yaxis={"title": small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
         **marks,
     )
 
@@ -366,7 +366,8 @@ def _legend(parts: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _small(text: str) -> dict[str, Any]:
+def small(text: str) -> dict[str, Any]:
+    """The title of an axis."""
     return {"text": text, "font": {"size": 13}, "standoff": 8}
 
 
@@ -375,7 +376,8 @@ def _percent(part: int, whole: int) -> str:
     return "under 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
 
 
-def _figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure:
+def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure:
+    """A figure with the looks that all have."""
     axis = {
         "gridcolor": theme.grid,
         "zerolinecolor": theme.grid,
