@@ -160,6 +160,8 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
             case = "by its peak not run with the defaults"
         elif record.get("pair_kv") is False:
             case = "log of one rank with tokens of another"
+        elif record.get("model_inferred"):
+            case = "the model is guessed from its size"
         if isinstance(case, str) or case.gpu is None:
             reason = case if isinstance(case, str) else "the GPU is not stated"
             yield LeftOut(kind=kind, name=record["model"], reason=reason)
