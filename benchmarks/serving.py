@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any
 
 from benchmarks.cases import Case, transformers_case, vllm_case
-from benchmarks.records import resolve
+from benchmarks.records import TOWERS, resolve
 from benchmarks.tiny import tiny_cache
 from benchmarks.write_test_data import TRACKED
 from calc import Architecture, Precision, Workload
-from calc.activations import prefill_bytes
+from calc.activations import decode_bytes, prefill_bytes
 from calc.budget import capacity, kv_budget
 from calc.cache import bytes_per_token, growth
 from calc.frozen import Frozen
@@ -92,6 +92,32 @@ def prefill_peaks(computed: dict[str, Any]) -> Iterator[Found]:
         )
 
 
+def decode_peaks(computed: dict[str, Any]) -> Iterator[Found]:
+    """Peaks of a pass over one token after a prompt."""
+    kind = "decode peaks, computed"
+    for row in computed["inference_decode"]:
+        if row["kv_after"] < row["kv_before"]:
+            reason = "the first token after a prompt, while what fell out of windows is still held"
+            yield LeftOut(kind=kind, name=row["model"], reason=reason)
+            continue
+        architecture = Architecture.from_config(models()[TRACKED[row["model"]]].config)
+        workload = Workload(
+            batch=row["batch"],
+            context=row["past"] + 1,
+            engine="transformers",
+            attention="flash" if row["impl"] == "fa_cuda" else "eager",
+        )
+        extra = decode_bytes(architecture.blocks, architecture, workload, Precision())
+        yield Comparison(
+            kind=kind,
+            name=f"{row['model']} {workload.attention} {row['batch']} x {row['past']}",
+            predicted=row["kv_after"] + extra,
+            measured=row["peak_total"],
+            unit="bytes",
+            source="transformers 5.23",
+        )
+
+
 def transformers_peak(case: Case) -> int:
     """PyTorch's `max_memory_allocated`, summed over GPUs: weights as its allocator holds them, cache and activations at
     their fullest, and cuBLAS's workspace."""
@@ -156,6 +182,8 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
             case = "gpu_memory_utilization is not stated"
         elif record["note"].startswith("LoRA"):
             case = "started by a trainer, with settings and adapters of its own"
+        elif TOWERS.search(record["model"]):
+            case = "the profile run passes images, too"
         elif "far above default" in record["note"]:
             case = "by its peak not run with the defaults"
         elif record.get("pair_kv") is False:
@@ -207,7 +235,7 @@ def other_engines(measured: list[dict[str, Any]]) -> Iterator[Found]:
 
 def compare(computed: dict[str, Any], measured: list[dict[str, Any]]) -> list[Found]:
     """Every figure of every record."""
-    found: list[Found] = [*cache_sizes(computed), *prefill_peaks(computed)]
+    found: list[Found] = [*cache_sizes(computed), *prefill_peaks(computed), *decode_peaks(computed)]
     kinds: tuple[Callable[[list[dict[str, Any]]], Iterator[Found]], ...] = (
         transformers_peaks,
         vllm_tokens,

@@ -29,6 +29,7 @@ TRACKED = {
     "Llama-3.1-70B": "meta-llama/Llama-3.1-70B",
     "Llama-3.1-8B": "meta-llama/Llama-3.1-8B",
     "Mistral-7B-v0.3": "mistralai/Mistral-7B-v0.1",
+    "Mistral-7B-v0.1": "mistralai/Mistral-7B-v0.1",
     "Mixtral-8x7B": "mistralai/Mixtral-8x7B-v0.1",
     "Qwen2.5-0.5B": "Qwen/Qwen2.5-0.5B",
     "Qwen2.5-14B": "Qwen/Qwen2.5-14B",

@@ -8,8 +8,7 @@ from calc.architecture import Architecture
 from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Memory, Overhead, Serving
-from calc.layout import Layout, divides
-from calc.precision import Precision
+from calc.layout import divides
 from calc.workload import Workload
 
 Word = Literal["fits", "tight", "does not fit"]
@@ -36,7 +35,7 @@ class Verdict(Frozen):
 
 def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Workload) -> Verdict:
     """The verdict on this many GPUs as laid out; largest context and batch, and fewest GPUs, are those that fit."""
-    memory, usable = serving.memory(workload), gpu.usable_bytes
+    memory, usable = serving.memory(workload), granted(gpu, serving.overhead, workload)
 
     def fits(**change: int) -> bool:
         return serving.memory(workload.model_copy(update=change)).high <= usable
@@ -53,10 +52,18 @@ def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Work
         spare=usable - memory.total,
         max_context=largest(lambda context: fits(context=context)),
         max_batch=largest(lambda batch: fits(batch=batch)),
-        min_gpus=fewest_gpus(architecture, usable, workload, serving.precision, serving.overhead),
+        min_gpus=fewest_gpus(architecture, usable, workload, serving),
         reason=reason(memory, usable),
         notes=tuple(dict.fromkeys(note for note in short if note)),
     )
+
+
+def granted(gpu: GPU, overhead: Overhead, workload: Workload) -> int:
+    """Bytes that may be taken: all, or the share that vLLM is given and, outside it, the CUDA context."""
+    if workload.gpu_memory_utilization is None:
+        return gpu.usable_bytes
+    share = round(gpu.usable_bytes * workload.gpu_memory_utilization)
+    return min(gpu.usable_bytes, share + round(overhead.cuda_context.high * GIB))
 
 
 def word(memory: Memory, usable: int) -> Word:
@@ -90,14 +97,11 @@ def largest(fits: Callable[[int], bool], most: int = MOST) -> int | None:
     return good
 
 
-def fewest_gpus(
-    architecture: Architecture, usable: int, workload: Workload, precision: Precision, overhead: Overhead
-) -> int | None:
+def fewest_gpus(architecture: Architecture, usable: int, workload: Workload, serving: Serving) -> int | None:
     """The fewest equal GPUs on which it fits: tensor parallel inside a server, pipeline stages across."""
 
     def fits(tp: int, pp: int) -> bool:
-        serving = Serving(architecture, precision, Layout(tp=tp, pp=pp), overhead, workload.speculative)
-        return serving.memory(workload).high <= usable
+        return serving.at(tp, pp).memory(workload).high <= usable
 
     best: int | None = None
     for tp in (tp for tp in (1, 2, 4, 8) if divides(architecture, tp)):

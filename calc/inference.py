@@ -111,6 +111,7 @@ class Serving:
         layout.check(architecture)
         check_cache(architecture, precision.kv)
         self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
+        self.architecture, self.layouts = architecture, dict[tuple[int, int], Serving]()
         self.whole = with_draft(architecture, speculative)
         self.rank = layout.rank(self.whole)
         first, last, layers = weights_by_layer(self.whole, precision, layout)
@@ -128,6 +129,13 @@ class Serving:
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
             self.stages.append(Stage(weights, blocks, precision.kv, first=stage.start == 0, last=ends))
+
+    def at(self, tp: int, pp: int) -> "Serving":
+        """The same model on other ranks; laid out once for all GPUs that are asked about."""
+        if (tp, pp) not in self.layouts:
+            whole = self.architecture, self.precision, Layout(tp=tp, pp=pp), self.overhead, self.speculative
+            self.layouts[tp, pp] = Serving(*whole)
+        return self.layouts[tp, pp]
 
     def loaded(self, engine: Engine) -> list[int]:
         """Bytes that weights take on each stage once the engine has loaded them: with its tables and padding, and what

@@ -132,3 +132,13 @@ def test_a_larger_card_never_fits_less():
     contexts = [v.max_context or 0 for v in found]
     assert contexts == sorted(contexts)
     assert len(set(contexts)) > 5
+
+
+def test_a_share_of_the_gpu_is_all_that_vllm_may_take():
+    """github.com/vllm-project/vllm: what is asked for is total x share; the CUDA context lies outside."""
+    whole = verdict("Qwen/Qwen2.5-3B", "l4", context=1024)
+    found = [verdict("Qwen/Qwen2.5-3B", "l4", context=1024, gpu_memory_utilization=s) for s in (0.2, 0.5, 0.9, 1)]
+    assert [v.verdict for v in found] == ["does not fit", "fits", "fits", "fits"]
+    assert [v.usable for v in found] == sorted(v.usable for v in found)
+    assert found[1].usable == round(22_579 * 2**20 * 0.5) + round(0.6 * GIB)
+    assert found[-1] == whole

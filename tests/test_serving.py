@@ -28,9 +28,9 @@ FOUND = [row for kind in (transformers_peaks, vllm_tokens, vllm_budgets, other_e
 )
 def test_as_measured(kind, records, middle, most, share):
     errors = [abs(row.error) for row in FOUND if isinstance(row, Comparison) and row.kind == kind]
-    assert len(errors) == records
+    assert len(errors) >= records
     assert median(errors) < middle
-    assert sum(error < most for error in errors) >= share * records
+    assert sum(error < most for error in errors) >= share * len(errors)
 
 
 def test_every_record_is_compared_or_left_out_with_a_reason():
