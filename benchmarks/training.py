@@ -1,4 +1,4 @@
-"""python benchmarks/training.py MEASURED.json: what people's GPUs held while they trained, beside what we predict.
+"""python benchmarks/training.py [MEASURED.json]: what people's GPUs held while they trained, beside what we predict.
 
 A record is used when it, or the published configuration that it names, states every input that the figure depends on;
 the others are counted with the reason. Nothing is fitted to any of them.
@@ -20,6 +20,7 @@ from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLay
 from calc.training import Training
 
 GIB = 2**30
+RECORDS = Path(__file__).parents[1] / "tests" / "data" / "train_peaks.json"
 Meter = Literal["allocated", "reserved", "process"]
 """What was read: the allocator's peak of what is in use, of what it holds, or the driver's figure for the process."""
 
@@ -299,8 +300,12 @@ def ms_swift(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str
     return "how it was spread over the GPUs is not stated"
 
 
-def main(path: str) -> None:
-    cases, out = read(json.loads(Path(path).read_text(encoding="utf-8"))["records"])
+def main(path: str | None = None) -> None:
+    if path is None:
+        records = json.loads(RECORDS.read_text(encoding="utf-8"))
+    else:
+        records = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
+    cases, out = read(records)
     rows = compare([*ladder(), *cases])
     for row in rows:
         c = row.case
@@ -324,4 +329,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:2])

@@ -1,26 +1,17 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from calc.architecture import Architecture
-from calc.frozen import Frozen
 from calc.inference import Memory, Overhead, blocks_within
 from calc.layout import TrainingLayout
-from calc.optimizer import state_bytes, step_bytes
 from calc.precision import Precision
 from calc.recipe import WIDTH, Recipe
 from calc.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
-from calc.tensor import Component, Tensor
-from calc.weights import stored
-from calc.workload import LoraTargets, TrainingWorkload
+from calc.states import States, states_of, trained_of
+from calc.workload import TrainingWorkload
 
 Moment = Literal["loss", "backward", "end of backward", "step"]
-ADAPTED: dict[LoraTargets, frozenset[Component]] = {
-    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),
-    "attention": frozenset({"attention"}),
-    "qv": frozenset({"attention"}),
-}
 
 
 class TrainingMemory(Memory):
@@ -34,22 +25,6 @@ class TrainingMemory(Memory):
     moment: Moment
     """The loss, when every layer still waits for its backward pass; the backward pass of the last layer; or its end,
     when all gradients are there; or the optimizer's step."""
-
-
-class States(Frozen):
-    """Bytes that a rank of one pipeline stage holds of its weights."""
-
-    frozen: int  # weights that are not trained
-    weights: int  # trained weights
-    master: int
-    gradients: int
-    largest_gradient: int
-    optimizer: int
-    gathered: int  # weights of the layer at work and of the next, where they are sharded; or casts of them
-    dequantised: int  # the largest matrix in 16 bits, where weights are quantised
-    head_gradient: int
-    update: int  # what the optimizer needs beside for the largest tensor
-    copies: int  # of the gradients, at the optimizer's step
 
 
 class Training:
@@ -69,7 +44,7 @@ class Training:
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
-        self.states = [self._states(stage) for stage in self.stages]
+        self.states = [states_of(self.rank, stage, work, recipe, layout, frozen) for stage in self.stages]
 
     def laid_out(self, layout: TrainingLayout) -> "Training":
         """The same step on other GPUs."""
@@ -78,7 +53,7 @@ class Training:
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.apart is None]
-        return sum(one.parameters for tensor in tensors for one in self._trained(tensor))
+        return sum(one.parameters for tensor in tensors for one in trained_of(self.architecture, tensor, self.work))
 
     def largest_gradients(self) -> int:
         """Bytes of all gradients of a rank, of the stage that has most."""
@@ -150,86 +125,6 @@ class Training:
             total=held + (low + high) // 2,
             moment=moment,
         )
-
-    def _states(self, stage: range) -> States:
-        """Each part divided over as many ranks as ZeRO's stage says."""
-        zero, recipe, compute = self.layout.zero, self.recipe, WIDTH[self.recipe.compute]
-        totals = dict.fromkeys(("frozen", "weights", "master", "gradients", "optimizer", "copies"), 0)
-        units: dict[int | str, int] = {}  # elements of each layer, of the embedding and of the head
-        largest = dequantised = matrices = 0
-        for piece in stored(self.rank, self.frozen):
-            tensor = piece.tensor
-            if tensor.apart is not None or not (copies := self._copies(tensor, stage)):
-                continue
-            ep = self.layout.ep if tensor.component == "experts_routed" else 1
-            replicas = self.layout.replicas // ep
-            for layer in tensor.layers or (tensor.name,):
-                units[layer] = units.get(layer, 0) + tensor.parameters // max(1, len(tensor.layers)) // ep
-
-            def share(nbytes: int, least_stage: int, ep: int = ep, replicas: int = replicas) -> int:
-                return -(-nbytes // (ep * replicas if zero >= least_stage else ep))
-
-            if not self.work.trains_base:
-                quantised = piece.nbytes < compute * tensor.numel
-                wide = self.work.fp32_rest and not quantised
-                totals["frozen"] += share(copies * (4 * tensor.numel if wide else piece.nbytes), 3)
-                dequantised = max(dequantised, compute * tensor.numel if quantised else 0)
-            elif len(tensor.shape) > 1 and tensor.component != "embedding":
-                matrices += share(copies * tensor.numel, 4)
-            for one in self._trained(tensor):
-                totals["weights"] += share(copies * one.numel * WIDTH[recipe.weights], 3)
-                totals["master"] += share(copies * one.numel * 4 * recipe.master, 1)
-                totals["gradients"] += share(copies * one.numel * WIDTH[recipe.gradients], 2)
-                totals["copies"] += recipe.copies_gradients * share(
-                    copies * one.numel * (WIDTH[recipe.gradients] + 4), 1
-                )
-                states = state_bytes(self.work.optimizer, one, WIDTH[recipe.states])
-                totals["optimizer"] += share(copies * states, 1)
-                largest = max(largest, share(one.numel, 2))
-        here = [size for place, size in units.items() if isinstance(place, str) or place in stage]
-        sharded = zero == 3 and self.layout.replicas > 1
-        gathered = 2 * compute * max(here) if sharded else compute * matrices if recipe.casts else 0
-        head = compute * self.rank.vocab * self.rank.hidden if self.work.trains_base else 0
-        return States(
-            **totals,
-            largest_gradient=largest * WIDTH[recipe.gradients],
-            update=step_bytes(self.work.optimizer, largest),
-            gathered=gathered,
-            dequantised=dequantised,
-            head_gradient=head,
-        )
-
-    def _copies(self, tensor: Tensor, stage: range) -> int:
-        """How often a stage holds a tensor: in its layers; the embedding in the first, what follows the layers in the
-        last, and a tied head there too."""
-        if tensor.layers:
-            return tensor.count * sum(layer in stage for layer in tensor.layers) // len(tensor.layers)
-        first, last = stage.start == 0, stage.stop == self.rank.num_layers
-        if tensor.component == "embedding":
-            return int(first or (last and self.rank.tied))
-        return int(last)
-
-    def _trained(self, tensor: Tensor) -> Iterator[Tensor]:
-        """What is trained of a weight, or beside it."""
-        if self.work.trains_base:
-            yield tensor
-        else:
-            yield from self._adapters(tensor)
-
-    def _adapters(self, tensor: Tensor) -> Iterator[Tensor]:
-        """The two matrices that LoRA puts beside a matrix, [rank, in] and [out, rank]: arXiv:2106.09685 section 4.1."""
-        targets = self.work.lora_targets
-        chosen = len(tensor.shape) == 2 and tensor.component in ADAPTED[targets]
-        if chosen and (targets != "qv" or tensor.name.split(".")[-2] in self._queries_and_values()):
-            out, width = tensor.shape
-            yield Tensor(f"{tensor.name}.lora_A", (self.work.lora_rank, width), tensor.component, tensor.layers)
-            yield Tensor(f"{tensor.name}.lora_B", (out, self.work.lora_rank), tensor.component, tensor.layers)
-
-    def _queries_and_values(self) -> Iterable[str]:
-        """What checkpoints call the projections of queries and values, or the one that holds both."""
-        names, wanted = self.rank.names, ("q_proj", "v_proj")
-        packed = [name for name, parts in names.packed.items() if set(wanted) & set(parts)]
-        return {*packed, *(names.renamed.get(name, name) for name in wanted)}
 
 
 def loss_moments(work: TrainingWorkload, tokens: int, vocab: int, hidden: int, w: int) -> list[tuple[int, int]]:

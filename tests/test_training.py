@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sympy import Symbol, expand, sympify
 
 from benchmarks.training import ladder
 from calc import RECIPES, Architecture, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc.derivation import symbolic
 from calc.optimizer import state_bytes
 from calc.saved import kept_bytes, layer_bytes
 from calc.tensor import Tensor
@@ -35,6 +37,26 @@ def test_saved_by_one_layer(row):
     tokens = row["micro_batch"] * row["sequence"]
     ours = kept_bytes(architecture.blocks[-1], architecture.hidden, work, tokens)
     assert ours == pytest.approx(row["bytes"], rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "work", "formula"),
+    [  # h hidden, a and k heads, d their width, f intermediate, S sequence
+        ("meta-llama/Llama-3.1-8B", {}, "16*h + 4*a*d + 4*k*d + 4*a + 8*f + 8"),
+        ("meta-llama/Llama-3.1-8B", {"fused": True}, "8*h + 4*a*d + 4*k*d + 4*a + 6*f + 8"),
+        ("meta-llama/Llama-3.1-8B", {"attention": "eager", "sequence": 512}, "16*h + 8*a*d + 6*a*512 + 8*f + 8"),
+        ("Qwen/Qwen3-8B", {}, "16*h + 4*a*d + 4*k*d + 4*a + 8*f + 8 + 6*(a + k)*d + 4*(a + k)"),
+        ("Qwen/Qwen3-8B", {"fused": True}, "8*h + 4*a*d + 4*k*d + 4*a + 6*f + 8 + 2*(a + k)*d + 4*(a + k)"),
+    ],
+)
+def test_formulas_run_on_symbols(model, work, formula):
+    """Bytes a token and layer, as a reader adds them up from the list of saved tensors."""
+    (block,) = ARCHITECTURES[model].blocks
+    names = {"n_q": "a", "n_kv": "k", "d_head": "d"}
+    symbols = {new: Symbol(old, positive=True, integer=True) for old, new in names.items()}
+    symbols |= {name: Symbol(name, positive=True, integer=True) for name in ("h", "f")}
+    ours = layer_bytes(symbolic(block), symbols["h"], TrainingWorkload(**work), 1)
+    assert expand(ours - sympify(formula, locals=symbols)) == 0
 
 
 def training(model, recipe="master", frozen="bf16", layout=None, **work):

@@ -1,14 +1,14 @@
 """What people's GPUs held while they trained: README tables and logs, each with its address in the data."""
 
 import json
-from pathlib import Path
 from statistics import median
 
 import pytest
 
+from benchmarks.training import RECORDS as FILE
 from benchmarks.training import compare, read
 
-RECORDS = json.loads((Path(__file__).parent / "data" / "train_peaks.json").read_text(encoding="utf-8"))
+RECORDS = json.loads(FILE.read_text(encoding="utf-8"))
 CASES, LEFT_OUT = read(RECORDS)
 ROWS = compare(CASES)
 
