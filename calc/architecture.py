@@ -9,7 +9,9 @@ from calc.names import Names
 from calc.tensor import Apart, Component, Shape, Shapes, Tensor
 from calc.vision import VisionTower
 
-Norm = Literal["rms", "layer", "none"]  # a weight; a weight and a bias; OLMo's norm holds nothing
+Norm = Literal["rms", "rms32", "centred", "layer", "none"]
+"""With a weight: RMSNorm; the same applied in fp32 (Gemma, OLMo 2); with the mean taken off in fp32 too (Cohere); with
+a weight and a bias: LayerNorm; OLMo's holds nothing."""
 
 
 class Extra(Frozen):

@@ -16,7 +16,8 @@ from calc.workload import TrainingWorkload
 def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
     """Bytes that one layer saves of a micro-batch of T tokens. What is as wide as the model is divided over `shards`
     ranks (sequence parallelism, arXiv:2205.05198 section 4.2.2); heads and columns are divided already."""
-    mixers = sum(mixer_bytes(mixer, hidden, work, w) for mixer in block.mixers)
+    norm: Norm = "rms" if block.norm in ("layer", "none") else block.norm
+    mixers = sum(mixer_bytes(mixer, hidden, norm, work, w) for mixer in block.mixers)
     inner = mixers + feedforward_bytes(block.ffn, hidden, work, w)
     return tokens * (stream_bytes(block, hidden, work, w) // shards + inner) + router_copy(block.ffn, hidden)
 
@@ -59,7 +60,8 @@ def alternate_bytes(block: Block, hidden: int, w: int) -> int:
 
 def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> int:
     """Bytes a token as wide as the model: norms, what the matrices read, and the masks of dropout behind them."""
-    norms = len(block.norms) * norm_bytes(hidden, block.norm, work, w)
+    count = len(block.norms) if block.norm != "none" else bool(block.mixers) + (block.ffn is not None)
+    norms = count * norm_bytes(hidden, block.norm, work, w)
     mixes, feeds = bool(block.mixers), block.ffn is not None and work.trains_feedforward
     inputs = 1 if mixes and feeds and len(block.norms) == 1 else mixes + feeds  # parallel branches read the same
     masks = (mixes + (block.ffn is not None)) * mask_bytes(work, w) if block.dropout else 0
@@ -67,14 +69,17 @@ def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> i
 
 
 def norm_bytes(size: int, kind: Norm, work: TrainingWorkload, w: int) -> int:
-    """RMSNorm: an fp32 copy, the normalised, and 1/rms; fused: its input and 1/rms. LayerNorm is one kernel: its input,
-    mean and deviation; without weights (OLMo) it works on an fp32 copy."""
+    """RMSNorm: an fp32 copy, the normalised, and 1/rms; where the mean is taken off, that difference too; fused: its
+    input and 1/rms. LayerNorm is one kernel: its input, mean and deviation; without weights on an fp32 copy."""
     if kind == "layer":
         return w * size + 8
     if kind == "none":
         return 4 * size + 8
-    normalised = w * size if work.trains_base else 0  # for the gradient of the weight
-    return w * size + 4 if work.fused else 4 * size + normalised + 4
+    if work.fused:
+        return w * size + 4
+    wide = w if kind == "rms" else 4  # the normalised, for the gradient of the weight
+    centred = 4 * size + 4 if kind == "centred" else 0
+    return 4 * size + 4 + centred + (wide * size if work.trains_base else 0)
 
 
 def mask_bytes(work: TrainingWorkload, w: int) -> int:
@@ -82,10 +87,10 @@ def mask_bytes(work: TrainingWorkload, w: int) -> int:
     return 1 if work.fused else w
 
 
-def mixer_bytes(mixer: Mixer, hidden: int, work: TrainingWorkload, w: int) -> int:
+def mixer_bytes(mixer: Mixer, hidden: int, norm: Norm, work: TrainingWorkload, w: int) -> int:
     """Bytes a token inside a mixer, behind its input."""
     if isinstance(mixer, GQA):
-        return gqa_bytes(mixer, work, w)
+        return gqa_bytes(mixer, norm, work, w)
     if isinstance(mixer, LatentAttention):
         return latent_bytes(mixer, work, w)
     if isinstance(mixer, CompressedAttention):
@@ -94,30 +99,30 @@ def mixer_bytes(mixer: Mixer, hidden: int, work: TrainingWorkload, w: int) -> in
     return recurrent_bytes(mixer, hidden, w)
 
 
-def gqa_bytes(mixer: GQA, work: TrainingWorkload, w: int) -> int:
+def gqa_bytes(mixer: GQA, norm: Norm, work: TrainingWorkload, w: int) -> int:
     """Flash: queries, keys, values, output, and a log-sum-exp for each head. Eager: keys and values repeated for every
-    query head, and the scores."""
+    query head, the scores, and the output where a matrix that is trained reads it. Sinks: one more score, all in 16
+    bits."""
     d_v = mixer.d_v or mixer.d_head
     q, out = mixer.n_q * mixer.d_head, mixer.n_q * d_v
     k, v = (mixer.n_kv * mixer.d_head, mixer.n_kv * d_v) if mixer.own_keys else (0, 0)
     if work.attention == "flash":
         kept = w * (q + k + v + out) + 4 * mixer.n_q
     else:
-        kept = w * (2 * q + 2 * out) + score_bytes(mixer.n_q, work, w)
+        read = out if work.trains_output else 0
+        kept = w * (2 * q + out + read) + score_bytes(mixer.n_q, work, w, sinks=mixer.sinks)
     if mixer.qk_norm != "none":
-        kept += qk_norm_bytes(q + k, 2 if mixer.qk_norm == "full" else mixer.n_q + mixer.n_kv, work, w)
+        norms = 2 if mixer.qk_norm == "full" else mixer.n_q + mixer.n_kv
+        kept += norm_bytes(q + k, norm, work, w) + 4 * (norms - 1)  # 1/rms of each
     return kept + 2 * w * out if mixer.gated else kept  # the gate's sigmoid and the gated output
 
 
-def qk_norm_bytes(size: int, norms: int, work: TrainingWorkload, w: int) -> int:
-    """As RMSNorm, with a 1/rms for each of `norms`."""
-    return norm_bytes(size, "rms", work, w) + 4 * (norms - 1)
-
-
-def score_bytes(n_q: int, work: TrainingWorkload, w: int) -> int:
+def score_bytes(n_q: int, work: TrainingWorkload, w: int, *, sinks: bool = False) -> int:
     """Scores of eager attention a token: the fp32 softmax and its copy for the product with the values. Selective
     recomputation keeps none (arXiv:2205.05198 section 5)."""
-    return 0 if work.recompute == "selective" else n_q * work.sequence * (4 + w if w < 4 else 4)
+    if work.recompute == "selective":
+        return 0
+    return n_q * (work.sequence + 1) * w if sinks else n_q * work.sequence * (4 + w if w < 4 else 4)
 
 
 def latent_bytes(mixer: LatentAttention, work: TrainingWorkload, w: int) -> int:
@@ -162,10 +167,11 @@ def mlp_bytes(mlp: MLP, work: TrainingWorkload, w: int) -> int:
 
 
 def moe_bytes(moe: MoE, hidden: int, work: TrainingWorkload, w: int) -> int:
-    """For each of top_k copies of the token: the copy, gate with up, silu, product, and the output that is weighted.
+    """For each of top_k copies of the token: the copy, gate with up, silu, product, and the output that is weighted;
+    three more steps where gate and up are clamped and the gate is written out.
     The router: its probabilities, and indices in 64 bits."""
     wide, f = moe.latent or hidden, moe.expert.intermediate
-    copies = moe.top_k * (w * wide + w * f * (3 if moe.expert.gated else 1))
+    copies = moe.top_k * (w * wide + w * f * ((3 if moe.expert.gated else 1) + 3 * moe.expert.clamped))
     if work.trains_base:
         copies += moe.top_k * (w * wide + w * f)
     return (

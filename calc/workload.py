@@ -119,6 +119,11 @@ class TrainingWorkload(Frozen):
         return self.method in ("full", "pretrain")
 
     @property
+    def trains_output(self) -> bool:
+        """Whether attention's output projection is, or has an adapter."""
+        return self.trains_base or self.lora_targets != "qv"
+
+    @property
     def trains_feedforward(self) -> bool:
         """Whether the matrices of the feed-forward are, or have adapters."""
         return self.trains_base or self.lora_targets == "all"

@@ -19,7 +19,10 @@ from calc.training_fit import judge_training
 from presets import gpus, models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-SAVED = json.loads((Path(__file__).parent / "data" / "saved.json").read_text(encoding="utf-8"))
+SAVED, SMALL = (
+    json.loads((Path(__file__).parent / "data" / f"{name}.json").read_text(encoding="utf-8"))
+    for name in ("saved", "saved_small")
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,20 @@ def test_saved_by_one_layer(row):
     tokens = row["micro_batch"] * row["sequence"]
     ours = kept_bytes(architecture.blocks[-1], architecture.hidden, work, tokens)
     assert ours == pytest.approx(row["bytes"], rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"{row['config']['model_type']}-{row['lora_targets'] or 'full'}") for row in SMALL]
+)
+def test_saved_by_a_layer_of_many_families(row):
+    """benchmarks/track_saved.py: norms in fp32 or without weights, sinks, clamped experts, parallel branches, adapters.
+    Ours leaves out what shows in small layers only: indices, slices of the rotary table, copies of norms' weights."""
+    architecture = Architecture.from_config(row["config"])
+    targets = row["lora_targets"]
+    method = {"method": "full"} if targets is None else {"method": "lora", "lora_targets": targets}
+    work = TrainingWorkload(sequence=row["sequence"], attention="eager", **method)
+    ours = layer_bytes(architecture.blocks[-1], architecture.hidden, work, row["sequence"])
+    assert ours == pytest.approx(row["bytes"], rel=0.005)
 
 
 @pytest.mark.parametrize(

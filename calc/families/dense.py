@@ -163,15 +163,19 @@ DENSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="heads" if c.flag("use_qk_norm") else "none"),
         ffn=gated,
         norms=("input_layernorm",),
+        norm="centred",
     ),
     "cohere2": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_window(c, i)),
         ffn=gated,
         norms=("input_layernorm",),
         own={"sliding_window_pattern": 4},
+        norm="centred",
     ),
     "olmo": Family(mixer=plain_gqa, ffn=gated, norms=(), norm="none"),
-    "olmo2": Family(mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"), ffn=gated, norms=POST_NORMS),
+    "olmo2": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"), ffn=gated, norms=POST_NORMS, norm="rms32"
+    ),
     "olmo3": Family(
         mixer=lambda c, i: gqa(
             c,
@@ -181,6 +185,7 @@ DENSE: dict[str, Family] = {
         ),
         ffn=gated,
         norms=POST_NORMS,
+        norm="rms32",
     ),
     "exaone4": Family(
         mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)), ffn=gated, norms=POST_NORMS

@@ -156,23 +156,26 @@ def gemma4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 GEMMA: dict[str, Family] = {
-    "gemma": Family(mixer=plain_gqa, ffn=gated),
+    "gemma": Family(mixer=plain_gqa, ffn=gated, norm="rms32"),
     "gemma2": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=GEMMA_NORMS,
         capped_logits=True,
+        norm="rms32",
     ),
     "vaultgemma": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=("input_layernorm", "pre_feedforward_layernorm"),
+        norm="rms32",
     ),
     "gemma3_text": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=gemma3_window(c, i), qk_norm="head"),
         ffn=gated,
         norms=GEMMA_NORMS,
         own={"sliding_window_pattern": 6},
+        norm="rms32",
     ),
     "gemma3n_text": Family(
         mixer=gemma3n_attention,
@@ -181,6 +184,7 @@ GEMMA: dict[str, Family] = {
         capped_logits=True,
         extras=gemma3n_extras,
         layer_extras=gemma3n_layer_extras,
+        norm="rms32",
     ),
     "gemma4_text": Family(
         mixer=gemma4_attention,
@@ -190,5 +194,6 @@ GEMMA: dict[str, Family] = {
         own={"global_head_dim": 512, "num_global_key_value_heads": None},
         extras=lambda c: per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else (),
         layer_extras=gemma4_layer_extras,
+        norm="rms32",
     ),
 }

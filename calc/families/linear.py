@@ -271,6 +271,7 @@ LINEAR: dict[str, Family] = {
         ffn=qwen2_moe,
         names=QWEN_NEXT_NAMES,
         own={"full_attention_interval": 4},
+        norm="rms32",
     ),
     "qwen3_5_text": Family(
         mixer=qwen35_mixer,
@@ -280,6 +281,7 @@ LINEAR: dict[str, Family] = {
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated(c), "mtp_num_hidden_layers", own_tables=False
         ),
+        norm="rms32",
     ),
     "qwen3_5_moe_text": Family(
         mixer=qwen35_mixer,
@@ -289,6 +291,7 @@ LINEAR: dict[str, Family] = {
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated_shared_moe(c), "mtp_num_hidden_layers", own_tables=False
         ),
+        norm="rms32",
     ),
     "olmo_hybrid": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full") if olmo_attends(c, i) else olmo_delta_net(c),
@@ -323,5 +326,6 @@ LINEAR: dict[str, Family] = {
         names=Names(
             attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
         ),
+        norm="rms32",
     ),
 }

@@ -157,6 +157,7 @@ WINDOWED: dict[str, Family] = {
         ),
         ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out", clamped=True),
         names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+        norm="rms32",
     ),
     "dots1": Family(
         mixer=lambda c, i: gqa(
@@ -212,6 +213,7 @@ WINDOWED: dict[str, Family] = {
         ffn=cohere2_moe_ffn,
         norms=("input_layernorm",),
         own={"first_k_dense_replace": 0},
+        norm="centred",
     ),
     "granitemoe_swa": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True),
