@@ -1,6 +1,7 @@
 """python benchmarks/write_test_data.py [ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED]]]]: cut to what tests need.
 
-Without a file: small configs of every family with its flags drawn at random, counted as benchmarks/oracle.py counts.
+Without a file: small configs of every family with its flags drawn at random, and of every image tower, counted
+as benchmarks/oracle.py counts.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
@@ -211,6 +212,43 @@ def printed(folder: str) -> None:
     write("printed_4.json", rows)
 
 
+def towers() -> None:
+    """Parameters of image towers and projectors, by the classes on the meta device, over a small language model."""
+    from benchmarks import oracle
+
+    text = {"num_hidden_layers": 2, "hidden_size": 128, "vocab_size": 300}
+    rows = []
+    for name, visions in TOWER_CONFIGS.items():
+        for vision in visions:
+            config = {
+                "model_type": name,
+                "text_config": {"model_type": WRAPPERS[name], **text},
+                "vision_config": vision,
+            }
+            counts = [oracle.theirs(config, tower=tower)[1] for tower in (True, False)]
+            rows.append({"config": config, "vision": counts[0] - counts[1]})
+    write("towers.json", rows)
+
+
+SMALL_TOWER = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+QWEN_TOWER = {"depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 128}
+TOWER_CONFIGS: dict[str, list[dict[str, Any]]] = {
+    "gemma3": [SMALL_TOWER | {"image_size": 56, "patch_size": 14}],
+    "gemma4": [SMALL_TOWER | {"num_key_value_heads": 4, "head_dim": 16, "position_embedding_size": 100}],
+    "internvl": [
+        {},
+        SMALL_TOWER | {"attention_bias": True, "use_qk_norm": True, "norm_type": "rms_norm", "image_size": [56, 56]},
+    ],
+    "llama4": [SMALL_TOWER | {"intermediate_size": 256, "projector_input_dim": 80, "projector_output_dim": 72}],
+    "minimax_m3_vl": [{}, SMALL_TOWER | {"temporal_patch_size": 1, "spatial_merge_size": 3}],
+    "mistral3": [{}, SMALL_TOWER | {"head_dim": 16, "patch_size": 8}],
+    "qwen2_vl": [{}, {"depth": 3, "embed_dim": 64, "hidden_size": 128, "num_heads": 4, "mlp_ratio": 2}],
+    "qwen2_5_vl": [{}, QWEN_TOWER],
+    "qwen3_vl": [{}, QWEN_TOWER],
+    "qwen3_5": [{}, QWEN_TOWER],
+}
+
+
 if __name__ == "__main__":
     for path in sys.argv[1:2]:
         oracle(path)
@@ -225,3 +263,4 @@ if __name__ == "__main__":
         printed(path)
     if len(sys.argv) == 1:
         small()
+        towers()

@@ -2,6 +2,15 @@ from collections.abc import Iterator
 
 from calc.frozen import Frozen
 from calc.tensor import Shape
+from calc.towers import (
+    Gemma4Vision,
+    InternVision,
+    Llama4Vision,
+    MiniMaxVision,
+    MoonVision,
+    PixtralVision,
+    Qwen2Vision,
+)
 
 
 class SiglipVision(Frozen):
@@ -80,4 +89,14 @@ class QwenVision(Frozen):
                 yield f"{tower}.{merger}.{name}.bias", shape[:1], copies
 
 
-VisionTower = SiglipVision | QwenVision
+VisionTower = (
+    SiglipVision
+    | QwenVision
+    | Qwen2Vision
+    | PixtralVision
+    | Llama4Vision
+    | Gemma4Vision
+    | MiniMaxVision
+    | MoonVision
+    | InternVision
+)

@@ -68,7 +68,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         capped_logits=family.capped_logits,
         extras=family.extras(c),
         prediction=family.prediction(c),
-        vision=read_vision(config.get("vision_config")),
+        vision=read_vision(config),
         assumptions=_assumptions(config),
     )
 
