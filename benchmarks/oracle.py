@@ -290,7 +290,7 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
     if "pad_token_id" in fields:
         config["pad_token_id"] = 0  # inside the small vocabulary
     layers = next((config[name] for name in ("num_hidden_layers", "n_layer") if name in config), 0)
-    for name in WORDS & set(fields):
+    for name in sorted(WORDS & set(fields)):
         words = sorted(set(fields[name] or ()))
         if words and chance.random() < 0.6:
             config[name] = [chance.choice(words) for _ in range(layers)]
