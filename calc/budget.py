@@ -48,6 +48,8 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
         width = serving.precision.activation_bytes
         profile = profile_bytes(stage.blocks, serving.rank.hidden, vocab, tokens=tokens, seqs=seqs, width=width)
         room = requested - loaded - profile
+        if not alike(stage.blocks, serving.precision.kv):
+            continue  # its layers read the cache of others
         blocks, of_tokens, concurrency = capacity(stage, serving, workload, room - (low + high) // 2, tokens)
         found.append(
             KVBudget(
@@ -68,7 +70,7 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
                 outside_high=round(GIB * sum(r.high for r in outside)),
             )
         )
-    return min(found, key=lambda budget: budget.tokens)
+    return min(found, key=lambda budget: budget.concurrency)
 
 
 def capacity(stage: Stage, serving: Serving, workload: Workload, budget: int, in_flight: int) -> tuple[int, int, float]:
@@ -79,9 +81,8 @@ def capacity(stage: Stage, serving: Serving, workload: Workload, budget: int, in
     if workload.older(0, 8):
         layers = before_latents(layers, stage.blocks)
     pages = pool(layers)
-    if pages is None:
-        return 0, 0, 0.0
     blocks = pages.blocks(budget)
     requests = pages.concurrency(blocks, workload.context, in_flight)
-    several = len(pages.groups) > 1 and not workload.older(0, 21)
-    return blocks, int(requests * workload.context) if several else pages.tokens(blocks), requests
+    if pages.only_states or (len(pages.groups) > 1 and not workload.older(0, 21)):
+        return blocks, int(requests * workload.context), requests
+    return blocks, pages.tokens(blocks), requests

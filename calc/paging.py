@@ -49,7 +49,12 @@ class Pool(Frozen):
 
     def tokens(self, blocks: int) -> int:
         """Tokens of one group's share, as start-up logs print them for models with one kind of layer."""
-        return blocks // len(self.groups) * min((group.block for group in self.groups if group.block), default=1)
+        return blocks // len(self.groups) * min(group.block for group in self.groups if group.block)
+
+    @property
+    def only_states(self) -> bool:
+        """Whether no layer caches by the token."""
+        return not any(group.block for group in self.groups)
 
 
 def alike(blocks: Iterable[Block], kv: CacheFormat) -> list[Layers]:
@@ -77,13 +82,11 @@ def recurrent_bytes(mixer: Recurrent) -> int:
     )
 
 
-def pool(layers: Sequence[Layers]) -> Pool | None:
-    """The pool for a model's layers; None where none caches. Alike layers, and all that keep the whole context, are
+def pool(layers: Sequence[Layers]) -> Pool:
+    """The pool for a model's layers. Alike layers, and all that keep the whole context, are
     one group. Else blocks of all kinds take the same bytes: those of narrower layers hold more tokens, and attention's
     hold as many as fill a recurrent state. A group then has as many layers as the rarest kind, and some are empty; or
     as the most frequent, where that is less than half as many again."""
-    if not layers:
-        return None
     if all(kind.bits and kind.window is None for kind in layers) or len(layers) == 1:
         (window,), state = {kind.window for kind in layers}, layers[0].state
         one = sum(kind.count * (kind.bits * PAGE // 8 + kind.state) for kind in layers)

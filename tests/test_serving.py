@@ -124,3 +124,16 @@ def test_more_memory_never_holds_fewer_tokens(model):
     assert [b.tokens for b in found] == sorted(b.tokens for b in found)
     assert [b.concurrency for b in found] == sorted(b.concurrency for b in found)
     assert found[-1].tokens > found[-3].tokens > 0
+
+
+@pytest.mark.parametrize("pp", [1, 4])
+@pytest.mark.parametrize(
+    "model", ["state-spaces/mamba-2.8b-hf", "ibm-ai-platform/Bamba-9B-v1", "google/gemma-3-27b-it"]
+)
+def test_the_stage_with_the_least_room_decides(model, pp):
+    """A state is one block a request, whatever its length."""
+    one = Serving(Architecture.from_config(models()[model].config), Precision(), Layout(pp=pp), Overhead())
+    budget = kv_budget(gpus()["h100-sxm"], one, Workload(context=4096))
+    found = [capacity(stage, one, Workload(context=4096), budget.bytes, 8192)[2] for stage in one.stages]
+    assert min(found) <= budget.concurrency
+    assert budget.tokens > 0
