@@ -111,6 +111,8 @@ class TrainingWorkload(Frozen):
             raise ValueError(
                 "an optimizer in the backward pass leaves no gradients to accumulate; accumulation must be 1"
             )
+        if self.fp32_rest and self.method != "qlora":
+            raise ValueError(f"fp32_rest is about what QLoRA leaves unquantised; the method is {self.method}")
         return self
 
     @property

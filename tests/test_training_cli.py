@@ -69,6 +69,7 @@ def test_table(capsys):
         (["--train", "--micro-batch", "0"], "micro_batch"),
         (["--train", "--optimizer", "magic"], "invalid choice"),
         (["--train", "--tp", "3"], "tp is 3"),
+        (["--train", "--fp32-rest"], "fp32_rest is about what QLoRA leaves unquantised; the method is full"),
         (["--train", "--optimizer-in-backward", "--accumulation", "4"], "optimizer"),
     ],
 )
