@@ -1,7 +1,8 @@
 """python benchmarks/training.py [MEASURED.json]: what people's GPUs held while they trained, beside what we predict.
 
 A record is used when it, or the published configuration that it names, states every input that the figure depends on;
-the others are counted with the reason. Nothing is fitted to any of them.
+the others are counted with the reason. No constant is fitted. But where neither says how something was done, the
+reading that is marked as inferred was chosen with the figure in sight, so that its row is no independent check.
 """
 
 import json
@@ -94,7 +95,8 @@ LADDER: tuple[tuple[str, float, dict[str, Any]], ...] = (
     ("QLoRA", 4.6, {"method": "qlora"}),
 )
 """README of torchtune 0.6, "Optimization flags": Llama 3.2 3B, two sequences of 4,096 packed tokens, bf16, peak active
-memory in GiB. Each technique comes on top of those before; LoRA goes back to plain AdamW (recipes/configs/llama3_2)."""
+memory in GiB. Each technique comes on top of those before; LoRA goes back to plain AdamW (recipes/configs/llama3_2).
+Inferred: that the 8-bit AdamW is torchao's, and that the compiled loss writes no fp32 chunk."""
 
 
 def ladder() -> list["Case"]:
@@ -230,7 +232,7 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
             method="pretrain",
             fused=bool(record.get("compile")) or "compile" in record["method"],
             recompute="full" if record["ac"] == "full" else "alternate",
-            loss="whole" if "202412" in record["url"] else "compiled",  # compiled in 2025
+            loss="whole" if "202412" in record["url"] else "compiled",  # inferred: its source came to compile the loss
         ),
         RECIPES["autocast"],
         TrainingLayout(dp=record["fsdp"], tp=tp, cp=cp, zero=3),
@@ -286,7 +288,7 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
             lora_rank=64,
             fp32_rest=kind == "qlora",
             recompute="full",
-            loss="whole" if autocast else "native",  # modeling_qwen.py does not upcast
+            loss="whole" if autocast else "native",  # inferred: no upcast without autocast
         ),
         RECIPES["bf16"] if autocast else deepspeed,
         TrainingLayout(dp=gpus, zero=3 if "ZeRO-3" in method else 2),

@@ -31,8 +31,8 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
 
 
 def step_bytes(optimizer: Optimizer, elements: int) -> int:
-    """Bytes beside while one tensor is updated: torchao computes on fp32 copies of the weight and both moments
-    (`single_param_adam`), bitsandbytes and fused kernels in registers."""
+    """Bytes beside while one tensor is updated: torchao computes on fp32 copies (`single_param_adam`), assumed to be
+    those of the weight and both moments; bitsandbytes and fused kernels in registers."""
     return 12 * elements if optimizer == "adamw-8bit-ao" else 0
 
 
