@@ -2,7 +2,7 @@ import streamlit as st
 
 from calc import Architecture, ConfigError, report
 from presets import gpus
-from screens.parts import answer, charts, share, sidebar, state, unknown, working
+from screens.parts import answer, budget, charts, share, sidebar, state, unknown, working
 
 scenario = state.current()
 result, error = None, None
@@ -51,6 +51,11 @@ with right:
     st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
 answer.overtaking(result)
 st.plotly_chart(charts.context_bars(result.by_context, dark), key="contexts", theme=None, config=charts.CONFIG)
+
+if len(result.stages) > 1:
+    st.subheader("Memory of each stage", anchor=False)
+    st.plotly_chart(charts.stage_bars(result.stages, dark), key="stages", theme=None, config=charts.CONFIG)
+budget.draw(result)
 
 st.subheader("Tensors", anchor=False)
 steps.tensors()

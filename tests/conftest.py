@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
-settings.register_profile("noisy machines", deadline=None)
+settings.register_profile("noisy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy machines")
 expect.set_options(timeout=20_000)
 

@@ -277,17 +277,25 @@ def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
                 "line": {"color": (DARK if dark else LIGHT).text, "width": 1, "dash": "dot"},
             }
         ]
-    return _columns(by_context, HELD, "Context of each sequence, tokens", dark, **marks)
+    return _columns(
+        dict(zip(columns, by_context.values(), strict=True)), HELD, "Context of each sequence, tokens", dark, **marks
+    )
 
 
 def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
     """The memory of a training step as the sequences grow."""
-    return _columns(by_sequence, TRAINED, "Length of each sequence, tokens", dark)
+    by_length = {formats.tokens(tokens): memory for tokens, memory in by_sequence.items()}
+    return _columns(by_length, TRAINED, "Length of each sequence, tokens", dark)
 
 
-def _columns(memories: Mapping[int, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
+def stage_bars(stages: Sequence[Memory], dark: bool) -> go.Figure:
+    """The memory of one GPU of each pipeline stage."""
+    return _columns({str(number + 1): stage for number, stage in enumerate(stages)}, HELD, "Pipeline stage", dark)
+
+
+def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
     return figure(
-        _bars("y", "x", [formats.tokens(tokens) for tokens in memories], list(memories.values()), parts),
+        _bars("y", "x", list(memories), list(memories.values()), parts),
         DARK if dark else LIGHT,
         height=340,
         margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},

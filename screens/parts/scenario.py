@@ -15,7 +15,17 @@ from calc.optimizer import Optimizer
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
 from calc.recipe import RECIPES, Recipe, RecipeName
 from calc.text import pack, unpack
-from calc.workload import Attention, Engine, LoraTargets, Loss, Method, Recompute, TrainingWorkload
+from calc.workload import (
+    Attention,
+    Engine,
+    Logits,
+    LoraTargets,
+    Loss,
+    Method,
+    Recompute,
+    Speculative,
+    TrainingWorkload,
+)
 from presets import Preset, gpus, models
 from presets.hub import HubModel, is_id
 from screens.parts.settings import CONTROLS
@@ -49,6 +59,13 @@ class Scenario(Frozen):
     engine: Engine = "vllm"
     attention: Attention = "flash"
     prefill: Tokens | None = None
+    generated: Annotated[int, Field(ge=0, le=2**30)] = 0
+    logits: Logits = "last"
+    speculative: Speculative = "none"
+    gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
+    max_num_seqs: Annotated[int, Field(ge=1, le=2**24)] | None = None
+    attention_dp: Annotated[int, Field(ge=1, le=1024)] = 1  # copies of the attention, in serving
+    expert_ranks: Annotated[int, Field(ge=1, le=4096)] = 1  # over which routed experts are spread, in serving
     tp: Annotated[int, Field(ge=1, le=1024)] = 1
     pp: Annotated[int, Field(ge=1, le=1024)] = 1
     gpu: tuple[str, ...] = Field(default_factory=usual_gpus)
@@ -129,21 +146,18 @@ class Scenario(Frozen):
         return override(self.base(), self.overrides)
 
     def workload(self) -> Workload:
-        return Workload(
-            batch=self.batch,
-            context=self.context,
-            prefill_tokens=self.prefill,
-            attention=self.attention,
-            engine=self.engine,
-        )
+        """Raises ConfigError where two choices exclude each other."""
+        try:
+            return Workload(prefill_tokens=self.prefill, **self._same(Workload))
+        except ValidationError as error:
+            raise ConfigError(_said(error), "generated", [0]) from None
 
     def training(self) -> TrainingWorkload:
         """Raises ConfigError where two choices exclude each other."""
         try:
             return TrainingWorkload(**self._same(TrainingWorkload))
         except ValidationError as error:
-            said = str(error.errors()[0]["ctx"]["error"])
-            raise ConfigError(f"{said[:1].upper()}{said[1:]}.", "accumulation", [1]) from None
+            raise ConfigError(_said(error), "accumulation", [1]) from None
 
     def training_layout(self) -> TrainingLayout:
         return TrainingLayout(**self._same(TrainingLayout))
@@ -156,8 +170,9 @@ class Scenario(Frozen):
         return None if self.weights is None else Precision(weights=self.weights)
 
     def _same(self, model: type[Frozen]) -> dict[str, Any]:
-        """The fields that a model of calc has under the same names."""
-        return {name: getattr(self, name) for name in model.model_fields if name in Scenario.model_fields}
+        """What differs from the default in the fields that a model of calc has under the same names."""
+        shared = {name: getattr(self, name) for name in model.model_fields if name in Scenario.model_fields}
+        return {name: value for name, value in shared.items() if value != Scenario.model_fields[name].default}
 
     def precision(self) -> Precision:
         try:
@@ -173,7 +188,7 @@ class Scenario(Frozen):
             return "bf16"
 
     def layout(self) -> Layout:
-        return Layout(tp=self.tp, pp=self.pp)
+        return Layout(tp=self.tp, pp=self.pp, dp=self.attention_dp, ep=self.expert_ranks)
 
     def overhead(self) -> Overhead:
         stated = {
@@ -183,6 +198,12 @@ class Scenario(Frozen):
             "fragmentation": self.fragmentation,
         }
         return Overhead(**{name: item for name, item in stated.items() if item is not None})
+
+
+def _said(error: ValidationError) -> str:
+    """The sentence of calc's own check."""
+    said = str(error.errors()[0]["ctx"]["error"])
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 EXPECTED = {
@@ -198,6 +219,13 @@ EXPECTED = {
     "engine": "vllm or transformers",
     "attention": "flash or eager",
     "prefill": "a whole number of tokens from 1 on",
+    "generated": "a whole number of tokens from 0 on",
+    "logits": f"one of {', '.join(get_args(Logits))}",
+    "speculative": f"one of {', '.join(get_args(Speculative))}",
+    "gpu_memory_utilization": "a share from 0.01 to 1",
+    "max_num_seqs": "a whole number from 1 on",
+    "attention_dp": "a whole number from 1 to 1,024",
+    "expert_ranks": "a whole number from 1 to 4,096",
     "tp": "a whole number from 1 to 1,024",
     "pp": "a whole number from 1 to 1,024",
     "micro_batch": "a whole number from 1 to 65,536",

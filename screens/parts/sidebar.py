@@ -18,6 +18,8 @@ from screens.parts.state import bind, change, choose, show
 
 Section = Callable[[Scenario, ConfigError | None], None]
 CONTEXTS = [2**power for power in range(7, 21)]
+LOGITS = {"last": "Of the last token", "all": "Of all tokens", "all_fp32": "Of all tokens, with an fp32 copy"}
+DRAFTS = {"none": "None", "mtp": "The model's own prediction layers", "eagle": "EAGLE"}
 BATCHES = [2**power for power in range(11)]
 
 
@@ -244,15 +246,17 @@ def gpu_picker(_: Scenario, __: ConfigError | None) -> None:
 
 
 def advanced(scenario: Scenario, error: ConfigError | None) -> None:
-    touched = error is not None and error.field in ("tp", "pp")
+    touched = error is not None and error.field in ("tp", "pp", "dp", "ep", "generated")
     with st.expander("Engine, layout, overhead", expanded=touched):
+        show("engine", scenario.engine)
         st.segmented_control(
             "Engine",
             ["vllm", "transformers"],
             required=True,
             format_func={"vllm": "vLLM", "transformers": "transformers"}.get,
             help="vLLM cuts long prompts into chunks and keeps CUDA graphs; transformers does neither.",
-            **bind("engine", "engine"),
+            key="engine",
+            on_change=_take_engine,
         )
         st.segmented_control(
             "Attention",
@@ -261,23 +265,90 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
             help="Eager attention writes the whole matrix of scores to memory.",
             **bind("attention", "attention"),
         )
-        st.number_input(
-            "Prompt tokens in one pass",
-            min_value=1,
-            max_value=2**30,
-            value=None,
-            placeholder="as the engine does",
-            **bind("prefill", "prefill"),
-        )
-        for name, label in (("tp", "Tensor parallel (tp)"), ("pp", "Pipeline stages (pp)")):
-            whole_number(name, label, error)
+        optional("prefill", "Prompt tokens in one pass", 2**30, "as the engine does")
+        (vllm if scenario.engine == "vllm" else transformers)()
+        layout(error)
         overhead(scenario)
 
 
-def whole_number(name: str, label: str, error: ConfigError | None, most: int = 1024, help: str | None = None) -> None:
-    """A field of the scenario, with what is wrong with it beside it."""
+def vllm() -> None:
+    """What one tells vLLM when one starts it."""
+    st.number_input(
+        "Share of the GPU that vLLM takes",
+        min_value=0.01,
+        max_value=1.0,
+        step=0.01,
+        value=None,
+        placeholder="its default",
+        help="`--gpu-memory-utilization`. What weights and the profile run leave of it becomes KV cache.",
+        **bind("gpu_memory_utilization", "gpu_memory_utilization"),
+    )
+    optional("max_num_seqs", "Most sequences at once", 2**24, "its default", "`--max-num-seqs`: the sampler's memory.")
+    st.selectbox(
+        "Speculative decoding",
+        list(DRAFTS),
+        format_func=DRAFTS.get,
+        help="A draft layer is loaded beside, with a cache of its own.",
+        **bind("speculative", "speculative"),
+    )
+
+
+def transformers() -> None:
+    """What one's own script decides."""
+    st.selectbox(
+        "Logits of a prompt",
+        list(LOGITS),
+        format_func=LOGITS.get,
+        help="Rows of the vocabulary's width that the pass over the prompt makes.",
+        **bind("logits", "logits"),
+    )
+    st.number_input(
+        "Of the context, tokens generated",
+        min_value=0,
+        max_value=2**30,
+        step=1,
+        help="They come one by one, after a prompt of the rest.",
+        **bind("generated", "generated"),
+    )
+
+
+def _take_engine() -> None:
+    """Each engine has options of its own, which mean nothing to the other."""
+    usual = Scenario()
+    own = {name: getattr(usual, name) for name in ("logits", "gpu_memory_utilization", "max_num_seqs", "speculative")}
+    change(engine=st.session_state.engine, **own)
+
+
+def layout(error: ConfigError | None) -> None:
+    """How the model is spread; calc calls the last two dp and ep."""
+    whole_number("tp", "Tensor parallel (tp)", error)
+    whole_number("pp", "Pipeline stages (pp)", error)
+    whole_number(
+        "attention_dp", "Data-parallel attention (dp)", error, help="Copies of all but the routed experts.", field="dp"
+    )
+    whole_number(
+        "expert_ranks", "Expert parallel (ep)", error, 4096, "Ranks over which whole experts are spread.", field="ep"
+    )
+
+
+def optional(name: str, label: str, most: int, placeholder: str, help: str | None = None) -> None:
+    """A whole number that may be left to the engine."""
+    st.number_input(
+        label, min_value=1, max_value=most, value=None, placeholder=placeholder, help=help, **bind(name, name)
+    )
+
+
+def whole_number(
+    name: str,
+    label: str,
+    error: ConfigError | None,
+    most: int = 1024,
+    help: str | None = None,
+    field: str | None = None,
+) -> None:
+    """A field of the scenario, which calc may call otherwise, with what is wrong with it beside it."""
     st.number_input(label, min_value=1, max_value=most, step=1, help=help, **bind(name, name))
-    if error is not None and error.field == name:
+    if error is not None and error.field == (field or name):
         explain(error, lambda value: change(**{name: value}))
 
 

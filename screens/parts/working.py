@@ -55,10 +55,13 @@ class Working:
 
     def weights(self) -> None:
         table(self.memory_steps[:1], "Bytes")
+        loaded = {name: size for name, size in self.report.loaded if size}
         st.markdown(
             f"**{self.report.memory.weights:,} bytes** on "
             + ("the GPU." if self.report.scenario.layout.gpus == 1 else "the fullest GPU, which holds its share.")
         )
+        parts = ", ".join(f"{name} {formats.size(size)}" for name, size in loaded.items())
+        st.caption(f"Once loaded: {formats.size(self.report.loaded.total)}, made of {parts}.")
 
     def cache_per_token(self) -> None:
         cache, bits = self.report.kv_cache, CACHE_BITS[self.report.scenario.precision.kv]
