@@ -107,8 +107,9 @@ def feedforward_elements(ffn: FeedForward | None, architecture: Architecture) ->
         packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in architecture.names.packed.values())
         return mlp_elements(ffn, packed=packed)
     outputs = 6 if ffn.fp32_weights else 4
-    shared = hidden if ffn.shared_gate else 0
-    return shared + ffn.top_k * max(hidden + mlp_elements(ffn.expert, packed=True), outputs * hidden)
+    shared = hidden if ffn.shared_gate or ffn.passes_all else 0
+    copies = ffn.n_experts if ffn.passes_all else ffn.top_k
+    return shared + copies * max(hidden + mlp_elements(ffn.expert, packed=True), outputs * hidden)
 
 
 def mlp_elements(mlp: MLP, *, packed: bool) -> int:

@@ -61,6 +61,26 @@ def test_prefill_peak_with_experts(row):
 
 
 @pytest.mark.parametrize(
+    ("model", "attention", "peak"),
+    [  # python -m benchmarks.track MODEL ATTENTION 2048, by transformers 5.23
+        pytest.param("meta-llama/Llama-4-Scout-17B-16E-Instruct", "flash", 2_589_081_600, id="all experts run"),
+        pytest.param("deepseek-ai/DeepSeek-R1", "flash", 1_530_087_424, id="weights of experts in fp32"),
+        pytest.param("deepseek-ai/DeepSeek-V2-Lite", "flash", 337_150_464, id="the same without a bias that balances"),
+        pytest.param("microsoft/Phi-3-medium-4k-instruct", "flash", 378_552_320, id="gate and up in one matrix"),
+        pytest.param("bigcode/starcoder2-3b", "flash", 152_059_904, id="no gate, gelu in one kernel"),
+        pytest.param("microsoft/phi-1_5", "flash", 168_050_688, id="no gate, gelu in four"),
+        pytest.param("openai/gpt-oss-120b", "flash", 520_111_104, id="gate and up clamped"),
+        pytest.param("google/gemma-2-27b", "eager", 1_483_751_424, id="two masks"),
+        pytest.param("Qwen/Qwen1.5-MoE-A2.7B", "flash", 177_799_648, id="shared expert beside"),
+    ],
+)
+def test_peaks_of_other_families(model, attention, peak):
+    workload = Workload(context=2048, engine="transformers", attention=attention)
+    found = prefill_bytes(ARCHITECTURES[model], workload, Precision(), cached=False)
+    assert found == pytest.approx(peak, rel=0.01)
+
+
+@pytest.mark.parametrize(
     ("model", "batch", "nbytes"),
     [  # vocabulary x (2 + 4) of one token a sequence
         ("meta-llama/Llama-3.1-8B", 1, 128_256 * 6),

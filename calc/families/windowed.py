@@ -91,7 +91,8 @@ def llama4_ffn(c: Fields, layer: int) -> FeedForward:
     sparse = layer in c.indices("moe_layers") if listed else (layer + 1) % c.size("interleave_moe_layer_step") == 0
     if not sparse:
         return gated(c, width="intermediate_size_mlp")
-    return local_moe(c, layer, shared=MLP(intermediate=c.size("intermediate_size")), stacked="in_out")
+    shared = MLP(intermediate=c.size("intermediate_size"))
+    return local_moe(c, layer, shared=shared, stacked="in_out", passes_all=True)
 
 
 def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
