@@ -31,6 +31,7 @@ from calc.checkpoint import Checkpoint, Stored
 from calc.families.gguf import config_of
 from calc.frozen import Frozen
 from calc.gguf import GGUF, Short, read_gguf
+from calc.gpu import GIB
 from calc.text import MAX_CHARACTERS, parse_config
 
 huggingface_hub.utils.disable_progress_bars()
@@ -40,6 +41,8 @@ SECONDS = 10.0
 FIRST_BYTES = 2**21
 MOST_BYTES = 2**27
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+MOST_PARTS = 200
 MODEL_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
@@ -185,11 +188,29 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
         )
     name = name or preferred(model.gguf_files)
     header = _gguf(model, name, token)
-    return model.model_copy(update={"config": config_of(header), "note": f"Read from the header of {name}."})
+    size = header.checkpoint.bytes or 0
+    note = f"Read from the header of {name}, whose tensors take {size / GIB:.2f} GiB ({size:,} bytes)."
+    return model.model_copy(update={"config": config_of(header), "note": note})
 
 
 def _gguf(model: HubModel, name: str, token: str | None) -> GGUF:
-    """The header of a GGUF file, by range requests that double until it is whole."""
+    """The header of a GGUF file, or of a series of files: the metadata of the first and the tensors of all."""
+    headers = [_gguf_header(model, part, token) for part in _series(name)]
+    tensors = {tensor: stored for header in headers for tensor, stored in header.checkpoint.tensors.items()}
+    return GGUF(metadata=headers[0].metadata, checkpoint=Checkpoint(tensors=tensors))
+
+
+def _series(first: str) -> list[str]:
+    """All files of a series by the name of its first one."""
+    found = PART.search(first)
+    if found is None:
+        return [first]
+    last = min(int(found[2]), MOST_PARTS)
+    return [f"{first[: found.start()]}-{part:05d}-of-{found[2]}.gguf" for part in range(1, last + 1)]
+
+
+def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
+    """By range requests that double until the header is whole."""
     url = huggingface_hub.hf_hub_url(model.id, name, revision=model.revision, endpoint=constants.ENDPOINT)
     headers = huggingface_hub.utils.build_hf_headers(token=token or False, library_name="weighbridge")
     session, data, end = huggingface_hub.get_session(), b"", FIRST_BYTES
@@ -210,7 +231,7 @@ def _gguf(model: HubModel, name: str, token: str | None) -> GGUF:
 
 def _is_first_gguf(name: str) -> bool:
     """A GGUF file that holds a header of weights: the first of a series, and no image projector."""
-    part = re.search(r"-(\d{5})-of-\d{5}\.gguf$", name)
+    part = PART.search(name)
     projector = PurePosixPath(name).name.lower().startswith("mmproj")
     return name.endswith(".gguf") and not projector and (part is None or part[1] == "00001")
 

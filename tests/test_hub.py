@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from huggingface_hub import constants
 
 from calc import Architecture, ConfigError
 from calc.__main__ import main
+from calc.families.gguf import FILE_TYPES
+from calc.precision import native_weights
 from presets import hub, models
 from tests.hub_server import COMMIT, TOKEN, Hub, safetensors
 from tests.hub_server import hub as serve
@@ -25,6 +27,7 @@ def tiny_gguf(path, vocabulary: int = 320) -> bytes:
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
     writer.add_context_length(512)
+    writer.add_file_type(LlamaFileType.MOSTLY_Q4_0)
     writer.add_token_list([f"word {i}" for i in range(vocabulary)])
     shapes = {
         "token_embd": (vocabulary, 64),
@@ -173,7 +176,23 @@ def test_a_gguf_repository_is_read_from_its_header(server: Hub):
     weights = 320 * 64 + 64 * 64 * 2 + 2 * 32 * 64 + 3 * 64 * 96
     assert table.bytes_by_dtype() == {"Q4_0": weights // 32 * 18, "F32": 3 * 64 * 4}
     assert Architecture.from_config(model.config).parameters().total == table.elements == weights + 3 * 64
+    assert native_weights(model.config) == "Q4_0"
     assert all(wanted.startswith("bytes=") for wanted in server.ranges_seen)
+
+
+def test_a_series_of_gguf_files_is_read_together(server: Hub, tmp_path):
+    whole = server.repositories["org/quants"]["tiny-Q4_0.gguf"]
+    second = GGUFWriter(tmp_path / "second.gguf", "llama")
+    second.add_tensor("output.weight", np.zeros((320, 64), dtype=np.float16))
+    second.write_header_to_file()
+    second.write_kv_data_to_file()
+    second.write_tensors_to_file()
+    second.close()
+    files = {"big-00001-of-00002.gguf": whole, "big-00002-of-00002.gguf": (tmp_path / "second.gguf").read_bytes()}
+    server.repositories["org/series"] = files
+    model = hub.fetch("org/series")
+    assert (model.gguf_files, model.config["tie_word_embeddings"]) == (("big-00001-of-00002.gguf",), False)
+    assert hub.checkpoint(model).bytes_by_dtype()["F16"] == 320 * 64 * 2
 
 
 def test_a_long_gguf_header_is_read_in_pieces(monkeypatch, server: Hub):
@@ -193,3 +212,8 @@ def test_the_command_line_takes_a_model_of_the_hub(server: Hub, capsys):
     assert json.loads(capsys.readouterr().out)["parameters"]["total"] == 596_049_920
     assert main(["org/pickle"]) == 2
     assert "only pickle files" in capsys.readouterr().err
+
+
+def test_file_types_are_those_of_llama_cpp():
+    for number, name in FILE_TYPES.items():
+        assert LlamaFileType(number).name == f"MOSTLY_{name}"

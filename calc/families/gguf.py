@@ -37,6 +37,13 @@ FIELDS = {
     "expert_feed_forward_length": "moe_intermediate_size",
 }
 """Key after the architecture's name -> config field."""
+FILE_TYPES = {
+    2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
+    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S",
+    22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M",
+    30: "IQ4_XS", 31: "IQ1_M",
+}  # fmt: skip
+"""general.file_type -> storage format: `LlamaFileType` of the same file."""
 LATENT = {
     "attention.q_lora_rank": "q_lora_rank",
     "attention.kv_lora_rank": "kv_lora_rank",
@@ -60,6 +67,9 @@ def config_of(gguf: GGUF) -> dict[str, Any]:
         raise ConfigError("The GGUF file holds no token_embd.weight matrix, so the vocabulary is not known.")
     own = {key.removeprefix(f"{name}."): value for key, value in gguf.metadata.items() if key.startswith(f"{name}.")}
     config = {field: own[key] for key, field in FIELDS.items() if key in own}
+    file_type = gguf.metadata.get("general.file_type")
+    if isinstance(file_type, int) and file_type in FILE_TYPES:
+        config["quantization_config"] = {"quant_method": "gguf", "format": FILE_TYPES[file_type]}
     config |= {
         "model_type": FAMILIES[name],
         "vocab_size": table.shape[0],

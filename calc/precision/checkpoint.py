@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from calc.fields import shown
 from calc.precision.formats import FORMATS, Format, grouped
+from calc.precision.gguf import MIXES
 from calc.precision.names import MatrixFormat
 from calc.precision.scheme import EXPERTS, LINEARS, Rule, Scheme, readable
 from calc.tensor import Component
@@ -45,6 +46,8 @@ def native(config: Mapping[str, Any]) -> Native:
     method = found.get("quant_method") or (
         "bitsandbytes" if "load_in_4bit" in found or "load_in_8bit" in found else None
     )
+    if method == "gguf" and found.get("format") in MIXES:
+        return Native(found["format"])
     reader = READERS.get(method) if isinstance(method, str) else None
     if reader is None:
         return Native("bf16", unread=f"The quantisation method {shown(method)} is not known: weights count in 16 bits.")
