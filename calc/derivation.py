@@ -58,6 +58,8 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "d_embedding": ("h_e", "word_embed_proj_dim"),
     "d_in": ("h_in", "width of the input"),
     "hidden": ("h", "hidden_size"),
+    "sequence": ("S", "tokens of a sequence"),
+    "tokens": ("T", "tokens of a micro-batch on one GPU"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

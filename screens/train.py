@@ -29,9 +29,10 @@ if result is None:
     unknown.explain(scenario, error)
     st.stop()
 
-for sentence in Architecture.from_config(scenario.config()).assumptions:
+architecture = Architecture.from_config(scenario.config())
+for sentence in architecture.assumptions:
     st.warning(sentence, icon=":material/help:")
-step.totals(result)
+step.totals(result, architecture)
 step.sentence(result)
 step.cards(result)
 

@@ -1,8 +1,16 @@
 """The Train screen without a browser."""
 
+from typing import get_args
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from calc.optimizer import Optimizer
+from calc.recipe import RecipeName
+from calc.training import Moment
+from calc.workload import Logits, LoraTargets, Loss, Method, Recompute, Speculative
+from screens.parts import sidebar, step
+from screens.parts import training_controls as controls
 from tests.test_page import metrics, run
 
 
@@ -45,6 +53,21 @@ def test_controls_change_the_numbers_and_the_link():
 def test_what_does_not_go_together_is_a_sentence(query, sentence):
     app = train(model="Qwen/Qwen2.5-0.5B", **query)
     assert any(sentence in error.value for error in app.error)
+
+
+def test_every_choice_has_its_words():
+    assert set(step.MOMENTS) == set(get_args(Moment))
+    for words, choices in (
+        (controls.METHODS, Method),
+        (controls.OPTIMIZERS, Optimizer),
+        (controls.RECIPES, RecipeName),
+        (controls.RECOMPUTE, Recompute),
+        (controls.LOSS, Loss),
+        (controls.TARGETS, LoraTargets),
+        (sidebar.LOGITS, Logits),
+        (sidebar.DRAFTS, Speculative),
+    ):
+        assert set(words) == set(get_args(choices))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,22 @@ from hypothesis import strategies as st
 from sympy import Symbol, expand, sympify
 
 from benchmarks.training import ladder
-from calc import RECIPES, Architecture, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc import (
+    RECIPES,
+    Architecture,
+    ConfigError,
+    Overhead,
+    Precision,
+    TrainingLayout,
+    TrainingWorkload,
+    training_report,
+)
 from calc.derivation import symbolic
 from calc.optimizer import state_bytes
 from calc.saved import kept_bytes, layer_bytes
 from calc.tensor import Tensor
 from calc.training import Training
+from calc.training_derivation import kept_steps
 from calc.training_fit import judge_training
 from presets import gpus, models
 
@@ -270,3 +280,23 @@ def test_layouts_that_do_not_divide(model, layout, field):
     with pytest.raises(ConfigError) as error:
         training(model, layout=layout)
     assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("model", "formula", "layers", "result"),
+    [  # transformers with flash attention, tracked by autograd: 200,840 bytes a token
+        pytest.param(
+            "meta-llama/Llama-3.1-8B",
+            "(4·n_q·d_head + 4·n_kv·d_head + 4·n_q + 8·f + 16·h + 8)·T",
+            32,
+            200_840 * 4096,
+            id="llama-3.1-8b",
+        ),
+    ],
+)
+def test_what_a_layer_keeps_is_shown_with_its_values(model, formula, layers, result):
+    config = models()[model].config
+    steps, legend = kept_steps(Architecture.from_config(config), training_report(config, gpus=[]).scenario)
+    assert [(step.formula, step.what, step.result) for step in steps] == [(formula, f"{layers} layers, each", result)]
+    assert eval(steps[0].values.replace("·", "*")) == result
+    assert legend["f"] == ("intermediate_size", 14_336)

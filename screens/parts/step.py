@@ -4,23 +4,27 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from calc import TrainingReport
+from calc import Architecture, TrainingReport
+from calc.derivation import Step
 from calc.recipe import WIDTH
+from calc.training_derivation import Legend, kept_steps
 from calc.training_fit import TrainingVerdict
 from presets import gpus
 from screens.parts import formats
 from screens.parts.answer import BADGES, most
 from screens.parts.charts import LABELS, TRAINED
+from screens.parts.working import table
 
 MOMENTS = {
     "loss": "at the loss, when every layer still waits for its backward pass",
     "backward": "in the backward pass of the last layer",
     "end of backward": "at the end of the backward pass, when all gradients are there",
+    "step": "at the optimizer's step, with copies of the gradients",
 }
 
 
-def totals(report: TrainingReport) -> None:
-    memory = report.memory
+def totals(report: TrainingReport, architecture: Architecture) -> None:
+    memory, kept = report.memory, kept_steps(architecture, report.scenario)
     numbers = {
         "Parameters": formats.count(report.parameters.total),
         "Trained": formats.count(report.trained_parameters),
@@ -34,15 +38,19 @@ def totals(report: TrainingReport) -> None:
             with st.container(border=True, gap="xxsmall"):
                 st.metric(label, value)
                 with st.popover("Working", type="tertiary", icon=":material/function:"):
-                    working(report)
+                    working(report, kept)
 
 
-def working(report: TrainingReport) -> None:
-    """Every part of the fullest moment, what it is made of, and the sum."""
+def working(report: TrainingReport, kept: tuple[list[Step], Legend]) -> None:
+    """Every part of the fullest moment, what it is made of, and the sum; then what the layers keep, by formula."""
     memory, asked = report.memory, report.scenario
     rows = [f"| {LABELS[part]} | {getattr(memory, part):,} | {made_of(part, report)} |" for part in TRAINED]
     st.markdown("\n".join(["| Part | Bytes | Made of |", "| --- | ---: | --- |", *rows]))
     st.markdown(f"Sum: **{memory.total:,} bytes**, {formats.gib(memory.low)} to {formats.gib(memory.high)}.")
+    st.markdown("What a layer keeps of a micro-batch for its backward pass:")
+    steps, legend = kept
+    table(steps, "Bytes")
+    st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in legend.items()))
     gpus_in_all = asked.layout.gpus
     st.caption(
         f"A step is fullest {MOMENTS[memory.moment]}."

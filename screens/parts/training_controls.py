@@ -27,11 +27,18 @@ RECIPES = {
     "master": "16 bits with an fp32 master copy",
     "bf16": "Everything in 16 bits",
     "megatron": "Megatron: fp32 gradients and master copy",
+    "deepspeed": "DeepSpeed: master copy, gradients copied",
     "autocast": "fp32 weights, 16-bit compute",
     "fp32": "Everything in fp32",
 }
-RECOMPUTE = {"none": "None", "selective": "Scores", "full": "Full"}
-LOSS = {"whole": "Whole", "chunked": "Chunked", "fused": "Fused"}
+RECOMPUTE = {"none": "None", "selective": "Scores", "alternate": "Alternate", "full": "Full"}
+LOSS = {
+    "whole": "Whole, in fp32",
+    "native": "Whole, in 16 bits",
+    "compiled": "Whole, one kernel",
+    "chunked": "In chunks",
+    "fused": "Fused with the head",
+}
 TARGETS: dict[LoraTargets, str] = {"all": "All matrices", "attention": "Attention", "qv": "Queries, values"}
 ZERO = {0: "None", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
 
@@ -69,7 +76,8 @@ def step(scenario: Scenario, error: ConfigError | None) -> None:
         list(RECOMPUTE),
         format_func=RECOMPUTE.get,
         required=True,
-        help="Activation checkpointing. Full keeps only the input of each layer and computes the rest again.",
+        help="Activation checkpointing. Full keeps only the input of each layer and computes the rest again; alternate "
+        "keeps every other matrix product too; scores: all but those of eager attention.",
         **bind("recompute", "recompute"),
     )
 
@@ -124,11 +132,10 @@ def details(scenario: Scenario, _: ConfigError | None) -> None:
             help="One kernel each, as Liger, Transformer Engine and torch.compile have them.",
             **bind("fused", "fused"),
         )
-        st.segmented_control(
+        st.selectbox(
             "Loss",
             list(LOSS),
             format_func=LOSS.get,
-            required=True,
             help="Chunked: fp32 logits for one chunk of tokens at a time. Fused with the head: logits never whole.",
             **bind("loss", "loss"),
         )
