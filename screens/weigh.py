@@ -18,6 +18,7 @@ try:
     )
 except ConfigError as problem:
     error = problem
+    error.field = sidebar.SERVING.get(error.field, error.field)
 sidebar.draw(scenario, error, sidebar.workload, sidebar.gpu_picker, sidebar.advanced)
 
 share.header(scenario, result)

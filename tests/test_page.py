@@ -148,3 +148,19 @@ def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
     assert "read as a Llama-like decoder" in app.warning[0].value
     again = page(pasted=app.query_params["pasted"])
     assert "read as a Llama-like decoder" in again.warning[0].value
+
+
+@pytest.mark.parametrize(
+    ("query", "button", "parameter"),
+    [
+        ({"model": "meta-llama/Llama-3.1-8B", "num_key_value_heads": "7"}, "main_4", "num_key_value_heads"),
+        ({"model": "Qwen/Qwen3-30B-A3B", "expert_ranks": "3"}, "main_1", "expert_ranks"),
+        ({"model": "Qwen/Qwen3-8B", "tp": "3"}, "main_2", "tp"),
+    ],
+)
+def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, parameter):
+    app = page(**query)
+    assert "Memory, one GPU" not in metrics(app)
+    run(app.button(key=button).click())
+    assert metrics(app)["Memory, one GPU"].endswith("GiB")
+    assert app.query_params.get(parameter) != query[parameter]

@@ -180,7 +180,7 @@ def setting(
             )
 
 
-def explain(error: ConfigError, take: Any) -> None:
+def explain(error: ConfigError, take: Callable[[int | str], None], place: str = "near") -> None:
     """What is wrong and what would be right, to click."""
     st.error(str(error), icon=":material/error:")
     if error.nearest:
@@ -188,10 +188,18 @@ def explain(error: ConfigError, take: Any) -> None:
             for value in error.nearest:
                 st.button(
                     f"Use {value:,}" if isinstance(value, int) else f"Use {value}",
-                    key=f"near_{value}",
+                    key=f"{place}_{value}",
                     on_click=take,
                     args=(value,),
                 )
+
+
+def taker(scenario: Scenario, field: str) -> Callable[[int | str], None] | None:
+    """What puts a value into the field that a sentence is about; None where no control has it."""
+    published = scenario.settings()
+    if field in published:
+        return lambda value: put(field, value, published[field])
+    return (lambda value: change(**{field: value})) if field in Scenario.model_fields else None
 
 
 def put(name: str, value: int | bool, original: int | bool) -> None:
@@ -246,7 +254,7 @@ def gpu_picker(_: Scenario, __: ConfigError | None) -> None:
 
 
 def advanced(scenario: Scenario, error: ConfigError | None) -> None:
-    touched = error is not None and error.field in ("tp", "pp", "dp", "ep", "generated")
+    touched = error is not None and error.field in ("tp", "pp", "attention_dp", "expert_ranks", "generated")
     with st.expander("Engine, layout, overhead", expanded=touched):
         show("engine", scenario.engine)
         st.segmented_control(
@@ -319,16 +327,16 @@ def _take_engine() -> None:
     change(engine=st.session_state.engine, **own)
 
 
+SERVING = {"dp": "attention_dp", "ep": "expert_ranks"}
+"""Fields of the layout, of which training has its own -> what the scenario calls them in serving."""
+
+
 def layout(error: ConfigError | None) -> None:
-    """How the model is spread; calc calls the last two dp and ep."""
+    """How the model is spread."""
     whole_number("tp", "Tensor parallel (tp)", error)
     whole_number("pp", "Pipeline stages (pp)", error)
-    whole_number(
-        "attention_dp", "Data-parallel attention (dp)", error, help="Copies of all but the routed experts.", field="dp"
-    )
-    whole_number(
-        "expert_ranks", "Expert parallel (ep)", error, 4096, "Ranks over which whole experts are spread.", field="ep"
-    )
+    whole_number("attention_dp", "Data-parallel attention (dp)", error, help="Copies of all but the routed experts.")
+    whole_number("expert_ranks", "Expert parallel (ep)", error, 4096, "Ranks over which whole experts are spread.")
 
 
 def optional(name: str, label: str, most: int, placeholder: str, help: str | None = None) -> None:
@@ -344,11 +352,10 @@ def whole_number(
     error: ConfigError | None,
     most: int = 1024,
     help: str | None = None,
-    field: str | None = None,
 ) -> None:
-    """A field of the scenario, which calc may call otherwise, with what is wrong with it beside it."""
+    """A field of the scenario, with what is wrong with it beside it."""
     st.number_input(label, min_value=1, max_value=most, step=1, help=help, **bind(name, name))
-    if error is not None and error.field == (field or name):
+    if error is not None and error.field == name:
         explain(error, lambda value: change(**{name: value}))
 
 

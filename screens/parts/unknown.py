@@ -8,6 +8,8 @@ from presets import gpus
 from presets.hub import HubModel
 from screens.parts import formats
 from screens.parts.scenario import Scenario
+from screens.parts.sidebar import explain as explain_field
+from screens.parts.sidebar import taker
 from screens.parts.state import change, checkpoint
 
 
@@ -23,6 +25,8 @@ def explain(scenario: Scenario, error: ConfigError) -> None:
                 on_click=lambda: change(assume="llama"),
             )
         by_its_table(scenario.hub, scenario.file)
+    elif error.nearest and error.field and (take := taker(scenario, error.field)) is not None:
+        explain_field(error, take, place="main")
     else:
         st.error(f"{error} Put it right in the sidebar.", icon=":material/error:")
 
