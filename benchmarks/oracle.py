@@ -39,6 +39,7 @@ CLASSES = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMultim
 """Where to look for a class, in this order; the first only for what wraps nothing."""
 PREFIXES = {
     "model.language_model.": "model.",
+    "model.text_model.": "model.",
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
     "vision_tower.": "vision_tower.vision_model.",
@@ -57,6 +58,10 @@ PUBLISHED = {
     "kimi_linear": {r"block_sparse_moe\.(gate|up|down)_proj": r"mlp.\1_proj"},
 }
 """Names that a class reads from the published checkpoint and would save otherwise."""
+TEXT = ("language_model.", "text_model.", "lm_head.")
+"""Within which modules a class that wraps a language model keeps it."""
+BESIDE = {"phi4_multimodal": "model.embed_tokens_extend.", "chameleon": "model.vqmodel."}
+"""Towers of those that wrap nothing."""
 TRANSPOSED = {"qwen3_vl_moe"}
 """Those whose experts lie as [expert, in, out] in the published checkpoint, and are turned as they are read."""
 
@@ -70,7 +75,9 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
         model = maker.from_config(settings)
 
     def kept(name: str) -> bool:
-        return tower or not wrapped or "language_model." in name or name.startswith("lm_head.")
+        beside = BESIDE.get(config["model_type"])
+        inside = any(part in name for part in TEXT) if wrapped else beside is None or not name.startswith(beside)
+        return tower or inside
 
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
@@ -241,23 +248,31 @@ SIZES: dict[str, list[Any]] = {
 OPTIONAL = {*FLAGS, "mlp_only_layers", "head_dim", "mamba_dt_rank", "time_step_rank", "conv_kernel"}
 WORDS = {"layer_types", "mlp_layer_types"}
 MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "hidden_size": 64, "mamba_expand": 2}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 FIXED: dict[str, dict[str, Any]] = {
     "bamba": MAMBA_2,
+    "chameleon": {"vocabulary_map": {}, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE}},
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0},
         "ffn_config": {"ffn_hidden_size": 80, "moe_num_experts": 8, "moe_top_k": 2},
     },
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse", "sparse"], "num_hidden_layers": 3},
+    "ernie4_5_vl_moe_text": {"hidden_size": 512, "num_attention_heads": 4, "moe_intermediate_size": [48, 32]},
     "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128},
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
     | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4},
     "gemma4_text": {"use_bidirectional_attention": None},
+    "granite_docling_text": {"hidden_size": 64},
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
+    "hunyuan_vl_text": {"head_dim": 24},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
     | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
     "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
+    "muse_spark_text": {"hidden_size": 64, "moe_hidden_size": 32},
     "nemotron_h": {"hidden_size": 64},
     "opt": {"hidden_size": 64},
     "zamba": {
@@ -280,6 +295,15 @@ FIXED: dict[str, dict[str, Any]] = {
 }
 
 
+OUTER: dict[str, dict[str, Any]] = {
+    "emu3": {"vocabulary_map": {"<image>": 1}},
+    "granite_docling": {"vision_config": {"out_hidden_size": 64}},
+    "granite4_vision": {"deepstack_layer_map": [[0, 0]], "downsample_rate": "4/8"},
+    "muse_spark": {"audio_config": {"out_hidden_size": 64}},
+}
+"""What a wrapper needs beside its language model."""
+
+
 def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
     """A small config of a family, with each field that its class has drawn or left out."""
     fields = AutoConfig.for_model(model_type).to_dict()
@@ -300,12 +324,13 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
 def alone(config: dict[str, Any]) -> dict[str, Any]:
     """A language model that transformers only loads inside its wrapper, in that wrapper."""
     text = config["model_type"]
-    wrapper = next((name for name in WRAPPERS if WRAPPERS[name] == text), None)
+    wrappers = [name for name in WRAPPERS if WRAPPERS[name] == text]
+    wrapper = next((name for name in wrappers if text.startswith(name)), wrappers[0] if wrappers else None)
     whole = type(AutoConfig.for_model(text)) in AutoModelForCausalLM._model_mapping and wrapper not in NAMING
     if wrapper is None or whole:
         return config
     tied = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
-    return {"model_type": wrapper, "text_config": config, **tied}
+    return {"model_type": wrapper, "text_config": config, **tied, **OUTER.get(wrapper, {})}
 
 
 def has_class(model_type: str) -> bool:

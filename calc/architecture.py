@@ -203,7 +203,11 @@ class Architecture(Frozen):
         for name, shape in routed.items():
             where = names.within(names.expert, name)
             yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, apart)
-        for name, shape in moe.latent_shapes(hidden).items():
+        if moe.image_expert is not None:
+            for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
+                where = names.within(names.expert, name)
+                yield Tensor(where, shape, "experts_routed", layers, held, 0, apart, first=moe.n_experts)
+        for name, shape in names.stored(moe.latent_shapes(hidden)).items():
             yield Tensor(names.within(names.mlp, name), shape, "other", layers, apart=apart)
         if moe.shared is not None:
             for name, shape in names.stored(moe.shared.shapes(hidden)).items():

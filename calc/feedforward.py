@@ -3,7 +3,7 @@ from typing import Literal, Self
 from calc.frozen import Frozen
 from calc.tensor import Shape, Shapes
 
-Stacked = Literal["no", "in_out", "out_in", "module"]
+Stacked = Literal["no", "in_out", "out_in", "module", "module_in_out"]
 
 
 class MLP(Frozen):
@@ -58,13 +58,16 @@ class MoE(Frozen):
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
     beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
+    image_expert: MLP | None = None  # one of as many more, which only tokens of images pass through: ERNIE 4.5 VL
     stacked: Stacked = "no"
     """Whether the checkpoint holds all experts in one tensor: [expert, in, out] or [expert, out, in], under
     the bare name or, of a module, under its `.weight`."""
 
     def router_shapes(self, hidden: int) -> Shapes:
-        """The router: one row an expert."""
+        """The router: one row an expert; ERNIE 4.5 VL's two lie turned."""
         rows = self.n_experts + self.n_zero
+        if self.image_expert is not None:
+            return {"weight": (hidden, rows), "weight_1": (hidden, rows)}
         weights: Shapes = {"weight": (rows, hidden)}
         return weights | {"bias": (rows,)} if self.router_bias else weights
 
@@ -98,6 +101,7 @@ class MoE(Frozen):
             update={name: part.rank(tp) for name, part in parts.items() if part is not None}
             | {
                 "expert": self.expert.rank(slices),
+                "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),
                 "held": None if spread == 1 else -(-self.n_experts // spread),
                 "top_k": -(-self.top_k * slices // tp),
             }
@@ -105,7 +109,8 @@ class MoE(Frozen):
 
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share each expert evenly."""
-        return all(part.divides(tp) for part in (self.expert, self.shared, self.beside) if part is not None)
+        parts = (self.expert, self.shared, self.beside, self.image_expert)
+        return all(part.divides(tp) for part in parts if part is not None)
 
 
 FeedForward = MLP | MoE

@@ -51,7 +51,8 @@ class Names(Frozen):
         for name, shape in self.stored_expert(shapes).items():
             module, _, leaf = name.rpartition(".")
             bare = module if leaf == "weight" else f"{module}_bias"
-            stack[name if how == "module" else bare] = (experts, *(shape[::-1] if how == "in_out" else shape))
+            turned = shape[::-1] if how.endswith("in_out") else shape
+            stack[name if how.startswith("module") else bare] = (experts, *turned)
         return stack
 
 

@@ -36,9 +36,11 @@ class Tensor:
     """Routed experts that it belongs to: one copy for each, or all stacked in its first dimension; or heads, where each
     has one of its own."""
     top_k: int = 1
-    """How many of these experts one token passes through."""
+    """How many of these experts one token of text passes through."""
     apart: Apart | None = None
     """Why it is listed apart and not in the total; None when it is in the total."""
+    first: int = 0
+    """Number of its first expert: those for images follow those for text, ERNIE 4.5 VL."""
 
     @property
     def count(self) -> int:
@@ -64,4 +66,4 @@ class Tensor:
         """The name of each occurrence, as the checkpoint has it."""
         for layer in self.layers or (0,):
             for expert in range(self.experts if "{expert}" in self.name else 1):
-                yield self.name.format(layer=layer, expert=expert)
+                yield self.name.format(layer=layer, expert=self.first + expert)

@@ -126,10 +126,15 @@ def gemma4_attention(c: Fields, layer: int) -> GQA:
     return gqa(c, kv=kv, d_head=c.size("global_head_dim"), keys_are_values=same, **common)
 
 
+def gemma4_mlp(c: Fields, layer: int) -> MLP:
+    """The last layers may be twice as wide."""
+    wide = 2 if c.flag("use_double_wide_mlp") and not keeps_cache(c, layer) else 1
+    return MLP(intermediate=wide * c.size("intermediate_size"))
+
+
 def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
     """A dense feed-forward, and beside it experts where `enable_moe_block` says so."""
-    wide = 2 if c.flag("use_double_wide_mlp") and not keeps_cache(c, layer) else 1
-    dense = MLP(intermediate=wide * c.size("intermediate_size"))
+    dense = gemma4_mlp(c, layer)
     if not c.flag("enable_moe_block"):
         return dense
     return MoE(
@@ -194,6 +199,16 @@ GEMMA: dict[str, Family] = {
         own={"global_head_dim": 512, "num_global_key_value_heads": None},
         extras=lambda c: per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else (),
         layer_extras=gemma4_layer_extras,
+        norm="rms32",
+    ),
+    "gemma4_unified_text": Family(
+        mixer=gemma4_attention,
+        ffn=gemma4_mlp,
+        norms=GEMMA_NORMS,
+        own={"global_head_dim": 512, "num_global_key_value_heads": None},
+        layer_extras=lambda c, i: (
+            Extra(name="layer_scalar", shape=(1,), component="other", apart="persistent_buffers"),
+        ),
         norm="rms32",
     ),
 }

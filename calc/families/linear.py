@@ -17,6 +17,7 @@ from calc.families.reading import (
     next_layers,
     shared_mlp,
     shared_width,
+    window,
 )
 from calc.families.sparse import MIXTRAL_NAMES, gated_shared_moe, local_moe, qwen2_moe
 from calc.feedforward import MLP, FeedForward, MoE
@@ -80,6 +81,15 @@ def lfm2_mixer(c: Fields, layer: int) -> Mixer:
     if kind(c, layer, default) == "full_attention":
         return gqa(c, qk_norm="head", d_head=shared_width(c, "hidden_size", "num_attention_heads"))
     return ShortConv(d_inner=c.size("hidden_size"), d_conv=c.size("conv_L_cache"), bias=c.flag("conv_bias"))
+
+
+def lfm3_mixer(c: Fields, layer: int) -> Mixer:
+    """Of four layers one keeps all, one slides, two are short convolutions."""
+    default = ("sliding_attention" if layer else "conv", "conv", "full_attention", "conv")[layer % 4]
+    if kind(c, layer, default) == "conv":
+        return ShortConv(d_inner=c.size("hidden_size"), d_conv=c.size("conv_L_cache"), bias=c.flag("conv_bias"))
+    gate = "heads" if c.flag("use_attention_gate") else "none"
+    return gqa(c, bias=attention_bias(c), qk_norm="head", gate=gate, window=window(c, layer, default))
 
 
 def lfm2_ffn(c: Fields, layer: int) -> MLP:
@@ -209,6 +219,17 @@ LFM2_NAMES = Names(
 )
 
 
+LFM3_NORMS = ("operator_norm", "ffn_norm", "post_operator_norm", "post_ffn_norm")
+
+
+LFM3_NAMES = Names(
+    recurrent="conv",
+    mlp="feed_forward",
+    final_norm="model.embedding_norm",
+    renamed={"g_proj": "gate_proj", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
+)
+
+
 KIMI_NAMES = Names(
     recurrent="self_attn",
     router="block_sparse_moe.gate",
@@ -265,6 +286,13 @@ LINEAR: dict[str, Family] = {
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         aliases={"tie_embedding": "tie_word_embeddings"},
+    ),
+    "lfm3": Family(
+        mixer=lfm3_mixer,
+        ffn=lambda c, i: gated(c, bias=None),
+        norms=lambda c, i: LFM3_NORMS if c.flag("use_sandwich_norm") else LFM3_NORMS[:2],
+        own={"use_sandwich_norm": True, "use_attention_gate": True},
+        names=LFM3_NAMES,
     ),
     "qwen3_next": Family(
         mixer=qwen_next_mixer,

@@ -22,6 +22,7 @@ GATE_UP = ("gate_proj", "up_proj")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 LAYER_KINDS = (
+    "reference_sliding_attention",
     "minimax_m3_sparse",
     "full_attention",
     "attention",

@@ -1,9 +1,10 @@
 """Families with experts, some of whose layers look back on a window, a chunk or chosen blocks only."""
 
-from calc.attention import BlockIndexer
+from calc.attention import GQA, BlockIndexer
 from calc.families.dense import exaone4_window, granite_swa_window
 from calc.families.reading import (
     GATE_UP,
+    GEMMA_NORMS,
     NO_BIAS,
     QKV,
     TWO_NORMS,
@@ -12,6 +13,7 @@ from calc.families.reading import (
     deepseek_ffn,
     deepseek_moe,
     every,
+    extras,
     gated,
     gqa,
     is_sparse,
@@ -21,7 +23,7 @@ from calc.families.reading import (
     window,
 )
 from calc.families.sparse import GRANITE_MOE_NAMES, MIXTRAL_NAMES, granite_shared, hy_v3_moe, local_moe
-from calc.feedforward import MLP, FeedForward
+from calc.feedforward import MLP, FeedForward, MoE
 from calc.fields import Fields
 from calc.mixers import Mixer
 from calc.names import Names
@@ -148,6 +150,77 @@ def laguna_ffn(c: Fields, layer: int) -> FeedForward:
     return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="parameter")
 
 
+def kolibri_moe(c: Fields, layer: int) -> MoE:
+    shared = MLP(intermediate=c.size("shared_expert_intermediate_size"))
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared, router_correction="buffer")
+
+
+def flint_window(c: Fields, layer: int) -> int | None:
+    """The first two layers, every fourth and the last one keep all."""
+    full = layer < 2 or layer % 4 == 1 or layer == c.size("num_hidden_layers") - 1
+    return window(c, layer, "full_attention" if full else "sliding_attention")
+
+
+def flint_ffn(c: Fields, layer: int) -> FeedForward:
+    dense = c.indices("mlp_only_layers") if c.get("mlp_only_layers") is not None else frozenset({0, 1})
+    if layer in dense or (layer + 1) % c.size("decoder_sparse_step"):
+        return gated(c, bias=None)
+    shared = MLP(intermediate=c.size("shared_expert_intermediate_size"))
+    return moe(c, "num_experts", "moe_intermediate_size", shared=shared)
+
+
+def beam_window(c: Fields, layer: int) -> int | None:
+    """Five sliding layers, then a full one; the last is always full."""
+    last = layer == c.size("num_hidden_layers") - 1
+    return window(c, layer, "full_attention" if last else every(c, layer, 6, "sliding_attention"))
+
+
+def beam_ffn(c: Fields, layer: int) -> FeedForward:
+    if not is_sparse(c, layer, 3):
+        return gated(c, bias=None)
+    return moe(c, "num_experts", "moe_intermediate_size", router_correction="buffer")
+
+
+def own_layers(c: Fields) -> Fields:
+    """Step 3.5: its lists go on for the layers of multi-token prediction."""
+    layers = c.size("num_hidden_layers")
+    for name in ("layer_types", "mlp_layer_types"):
+        words = c.get(name)
+        if isinstance(words, list) and len(words) == layers + (c.maybe("num_nextn_predict_layers", 0) or 0):
+            c = c.with_stated(name, words[:layers])
+    return c
+
+
+def step_attention(c: Fields, layer: int) -> GQA:
+    """Sliding layers may have another number of heads."""
+    c = own_layers(c)
+    slides = window(c, layer)
+    if kind(c, layer, "full_attention") == "sliding_attention":
+        other = c.get("attention_other_setting")
+        stated = c.within(other).maybe("num_attention_heads") if isinstance(other, dict) else None
+        heads = c.maybe("num_sliding_attention_heads") or stated or c.size("num_attention_heads")
+        c = c.with_stated("num_attention_heads", heads)
+    gate = "heads" if c.get("gating") in (True, "per-head") else "channels"
+    return gqa(c, bias=attention_bias(c), qk_norm="head", gate=gate, window=slides)
+
+
+def step_ffn(c: Fields, layer: int) -> FeedForward:
+    c = own_layers(c)
+    if not step_is_sparse(c, layer):
+        return gated(c)
+    shared = gated(c, width="share_expert_dim")
+    return moe(
+        c, "n_routed_experts", "moe_intermediate_size", shared=shared, router_correction="buffer", stacked="module"
+    )
+
+
+def step_is_sparse(c: Fields, layer: int) -> bool:
+    listed = c.get("moe_layers_enum")
+    if listed is None or c.get("mlp_layer_types") is not None:
+        return is_sparse(c, layer, 3)
+    return str(layer) in str(listed).replace(" ", "").strip("[]").split(",")
+
+
 WINDOWED: dict[str, Family] = {
     "gpt_oss": Family(
         mixer=lambda c, i: gqa(
@@ -236,5 +309,36 @@ WINDOWED: dict[str, Family] = {
     "mellum": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", window=window(c, i)),
         ffn=lambda c, i: moe(c, "num_experts", "moe_intermediate_size") if is_sparse(c, i, 0) else gated(c, bias=None),
+    ),
+    "kolibri1": Family(
+        mixer=lambda c, i: gqa(c, qk_norm="head", window=window(c, i, every(c, i, 5, "sliding_attention"))),
+        ffn=kolibri_moe,
+        norms=(*TWO_NORMS, "post_attn_norm", "post_ffn_norm"),
+        names=Names(correction="moe.router.expert_bias"),
+        aliases={"num_local_experts": "num_experts"},
+    ),
+    "flint": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", sinks=True, window=flint_window(c, i)),
+        ffn=flint_ffn,
+        names=Names(shared_expert="mlp.shared_expert", renamed={"sinks": "softmax_offset"}),
+    ),
+    "beam": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", gate="channels", window=beam_window(c, i)),
+        ffn=beam_ffn,
+        norms=GEMMA_NORMS,
+        names=Names(renamed={"g_proj": "gate_proj"}),
+        layer_extras=lambda c, i: extras("attention", {"self_attn.gate_bias": (c.size("num_attention_heads"),)}),
+        capped_logits=True,
+    ),
+    "step3p5": Family(
+        mixer=step_attention,
+        ffn=step_ffn,
+        own={"num_nextn_predict_layers": 0, "gating": True},
+        names=Names(
+            router="moe.gate",
+            correction="moe.router_bias",
+            expert="moe",
+            shared_expert="share_expert",
+        ),
     ),
 }
