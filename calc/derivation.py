@@ -8,12 +8,9 @@ from calc.architecture import Architecture, Block, PredictionModule
 from calc.attention import BlockIndexer, LightningIndexer
 from calc.feedforward import MLP, MoE
 from calc.frozen import Frozen
-from calc.inference import Memory
 from calc.mixers import CompressedAttention, Mixer
-from calc.precision import CACHE_BITS, FLOATS, FORMATS, CacheFormat, Precision
+from calc.precision import CACHE_BITS, CacheFormat
 from calc.tensor import Component, Tensor
-from calc.weights import stored
-from calc.workload import Workload
 
 SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
     "n_experts": ("E", "routed experts"),
@@ -234,26 +231,6 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
     ]
 
 
-def weight_steps(architecture: Architecture, precision: Precision) -> list[Step]:
-    """Bytes by component and format, on one unshared GPU: the weights, and what stands beside them."""
-    bits: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales and of whole bytes
-    for piece in stored(architecture, precision):
-        tensor = piece.tensor
-        if tensor.apart is None:
-            key = (tensor.component, piece.form.bits)
-            parameters, beside = bits.get(key, (0, 0))
-            more = (8 * piece.nbytes - piece.form.bits * tensor.numel) * tensor.count
-            bits[key] = (parameters + tensor.parameters, beside + more)
-    return [_weight_step(component, width, *counts) for (component, width), counts in bits.items()]
-
-
-def _weight_step(component: Component, width: int, parameters: int, beside: int) -> Step:
-    formula, values = "parameters·bits / 8", f"{parameters:,}·{width} / 8"
-    if beside:
-        formula, values = f"{formula} + scale_bits / 8", f"{values} + {beside:,} / 8"
-    return Step(what=component, formula=formula, values=values, result=(parameters * width + beside) // 8, unit="bytes")
-
-
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
     plain, filled = zip(*(symbols.written(side) for side in formula.shape), strict=True)
     return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
@@ -324,44 +301,4 @@ def _cache_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
             ),
         )
         for (window, text, values), (layers, elements) in alike.items()
-    ]
-
-
-def memory_steps(
-    architecture: Architecture, memory: Memory, workload: Workload, precision: Precision, per_token: int, window: int
-) -> list[Step]:
-    """Bytes on one unshared GPU."""
-    batch, context, tokens = workload.batch, workload.context, workload.step_tokens
-    form = FORMATS.get(precision.weights)
-    return [
-        Step(
-            what="weights",
-            formula="parameters · bits / 8 + scales",
-            values=f"{architecture.parameters().total:,} · {form.bits} / 8"
-            if form is not None and precision.weights in FLOATS
-            else f"{architecture.parameters().total:,} · bits of each matrix / 8, as listed by component",
-            result=memory.weights,
-            unit="bytes",
-        ),
-        Step(
-            what="kv_cache",
-            formula="batch · (context · bytes a token + windows), as the engine holds it",
-            values=f"{batch:,} · ({context:,} · {per_token:,} + {window:,}), or more",
-            result=memory.kv_cache,
-            unit="bytes",
-        ),
-        Step(
-            what="activations",
-            formula="the fullest moment of a pass",
-            values=f"{tokens:,} tokens at once",
-            result=memory.activations,
-            unit="bytes",
-        ),
-        Step(
-            what="overhead",
-            formula="middle of (low, high)",
-            values=f"({memory.overhead_low:,} + {memory.overhead_high:,}) / 2",
-            result=memory.overhead,
-            unit="bytes",
-        ),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision
+from calc import Architecture, Layout, Overhead, Precision, report
 from calc.architecture import Block
 from calc.attention import LatentAttention, LightningIndexer
 from calc.cache import bytes_per_token, growth
@@ -20,10 +20,10 @@ from calc.derivation import (
     parameter_steps,
     symbolic,
     tensor_formulas,
-    weight_steps,
 )
 from calc.feedforward import MLP
 from calc.inference import Serving
+from calc.memory_derivation import memory_steps, weight_steps
 from calc.precision import WEIGHT_FORMATS
 from presets import models
 
@@ -154,3 +154,24 @@ def test_names_of_the_paper():
     assert query.formula == "(n_q·(d_nope + d_rope)) × r_q"
     assert query.values == "(128·(128 + 64)) × 1536"
     assert derivation.legend["r_q"] == ("q_lora_rank", 1536)
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3", "state-spaces/mamba-130m-hf"])
+def test_the_parts_of_memory_are_what_their_formulas_give(model):
+    """Of vLLM: the working's own figures, multiplied out, are the bytes."""
+    whole = report(models()[model].config, gpus=[])
+    asked, cache = whole.scenario, whole.kv_cache
+    steps = memory_steps(
+        Architecture.from_config(models()[model].config),
+        whole.memory,
+        asked.workload,
+        asked.precision,
+        asked.layout,
+        cache.bytes_per_token,
+        cache.window_bytes,
+        cache.state_bytes,
+    )
+    assert sum(step.result for step in steps) == whole.memory.total
+    by_name = {step.what: step for step in steps}
+    for what in ("kv_cache", "activations"):
+        assert eval(by_name[what].values.replace("·", "*").replace(",", "")) == by_name[what].result

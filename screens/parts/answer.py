@@ -6,6 +6,7 @@ import streamlit as st
 
 from calc import Memory, Report
 from calc.fit import Verdict
+from calc.report import KVCache
 from presets import Published, gpus
 from screens.parts import formats
 from screens.parts.working import Working
@@ -25,7 +26,7 @@ def totals(report: Report, working: Working) -> None:
         "Parameters": (formats.count(parameters.total), working.parameters),
         "Active for a token": (formats.count(parameters.active), working.active),
         "Weights": (formats.size(memory.weights), working.weights),
-        "KV cache a token": (formats.size(cache.bytes_per_token), working.cache_per_token),
+        "KV cache a token": (growing(cache), working.cache_per_token),
         "KV cache in all": (formats.size(cache.total), working.cache),
         "Memory, one GPU": (formats.gib(memory.total), working.memory),
     }
@@ -35,6 +36,13 @@ def totals(report: Report, working: Working) -> None:
                 st.metric(label, value)
                 with st.popover("Working", type="tertiary", icon=":material/function:"):
                     explain()
+
+
+def growing(cache: KVCache) -> str:
+    """What one more token adds; some models stop growing."""
+    if cache.bytes_per_token:
+        return formats.size(cache.bytes_per_token)
+    return "window only" if cache.window_bytes else "state only" if cache.state_bytes else "none"
 
 
 APART = {

@@ -65,9 +65,19 @@ def check(report: Report) -> None:
     if budget.tokens <= 0:
         st.caption("On none of these GPUs does anything stay for the cache: take more GPUs or a smaller format.")
         return
+    requested = budget.concurrency * context
     st.caption(
         f"Check, {gpus()[budget.gpu].name}: {budget.bytes:,} bytes in {budget.blocks:,} blocks give {budget.tokens:,} "
         f"tokens, {budget.bytes / budget.tokens:,.0f} bytes each; {budget.concurrency:,.2f} requests × {context:,} "
-        f"tokens = {budget.concurrency * context:,.0f}. vLLM samples for up to {budget.max_num_seqs:,} sequences and "
-        f"profiles with {budget.max_num_batched_tokens:,} tokens."
+        f"tokens = {requested:,.0f}{windowed(requested, budget)}. vLLM samples for up to {budget.max_num_seqs:,} "
+        f"sequences and profiles with {budget.max_num_batched_tokens:,} tokens."
+    )
+
+
+def windowed(requested: float, budget: KVBudget) -> str:
+    """Why the requests may hold more tokens than the blocks."""
+    return (
+        ", more than the blocks hold, for layers with a window drop what is behind it"
+        if requested > 1.01 * budget.tokens
+        else ""
     )

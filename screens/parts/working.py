@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import streamlit as st
 
 from calc import Architecture, Report
-from calc.derivation import Step, derive, memory_steps
+from calc.derivation import Step, derive
 from calc.estimates import rough_total
+from calc.memory_derivation import memory_steps
 from calc.precision import CACHE_BITS
 from screens.parts import formats
 from screens.parts.charts import LABELS
@@ -24,8 +25,10 @@ class Working:
             report.memory,
             scenario.workload,
             scenario.precision,
+            scenario.layout,
             cache.bytes_per_token,
             cache.window_bytes,
+            cache.state_bytes,
         )
 
     def parameters(self) -> None:
@@ -41,17 +44,9 @@ class Working:
 
     def active(self) -> None:
         parameters = self.report.parameters
-        routed = parameters.components.get("experts_routed", 0)
-        if not routed:
-            st.markdown(f"No routed experts: a token passes through all **{parameters.active:,}** parameters.")
-            return
-        legend = self.derivation.legend
-        experts, chosen = legend["E"][1], legend["K"][1]
-        st.markdown(
-            f"`total − routed experts · (E − K) / E`  \n"
-            f"`{parameters.total:,} − {routed:,} · ({experts:,} − {chosen:,}) / {experts:,}`  \n"
-            f"= **{parameters.active:,}**"
-        )
+        table(self.derivation.active, "Parameters")
+        st.markdown(f"Sum: **{parameters.active:,}**, all that one token passes through.")
+        self.legend()
 
     def weights(self) -> None:
         table(self.memory_steps[:1], "Bytes")
@@ -75,9 +70,9 @@ class Working:
     def cache(self) -> None:
         cache, workload = self.report.kv_cache, self.report.scenario.workload
         st.markdown(
-            f"`batch · (context · bytes a token + windows)`  \n"
-            f"`{workload.batch:,} · ({workload.context:,} · {cache.bytes_per_token:,} + {cache.window_bytes:,})`  \n"
-            f"= **{cache.total:,} bytes**"
+            f"`batch · (context · bytes a token + windows + states)`  \n"
+            f"`{workload.batch:,} · ({workload.context:,} · {cache.bytes_per_token:,} + {cache.window_bytes:,} + "
+            f"{cache.state_bytes:,})`  \n= **{cache.total:,} bytes**"
         )
 
     def memory(self) -> None:
