@@ -5,7 +5,7 @@ from math import ceil
 from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Serving, Stage
-from calc.paging import alike, before_hybrids, before_latents, pool
+from calc.paging import Pool, alike, pool_of
 from calc.vllm import profile_bytes, sequences, step_tokens, utilization
 from calc.workload import Workload
 
@@ -75,12 +75,11 @@ def kv_budget(gpu: GPU, serving: Serving, workload: Workload) -> KVBudget:
 
 def capacity(stage: Stage, serving: Serving, workload: Workload, budget: int, in_flight: int) -> tuple[int, int, float]:
     """Blocks, tokens and requests of the whole context that fit a stage's budget."""
-    layers = alike(stage.blocks, serving.precision.kv)
-    if workload.older(0, 10):
-        layers = before_hybrids(layers)
-    if workload.older(0, 8):
-        layers = before_latents(layers, stage.blocks)
-    pages = pool(layers)
+    return held(pool_of(stage.blocks, serving.precision.kv, workload), workload, budget, in_flight)
+
+
+def held(pages: Pool, workload: Workload, budget: int, in_flight: int) -> tuple[int, int, float]:
+    """Blocks, tokens as vLLM prints them and requests of the whole context that fit a pool of so many bytes."""
     blocks = pages.blocks(budget)
     requests = pages.concurrency(blocks, workload.context, in_flight)
     if pages.only_states or (len(pages.groups) > 1 and not workload.older(0, 21)):

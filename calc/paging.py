@@ -8,6 +8,7 @@ from calc.cache import PAGE, token_bits
 from calc.frozen import Frozen
 from calc.mixers import CompressedAttention, Recurrent
 from calc.precision import CACHE_BITS, CacheFormat
+from calc.workload import Workload
 
 
 class Layers(Frozen):
@@ -24,11 +25,12 @@ class Group(Frozen):
 
     block: int | None
     window: int | None = None
+    states: int = 1  # of a request, where a block holds one
 
     def blocks(self, length: int, in_flight: int) -> int:
         """Blocks of a request of that length while so many tokens pass: a window may start anywhere in a block."""
         if self.block is None:
-            return 1
+            return self.states
         if self.window is None:
             return -(-length // self.block)
         return -(-min(self.window - 1 + in_flight, length) // self.block) + 1
@@ -43,18 +45,43 @@ class Pool(Frozen):
     def blocks(self, budget: int) -> int:
         return max(0, budget) // self.block_bytes
 
+    def request(self, length: int, in_flight: int) -> int:
+        """Blocks of a request of that length."""
+        return sum(group.blocks(length, in_flight) for group in self.groups)
+
     def concurrency(self, blocks: int, length: int, in_flight: int) -> float:
         """Requests of that length that the pool serves at once."""
-        return blocks / sum(group.blocks(length, in_flight) for group in self.groups)
+        return blocks / self.request(length, in_flight)
 
     def tokens(self, blocks: int) -> int:
         """Tokens of one group's share, as start-up logs print them for models with one kind of layer."""
         return blocks // len(self.groups) * min(group.block for group in self.groups if group.block)
 
+    def caching_prefixes(self) -> "Pool":
+        """The same where vLLM caches prefixes: a request has a second state, at the last full block
+        (`mamba_cache_mode` align, github.com vllm-project/vllm#30877)."""
+        groups = (g if g.block else g.model_copy(update={"states": 2}) for g in self.groups)
+        return self.model_copy(update={"groups": tuple(groups)})
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every layer keeps the whole context, so that a number of bytes stands for a token."""
+        return len(self.groups) == 1 and self.groups[0].block is not None and self.groups[0].window is None
+
     @property
     def only_states(self) -> bool:
         """Whether no layer caches by the token."""
         return not any(group.block for group in self.groups)
+
+
+def pool_of(blocks: Sequence[Block], kv: CacheFormat, workload: Workload) -> Pool:
+    """The pool of layers, at least one of which keeps something, in the workload's version of vLLM."""
+    layers = alike(blocks, kv)
+    if workload.older(0, 10):
+        layers = before_hybrids(layers)
+    if workload.older(0, 8):
+        layers = before_latents(layers, blocks)
+    return pool(layers)
 
 
 def alike(blocks: Iterable[Block], kv: CacheFormat) -> list[Layers]:

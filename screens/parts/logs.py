@@ -4,7 +4,7 @@ import streamlit as st
 
 from calc import Architecture, ConfigError
 from calc.logs import Difference, Log, differences, largest, read_log, weigh_as
-from presets import models
+from presets import gpus, models
 from screens.parts import formats
 from screens.parts.scenario import Scenario
 from screens.parts.state import choose
@@ -15,6 +15,10 @@ NAMES = {
     "tokens": "Tokens in the cache",
     "one request": "Cache of one request",
     "concurrency": "Concurrency × length",
+    "activations": "Peak of the profile run",
+    "cuda_graphs": "CUDA graphs",
+    "libraries": "Outside PyTorch",
+    "KV budget": "Left for the cache",
     "memory": "Memory in use",
 }
 FOUND = {
@@ -40,7 +44,7 @@ def draw(scenario: Scenario, architecture: Architecture) -> None:
         return
     try:
         log = read_log(text)
-        rows = differences(log, architecture, weigh_as(log, scenario.config()))
+        rows = differences(log, architecture, weigh_as(log, scenario.config(), gpus().values()))
     except ConfigError as problem:
         st.error(str(problem), icon=":material/error:")
         return
@@ -74,15 +78,19 @@ def verdict(rows: tuple[Difference, ...]) -> None:
 
 
 def table(rows: tuple[Difference, ...]) -> None:
-    lines = [
-        f"| {NAMES[row.term]} | {amount(row, row.log)} | {amount(row, row.ours)} | {row.share:+.2%} |" for row in rows
-    ]
+    lines = [f"| {NAMES[row.term]} | {amount(row, row.log)} | {our_amount(row)} | {row.share:+.2%} |" for row in rows]
     st.markdown("\n".join(["| Term | In the log | Ours | Difference |", "| --- | ---: | ---: | ---: |", *lines]))
     st.markdown("\n".join(f"- {row.sentence}" for row in rows))
 
 
 def amount(row: Difference, value: int) -> str:
     return formats.size(value) if row.unit == "bytes" else f"{value:,}"
+
+
+def our_amount(row: Difference) -> str:
+    if row.low is None or row.high is None:
+        return amount(row, row.ours)
+    return f"{amount(row, row.low)} to {amount(row, row.high)}"
 
 
 def stated(log: Log) -> None:
