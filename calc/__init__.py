@@ -4,13 +4,19 @@ from calc.architecture import Architecture
 from calc.errors import ConfigError
 from calc.gpu import GPU
 from calc.inference import Memory, Overhead, Range
-from calc.layout import Layout, TrainingLayout
+from calc.layout import Layout
 from calc.precision import Precision
-from calc.recipe import RECIPES, Recipe
 from calc.report import Report, report
-from calc.training import TrainingMemory
-from calc.training_report import TrainingReport, training_report
-from calc.workload import TrainingWorkload, Workload
+from calc.training import (
+    RECIPES,
+    Recipe,
+    TrainingLayout,
+    TrainingMemory,
+    TrainingReport,
+    TrainingWorkload,
+    training_report,
+)
+from calc.workload import Workload
 
 __all__ = [
     "GPU",

@@ -15,7 +15,7 @@ from calc.fields import shown
 from calc.gpu import GIB, GPU
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.text import parse_config, parse_value
-from calc.training_face import add_training_options, check_options, run_training, training_table
+from calc.training.face import add_training_options, check_options, run_training, training_table
 from calc.workload import Attention, Engine, Speculative
 from presets import gpus, models
 from presets.hub import HubError, fetch, is_id

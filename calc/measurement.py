@@ -9,11 +9,13 @@ from calc.architecture import Architecture
 from calc.errors import ConfigError
 from calc.frozen import Frozen
 from calc.inference import Overhead, Serving
-from calc.layout import Layout, TrainingLayout
+from calc.layout import Layout
 from calc.precision import Precision
-from calc.recipe import Recipe
 from calc.training import Training
-from calc.workload import Attention, Recompute, TrainingWorkload, Workload
+from calc.training.layout import TrainingLayout
+from calc.training.recipe import Recipe
+from calc.training.workload import Recompute, TrainingWorkload
+from calc.workload import Attention, Workload
 
 MAX_BYTES = 5_000_000  # a thousand rows are a tenth of it
 Bytes = Annotated[int, Field(ge=0, le=2**60)]

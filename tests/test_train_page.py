@@ -5,10 +5,11 @@ from typing import get_args
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from calc.optimizer import Optimizer
-from calc.recipe import RecipeName
 from calc.training import Moment
-from calc.workload import Logits, LoraTargets, Loss, Method, Recompute, Speculative
+from calc.training.optimizer import Optimizer
+from calc.training.recipe import RecipeName
+from calc.training.workload import LoraTargets, Loss, Method, Recompute
+from calc.workload import Logits, Speculative
 from screens.parts import sidebar, step
 from screens.parts import training_controls as controls
 from tests.test_page import metrics, run

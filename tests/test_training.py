@@ -20,12 +20,12 @@ from calc import (
     training_report,
 )
 from calc.derivation import symbolic
-from calc.optimizer import state_bytes
-from calc.saved import kept_bytes, layer_bytes
 from calc.tensor import Tensor
 from calc.training import Training
-from calc.training_derivation import kept_steps
-from calc.training_fit import judge_training
+from calc.training.derivation import kept_steps
+from calc.training.fit import judge_training
+from calc.training.optimizer import state_bytes
+from calc.training.saved import kept_bytes, layer_bytes
 from presets import gpus, models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}

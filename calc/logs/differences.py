@@ -187,8 +187,6 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
 
 def _why_budget(log: Log, budget: KVBudget, ours: Report) -> str:
     """What leaves more or less for the cache than by ours."""
-    if ours.parameters.not_in_total["vision"]:
-        return "ours has no image tower, and passes no images in the profile run"
     if log.weights is not None and abs(log.weights - budget.weights) > CLOSE * budget.weights + ROUNDING:
         return "its weights differ from ours"
     if log.activations is not None and abs(log.activations - budget.profile) > PROFILE * budget.profile + ROUNDING:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from calc import Memory
 from calc.fit import Verdict
 from calc.tensor import Component, Tensor
-from calc.training_fit import TrainingVerdict
+from calc.training.fit import TrainingVerdict
 from screens.parts import formats
 
 CONFIG = {"displayModeBar": False, "responsive": True}

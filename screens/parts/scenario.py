@@ -10,22 +10,13 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, 
 from calc.families import ASSUMED, as_llama, override, settings
 from calc.fields import shown
 from calc.frozen import Frozen
-from calc.layout import TrainingLayout
-from calc.optimizer import Optimizer
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
-from calc.recipe import RECIPES, Recipe, RecipeName
 from calc.text import pack, unpack
-from calc.workload import (
-    Attention,
-    Engine,
-    Logits,
-    LoraTargets,
-    Loss,
-    Method,
-    Recompute,
-    Speculative,
-    TrainingWorkload,
-)
+from calc.training.layout import TrainingLayout
+from calc.training.optimizer import Optimizer
+from calc.training.recipe import RECIPES, Recipe, RecipeName
+from calc.training.workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload
+from calc.workload import Attention, Engine, Logits, Speculative
 from presets import Preset, gpus, models
 from presets.hub import HubModel, is_id
 from screens.parts.settings import CONTROLS

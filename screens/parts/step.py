@@ -6,9 +6,9 @@ import streamlit as st
 
 from calc import Architecture, TrainingReport
 from calc.derivation import Step
-from calc.recipe import WIDTH
-from calc.training_derivation import Legend, kept_steps
-from calc.training_fit import TrainingVerdict
+from calc.training.derivation import Legend, kept_steps
+from calc.training.fit import TrainingVerdict
+from calc.training.recipe import WIDTH
 from presets import gpus
 from screens.parts import formats
 from screens.parts.answer import BADGES, most

@@ -5,9 +5,9 @@ from typing import get_args
 import streamlit as st
 
 from calc import ConfigError
-from calc.optimizer import Optimizer
 from calc.precision import WEIGHT_FORMATS
-from calc.workload import LoraTargets
+from calc.training.optimizer import Optimizer
+from calc.training.workload import LoraTargets
 from screens.parts import formats
 from screens.parts.scenario import Scenario
 from screens.parts.sidebar import BATCHES, CONTEXTS, overhead, whole_number

@@ -9,14 +9,14 @@ from calc.feedforward import MoE
 from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
 from calc.inference import Overhead, OverheadItem
-from calc.layout import TrainingLayout
 from calc.mixers import CompressedAttention, Recurrent
 from calc.precision import Precision
-from calc.recipe import RECIPES, Recipe
 from calc.report import usual_gpus
-from calc.training import Training, TrainingMemory
-from calc.training_fit import TrainingVerdict, judge_training
-from calc.workload import TrainingWorkload
+from calc.training.fit import TrainingVerdict, judge_training
+from calc.training.layout import TrainingLayout
+from calc.training.recipe import RECIPES, Recipe
+from calc.training.step import Training, TrainingMemory
+from calc.training.workload import TrainingWorkload
 
 SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
 

@@ -2,9 +2,9 @@
 
 from calc.architecture import Architecture
 from calc.derivation import Step, Symbols
-from calc.recipe import WIDTH
-from calc.saved import kept_bytes
-from calc.training_report import TrainingScenario
+from calc.training.recipe import WIDTH
+from calc.training.report import TrainingScenario
+from calc.training.saved import kept_bytes
 
 Legend = dict[str, tuple[str, int]]
 

@@ -4,7 +4,7 @@ from calc.errors import ConfigError
 from calc.fit import MOST_GPUS, Word, largest, least, word
 from calc.frozen import Frozen
 from calc.gpu import GIB, GPU
-from calc.training import Training, TrainingMemory
+from calc.training.step import Training, TrainingMemory
 
 
 class TrainingVerdict(Frozen):

@@ -4,12 +4,12 @@ from typing import Literal
 
 from calc.architecture import Architecture
 from calc.inference import Memory, Overhead, blocks_within
-from calc.layout import TrainingLayout
 from calc.precision import Precision
-from calc.recipe import WIDTH, Recipe
-from calc.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
-from calc.states import States, states_of, trained_of
-from calc.workload import TrainingWorkload
+from calc.training.layout import TrainingLayout
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
+from calc.training.states import States, states_of, trained_of
+from calc.training.workload import TrainingWorkload
 
 Moment = Literal["loss", "backward", "end of backward", "step"]
 

@@ -10,7 +10,7 @@ from calc.attention import GQA, LatentAttention
 from calc.feedforward import MLP, FeedForward, MoE
 from calc.mixers import CompressedAttention, Mixer
 from calc.recurrent import RecurrentMixer
-from calc.workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 
 
 def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from calc.architecture import Architecture
 from calc.frozen import Frozen
-from calc.layout import TrainingLayout
-from calc.optimizer import state_bytes, step_bytes
 from calc.precision import Precision
-from calc.recipe import WIDTH, Recipe
 from calc.tensor import Component, Tensor
+from calc.training.layout import TrainingLayout
+from calc.training.optimizer import state_bytes, step_bytes
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.workload import LoraTargets, TrainingWorkload
 from calc.weights import stored
-from calc.workload import LoraTargets, TrainingWorkload
 
 ADAPTED: dict[LoraTargets, frozenset[Component]] = {
     "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),

@@ -6,12 +6,13 @@ from typing import Any, get_args
 
 from calc.errors import ConfigError
 from calc.gpu import GIB, GPU
-from calc.layout import TrainingLayout
-from calc.optimizer import Optimizer
 from calc.precision import Precision
-from calc.recipe import RECIPES, WIDTH, Recipe
-from calc.training_report import TrainingReport, training_report
-from calc.workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload, Workload
+from calc.training.layout import TrainingLayout
+from calc.training.optimizer import Optimizer
+from calc.training.recipe import RECIPES, WIDTH, Recipe
+from calc.training.report import TrainingReport, training_report
+from calc.training.workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload
+from calc.workload import Workload
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
 LAYOUT = ("dp", "cp", "ep", "zero", "sequence_parallel")
