@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from calc.training import Moment
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RecipeName
+from calc.training.step import Moment
 from calc.training.workload import LoraTargets, Loss, Method, Recompute
 from calc.workload import Logits, Speculative
 from screens.parts import sidebar, step
