@@ -47,6 +47,7 @@ def parser() -> Parser:
     )
     p.add_argument("--max-num-seqs", type=int, help="vLLM: sequences that it samples for (default: by GPU)")
     p.add_argument("--gpu-memory-utilization", type=float, help="vLLM: share of a GPU (default 0.92)")
+    p.add_argument("--language-model-only", action="store_true", help="leave an image tower out")
     p.add_argument("--speculative", choices=get_args(Speculative), default="none", help="draft layer that is loaded")
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
@@ -117,6 +118,7 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
             gpu_memory_utilization=arguments.gpu_memory_utilization,
             engine_version=arguments.engine_version,
             speculative=arguments.speculative,
+            language_model_only=arguments.language_model_only,
         ),
         precision=Precision.of(config, arguments.weights, arguments.kv),
         layout=Layout(tp=arguments.tp, pp=arguments.pp, dp=arguments.dp, ep=arguments.ep),
@@ -131,11 +133,12 @@ def table(r: Report) -> str:
     lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
     lines += [f"  {'not in total: ' + name:38}{n:>20,}" for name, n in p.not_in_total.items() if n]
     lines += ["", f"{'KV cache a token':24}{kv.bytes_per_token:>22,} bytes", ""]
-    parts = {"weights": m.weights, "KV cache": m.kv_cache, "activations": m.activations, "overhead": m.overhead}
+    parts = {"weights": m.weights, "image tower": m.vision, "KV cache": m.kv_cache, "activations": m.activations}
+    parts = {name: size for name, size in parts.items() if size or name != "image tower"} | {"overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     if r.loaded.total != m.weights:
         named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in r.loaded if size and name != "weights")
-        lines.insert(-3, f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
+        lines.insert(1 - len(parts), f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
     if len(r.stages) > 1:
         lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]

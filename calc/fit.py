@@ -77,7 +77,11 @@ def reason(memory: Memory, usable: int) -> str:
     left = usable - held
     low, high = memory.overhead_low / GIB, memory.overhead_high / GIB
     if left < 0:
-        parts = {"weights": memory.weights, "KV cache": memory.kv_cache, "activations": memory.activations}
+        parts = {
+            "weights": memory.weights + memory.vision,
+            "KV cache": memory.kv_cache,
+            "activations": memory.activations,
+        }
         name, size = max(parts.items(), key=lambda part: part[1])
         return (
             f"Weights, cache and activations need {held / GIB:.2f} GiB before any overhead, "

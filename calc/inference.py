@@ -14,7 +14,7 @@ from calc.gpu import GIB
 from calc.layout import Layout
 from calc.precision import CacheFormat, Precision
 from calc.vllm import profile_bytes
-from calc.weights import stored, stored_bytes
+from calc.weights import stored, stored_bytes, tower_bytes
 from calc.workload import Engine, Speculative, Workload
 
 
@@ -69,6 +69,7 @@ class Memory(Frozen):
     """Bytes on one GPU, the fullest. `overhead` is the middle of its range; `total` counts that middle."""
 
     weights: int
+    vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # the image tower's weights, where it is loaded
     kv_cache: int
     activations: int
     overhead: int
@@ -88,8 +89,10 @@ class Memory(Frozen):
 class Stage:
     """One pipeline stage of one tensor-parallel rank: its weights, its layers, and how their cache grows."""
 
-    def __init__(self, weights: int, blocks: list[Block], kv: CacheFormat, *, first: bool, last: bool) -> None:
-        self.weights, self.blocks, self.first, self.last = weights, blocks, first, last
+    def __init__(
+        self, weights: int, vision: int, blocks: list[Block], kv: CacheFormat, *, first: bool, last: bool
+    ) -> None:
+        self.weights, self.vision, self.blocks, self.first, self.last = weights, vision, blocks, first, last
         self.growth, self.state = growth(blocks, kv), state_bytes(blocks)
 
     def cache(self, workload: Workload, in_flight: int) -> int:
@@ -107,11 +110,14 @@ class Serving:
         layout: Layout,
         overhead: Overhead,
         speculative: Speculative = "none",
+        *,
+        tower: bool = True,
     ) -> None:
         layout.check(architecture)
         check_cache(architecture, precision.kv)
         self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
-        self.architecture, self.layouts = architecture, dict[tuple[int, int], Serving]()
+        self.architecture, self.tower, self.layouts = architecture, tower, dict[tuple[int, int], Serving]()
+        vision = tower_bytes(architecture, layout) if tower else 0
         self.whole = with_draft(architecture, speculative)
         self.rank = layout.rank(self.whole)
         first, last, layers = weights_by_layer(self.whole, precision, layout)
@@ -128,19 +134,22 @@ class Serving:
             blocks = blocks_within(self.rank, stage)
             if ends and speculative != "none":
                 blocks += [module.block for module in self.rank.prediction]
-            self.stages.append(Stage(weights, blocks, precision.kv, first=stage.start == 0, last=ends))
+            first_of_all = stage.start == 0
+            held = weights, vision if first_of_all else 0
+            self.stages.append(Stage(*held, blocks, precision.kv, first=first_of_all, last=ends))
 
     def at(self, tp: int, pp: int) -> "Serving":
         """The same model on other ranks; laid out once for all GPUs that are asked about."""
         if (tp, pp) not in self.layouts:
             whole = self.architecture, self.precision, Layout(tp=tp, pp=pp), self.overhead, self.speculative
-            self.layouts[tp, pp] = Serving(*whole)
+            self.layouts[tp, pp] = Serving(*whole, tower=self.tower)
         return self.layouts[tp, pp]
 
     def loaded(self, engine: Engine) -> list[int]:
         """Bytes that weights take on each stage once the engine has loaded them: with its tables and padding, and what
         the allocator adds."""
-        stages = stored_bytes(self.whole, self.precision, self.layout, engine, draft=self.speculative != "none")
+        drafts = self.speculative != "none"
+        stages = stored_bytes(self.whole, self.precision, self.layout, engine, draft=drafts, tower=self.tower)
         return [parts.total for parts in stages]
 
     def memory(self, workload: Workload) -> Memory:
@@ -155,11 +164,12 @@ class Serving:
     def stage_memory(self, stage: Stage, workload: Workload) -> Memory:
         """Bytes on each GPU of a stage, at its fullest moment."""
         cache, activations = max(self.moments(stage, workload), key=sum)
-        held = stage.weights + cache + activations
+        held = stage.weights + stage.vision + cache + activations
         items = self.overhead.items(workload.engine, self.layout.gpus, held).values()
         low, high = sum(low for low, _ in items), sum(high for _, high in items)
         return Memory(
             weights=stage.weights,
+            vision=stage.vision,
             kv_cache=cache,
             activations=activations,
             overhead=(low + high) // 2,

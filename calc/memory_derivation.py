@@ -1,5 +1,7 @@
 """Bytes as formulas with their values: weights by component, and the parts of the memory of one GPU."""
 
+from collections.abc import Iterator
+
 from calc.architecture import Architecture
 from calc.derivation import Step
 from calc.inference import Memory
@@ -54,6 +56,7 @@ def memory_steps(
             result=memory.weights,
             unit="bytes",
         ),
+        *vision_step(memory, architecture),
         Step(
             what="kv_cache",
             formula="batch · (context · bytes a token + windows + states), as the engine holds it",
@@ -70,6 +73,15 @@ def memory_steps(
             unit="bytes",
         ),
     ]
+
+
+def vision_step(memory: Memory, architecture: Architecture) -> Iterator[Step]:
+    """The image tower, where it is loaded; on several GPUs their share of its matrices."""
+    if memory.vision:
+        parameters = architecture.parameters().not_in_total["vision"]
+        divided = "" if memory.vision == 2 * parameters else ", divided"
+        formula, values = f"parameters · 16 / 8{divided}", f"{parameters:,} · 16 / 8{divided}"
+        yield Step(what="vision", formula=formula, values=values, result=memory.vision, unit="bytes")
 
 
 def activation_step(rank: Architecture, memory: Memory, workload: Workload, precision: Precision) -> Step:

@@ -72,7 +72,8 @@ def report(
     workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
     precision = precision or Precision.of(config)
     gpus = usual_gpus() if gpus is None else list(gpus)
-    serving = Serving(architecture, precision, layout, overhead, workload.speculative)
+    tower = not workload.language_model_only
+    serving = Serving(architecture, precision, layout, overhead, workload.speculative, tower=tower)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
     blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
@@ -80,6 +81,7 @@ def report(
     if speculates:
         blocks += tuple(module.block for module in drafting.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
+    loaded = stored_bytes(drafting, precision, layout, workload.engine, draft=speculates, tower=tower)
     return Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -90,7 +92,7 @@ def report(
             total=cache_bytes(bits, state, batch, context),
         ),
         memory=memory,
-        loaded=max(stored_bytes(drafting, precision, layout, workload.engine, draft=speculates), key=lambda p: p.total),
+        loaded=max(loaded, key=lambda parts: parts.total),
         stages=tuple(serving.by_stage(workload)),
         overhead_items=overhead.items(workload.engine, layout.gpus, held),
         by_context={
@@ -122,8 +124,11 @@ def assumptions(
     if (sentence := precision.assumption(experts=experts)) is not None:
         yield sentence
     if apart["vision"]:
-        size = apart["vision"] * 2 / GIB
-        yield f"The vision tower is not loaded: {apart['vision']:,} parameters, {size:.2f} GiB in 16 bits."
+        size = f"{apart['vision']:,} parameters, {apart['vision'] * 2 / GIB:.2f} GiB in 16 bits"
+        if workload.language_model_only:
+            yield f"The image tower is left out: {size}."
+        else:
+            yield f"The image tower is loaded too: {size}. What it takes to read an image is not counted."
     if tower is not None:
         yield f"The image tower ({tower}) is of a class that we do not know: it is neither counted nor loaded."
     if workload.speculative == "eagle":

@@ -160,8 +160,7 @@ def stage_parts(
         if not count:
             continue
         if tensor.apart == "vision":
-            divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
-            parts["vision"] += 2 * tensor.parameters // divided
+            parts["vision"] += tower_share(tensor, layout)
             continue
         scales = piece.scales
         one = piece.nbytes - scales
@@ -183,6 +182,18 @@ def stage_parts(
     if vllm:
         parts["rotary"] = sum(2 * rows * width for rows, width in architecture.rotary)
     return Parts(**parts)
+
+
+def tower_bytes(architecture: Architecture, layout: Layout) -> int:
+    """Bytes of the image tower on a rank of the first stage."""
+    return sum(tower_share(tensor, layout) for tensor in architecture.tensors() if tensor.apart == "vision")
+
+
+def tower_share(tensor: Tensor, layout: Layout) -> int:
+    """Bytes of one of its tensors on a rank, in 16 bits: the matrices of its layers are divided, all else is there on
+    every rank."""
+    divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
+    return 2 * tensor.parameters // divided
 
 
 def placed(architecture: Architecture, tensor: Tensor, stage: range) -> int:

@@ -35,6 +35,9 @@ class Workload(Frozen):
     """Draft layer that is loaded beside and has a cache of its own: the model's own for multi-token prediction, or one
     more of its layers (EAGLE, arXiv:2401.15077)."""
 
+    language_model_only: bool = False
+    """Whether an image tower is left out, as vLLM's option of this name does."""
+
     @model_validator(mode="after")
     def _makes_sense(self) -> "Workload":
         if self.generated >= self.context:

@@ -148,8 +148,8 @@ def lab(color, sight):
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_of_one_figure_can_be_told_apart(sight):
-    memory = {*charts.HELD, *charts.TRAINED}
-    for figure in (charts.HELD, charts.TRAINED, charts.COLORS.keys() - memory):
+    memory = {*charts.SEEING, *charts.TRAINED}
+    for figure in (charts.SEEING, charts.TRAINED, charts.COLORS.keys() - memory):
         for one, other in combinations([charts.COLORS[part] for part in figure], 2):
             pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
             assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)

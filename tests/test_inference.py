@@ -143,7 +143,7 @@ def test_the_parts_add_up_on_the_fullest_gpu(model, batch, context, tp, pp):
         return
     workload = Workload(batch=batch, context=context)
     memory = serving.memory(workload)
-    assert memory.total == memory.weights + memory.kv_cache + memory.activations + memory.overhead
+    assert memory.total == memory.weights + memory.vision + memory.kv_cache + memory.activations + memory.overhead
     assert 0 < memory.overhead_low <= memory.overhead <= memory.overhead_high
     assert memory.low <= memory.total <= memory.high
     fullest = max(s.weights + batch * context * s.growth.get(None, 0) // 8 for s in serving.stages)
@@ -160,3 +160,14 @@ def test_more_never_costs_less(model, batch, context, attention):
     assert high() <= min(high(batch=batch + 1), high(context=context + 1))
     assert high(attention="flash") <= high(attention="eager")
     assert high(engine="transformers", prefill_tokens=1) <= high(engine="transformers")
+
+
+def test_an_image_tower_is_loaded_unless_one_leaves_it_out():
+    """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
+    config = models()["google/gemma-3-4b-it"].config
+    whole = report(config, gpus=[])
+    text = report(config, workload=Workload(language_model_only=True), gpus=[])
+    assert (whole.memory.vision, text.memory.vision) == (2 * 419_816_304, 0)
+    assert whole.memory.weights == text.memory.weights == 2 * whole.parameters.total
+    assert "vision" not in text.memory.model_dump()
+    assert any("left out" in sentence for sentence in text.assumptions)

@@ -33,6 +33,7 @@ LABELS = {
     "kv_cache": "KV cache",
     "activations": "Activations",
     "overhead": "Overhead",
+    "vision": "Image tower",
     "master_weights": "Master weights",
     "gradients": "Gradients",
     "optimizer": "Optimizer",
@@ -53,6 +54,7 @@ COLORS = {
     "kv_cache": "#E57373",
     "activations": "#A9B93B",
     "overhead": "#9EA3AC",
+    "vision": "#26547C",
     "master_weights": "#5BC0EB",
     "gradients": "#FFD9A0",
     "optimizer": "#8A3030",
@@ -61,6 +63,7 @@ COLORS = {
 DEEP = {"attention", "ssm_linear"}  # these take white letters
 GIB = formats.GIB
 HELD = ("weights", "kv_cache", "activations", "overhead")
+SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
 TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
 FONT = '"Source Sans", sans-serif'  # the page's own
 OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
@@ -185,10 +188,10 @@ def gpu_bars(
     names: Mapping[str, str],
     memory: Memory,
     dark: bool,
-    parts: Sequence[str] = HELD,
+    parts: Sequence[str] | None = None,
 ) -> go.Figure:
     """What one GPU must hold, part by part, against what each has: a row a GPU, a line where its memory ends."""
-    theme = DARK if dark else LIGHT
+    theme, parts = DARK if dark else LIGHT, parts or served([memory])
     rows = [names[verdict.gpu] for verdict in verdicts]
     usable = [verdict.usable / GIB for verdict in verdicts]
     bars = _bars("x", "y", rows, [memory] * len(rows), parts)
@@ -290,7 +293,8 @@ def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
 
 def stage_bars(stages: Sequence[Memory], dark: bool) -> go.Figure:
     """The memory of one GPU of each pipeline stage."""
-    return _columns({str(number + 1): stage for number, stage in enumerate(stages)}, HELD, "Pipeline stage", dark)
+    bars = {str(number + 1): stage for number, stage in enumerate(stages)}
+    return _columns(bars, served(stages), "Pipeline stage", dark)
 
 
 def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
@@ -307,6 +311,11 @@ def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, da
         yaxis={"title": small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
         **marks,
     )
+
+
+def served(memories: Iterable[Memory]) -> tuple[str, ...]:
+    """The parts of memory in serving; the image tower only where there is one."""
+    return SEEING if any(memory.vision for memory in memories) else HELD
 
 
 def _bars(

@@ -53,6 +53,7 @@ class Scenario(Frozen):
     generated: Annotated[int, Field(ge=0, le=2**30)] = 0
     logits: Logits = "last"
     speculative: Speculative = "none"
+    language_model_only: bool = False
     gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
     max_num_seqs: Annotated[int, Field(ge=1, le=2**24)] | None = None
     attention_dp: Annotated[int, Field(ge=1, le=1024)] = 1  # copies of the attention, in serving
@@ -213,6 +214,7 @@ EXPECTED = {
     "generated": "a whole number of tokens from 0 on",
     "logits": f"one of {', '.join(get_args(Logits))}",
     "speculative": f"one of {', '.join(get_args(Speculative))}",
+    "language_model_only": "true or false",
     "gpu_memory_utilization": "a share from 0.01 to 1",
     "max_num_seqs": "a whole number from 1 on",
     "attention_dp": "a whole number from 1 to 1,024",
@@ -242,7 +244,7 @@ EXPECTED = {
     "cuda_graphs": "a range of GiB such as 0-2",
     "fragmentation": "a range of percent such as 0.4-2",
 }
-SWITCHES = ("optimizer_in_backward", "fused", "offload_activations")
+SWITCHES = ("language_model_only", "optimizer_in_backward", "fused", "offload_activations")
 RANGES = ("cuda_context", "libraries", "cuda_graphs", "fragmentation")
 
 

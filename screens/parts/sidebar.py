@@ -275,8 +275,21 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
         )
         optional("prefill", "Prompt tokens in one pass", 2**30, "as the engine does")
         (vllm if scenario.engine == "vllm" else transformers)()
+        if has_tower(scenario):
+            st.toggle(
+                "Leave the image tower out",
+                help="For text alone; vLLM's `--language-model-only`.",
+                **bind("language_model_only", "language_model_only"),
+            )
         layout(error)
         overhead(scenario)
+
+
+def has_tower(scenario: Scenario) -> bool:
+    try:
+        return Architecture.from_config(scenario.base()).vision is not None
+    except ConfigError:
+        return False
 
 
 def vllm() -> None:
