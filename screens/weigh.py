@@ -2,7 +2,7 @@ import streamlit as st
 
 from calc import Architecture, ConfigError, report
 from presets import gpus
-from screens.parts import answer, budget, charts, share, sidebar, state, unknown, working
+from screens.parts import answer, budget, charts, serving_controls, share, sidebar, state, sunburst, unknown, working
 
 scenario = state.current()
 result, error = None, None
@@ -18,8 +18,8 @@ try:
     )
 except ConfigError as problem:
     error = problem
-    error.field = sidebar.SERVING.get(error.field, error.field)
-sidebar.draw(scenario, error, sidebar.workload, sidebar.gpu_picker, sidebar.advanced)
+    error.field = serving_controls.SERVING.get(error.field, error.field)
+sidebar.draw(scenario, error, serving_controls.workload, sidebar.gpu_picker, serving_controls.advanced)
 
 share.header(scenario, result)
 for problem in state.problems():
@@ -43,7 +43,7 @@ dark = st.context.theme.type == "dark"
 left, right = st.columns(2)
 with left:
     st.subheader("Where the parameters sit", anchor=False)
-    figure = charts.shares(result.parameters.total, architecture.tensors(), dark)
+    figure = sunburst.shares(result.parameters.total, architecture.tensors(), dark)
     st.plotly_chart(figure, key="shares", theme=None, config=charts.CONFIG)
 with right:
     st.subheader("Memory against each GPU", anchor=False)

@@ -8,7 +8,7 @@ import pytest
 from calc import Architecture, Workload, report, training_report
 from calc.tensor import Component, Tensor
 from presets import gpus, models
-from screens.parts import charts
+from screens.parts import charts, sunburst
 
 GIB = 2**30
 NAMES = {name: gpu.name for name, gpu in gpus().items()}
@@ -26,20 +26,20 @@ def bars(figure):
 @pytest.mark.parametrize("model", models())
 def test_slices_are_every_tensor_of_the_total_once(model):
     architecture = Architecture.from_config(models()[model].config)
-    rows = charts.share_rows(architecture.tensors())
+    rows = sunburst.share_rows(architecture.tensors())
     assert sum(row.parameters for row in rows) == architecture.parameters().total
     assert len({row[:3] for row in rows}) == len(rows)
     assert {row.component for row in rows} <= charts.LABELS.keys()
 
 
 def test_what_is_listed_apart_is_in_no_slice():
-    rows = charts.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
+    rows = sunburst.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
     assert rows == [("mlp", "", "a", 6)]
 
 
 def test_slices_are_named_after_layers_and_tensors():
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
-    rows = {row[:3]: row.parameters for row in charts.share_rows(tensors)}
+    rows = {row[:3]: row.parameters for row in sunburst.share_rows(tensors)}
     assert rows["attention", "layers 3 to 60", "q_a_proj"] == 58 * 7168 * 1536
     assert rows["experts_routed", "layers 3 to 60", "down_proj"] == 58 * 256 * 7168 * 2048
     assert rows["embedding", "", "embed_tokens"] == 129280 * 7168
@@ -49,17 +49,17 @@ def test_slices_are_named_after_layers_and_tensors():
 def test_children_add_up_to_their_parents(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()
-    figure = charts.parameter_sunburst(parameters.total, charts.share_rows(architecture.tensors()), dark=False)
-    (sunburst,) = figure.data
-    sizes = dict(zip(sunburst.ids, sunburst.values, strict=True))
+    figure = sunburst.parameter_sunburst(parameters.total, sunburst.share_rows(architecture.tensors()), dark=False)
+    (rings,) = figure.data
+    sizes = dict(zip(rings.ids, rings.values, strict=True))
     children: dict[str, int] = {}
-    for part, parent in zip(sunburst.ids, sunburst.parents, strict=True):
+    for part, parent in zip(rings.ids, rings.parents, strict=True):
         children[parent] = children.get(parent, 0) + sizes[part]
     assert children.pop("") == sizes["total"] == parameters.total
     assert children == {parent: sizes[parent] for parent in children}
     assert all(isinstance(size, int) for size in sizes.values())
     assert {name: sizes[name] for name in parameters.components} == parameters.components
-    assert figure == charts.shares(parameters.total, architecture.tensors(), dark=False)
+    assert figure == sunburst.shares(parameters.total, architecture.tensors(), dark=False)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -109,7 +109,7 @@ def test_figures_are_small_and_bring_their_own_looks(dark):
     step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
-        charts.shares(result.parameters.total, tensors, dark),
+        sunburst.shares(result.parameters.total, tensors, dark),
         charts.gpu_bars(result.verdicts, NAMES, result.memory, dark),
         charts.context_bars(result.by_context, dark),
         charts.gpu_bars(step.verdicts, NAMES, step.memory, dark, charts.TRAINED),

@@ -10,7 +10,7 @@ from calc.training.recipe import RecipeName
 from calc.training.step import Moment
 from calc.training.workload import LoraTargets, Loss, Method, Recompute
 from calc.workload import Logits, Speculative
-from screens.parts import sidebar, step
+from screens.parts import serving_controls, step
 from screens.parts import training_controls as controls
 from tests.test_page import metrics, run
 
@@ -65,8 +65,8 @@ def test_every_choice_has_its_words():
         (controls.RECOMPUTE, Recompute),
         (controls.LOSS, Loss),
         (controls.TARGETS, LoraTargets),
-        (sidebar.LOGITS, Logits),
-        (sidebar.DRAFTS, Speculative),
+        (serving_controls.LOGITS, Logits),
+        (serving_controls.DRAFTS, Speculative),
     ):
         assert set(words) == set(get_args(choices))
 

@@ -1,12 +1,14 @@
 """The answer: totals, memory, and one card for each GPU."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import streamlit as st
 
-from calc import Memory, Report
+from calc import Report
 from calc.fit import Verdict
 from calc.report import KVCache
+from calc.training.fit import TrainingVerdict
 from presets import Published, gpus
 from screens.parts import formats
 from screens.parts.working import Working
@@ -77,26 +79,24 @@ def cards(report: Report) -> None:
     """One verdict a GPU."""
     with st.grid(5, min_column_width=175, gap="xsmall"):
         for verdict in report.verdicts:
-            with st.container(border=True, height="stretch", gap="xsmall"):
-                card(verdict, report.memory)
+            largest = {"Largest context": verdict.max_context, "Largest batch": verdict.max_batch}
+            card(verdict, largest, "Fewest GPUs")
 
 
-def card(verdict: Verdict, memory: Memory) -> None:
-    gpu = gpus()[verdict.gpu]
+def card(verdict: Verdict | TrainingVerdict, largest: Mapping[str, int | None], fewest: str) -> None:
+    """Whether it fits, by how much, what is the most that would, and on how few GPUs."""
     word, color, icon = BADGES[verdict.verdict]
-    st.markdown(f"**{gpu.name}**")
-    st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
-    spare = formats.gib(abs(verdict.spare))
-    st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {formats.gib(verdict.usable)}")
-    fewest = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
-    st.markdown(
-        f"Largest context: **{most(verdict.max_context)}**  \n"
-        f"Largest batch: **{most(verdict.max_batch)}**  \n"
-        f"Fewest GPUs: **{fewest}**"
-    )
-    st.caption(verdict.reason)
-    for note in verdict.notes:
-        st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
+    with st.container(border=True, height="stretch", gap="xsmall"):
+        st.markdown(f"**{gpus()[verdict.gpu].name}**")
+        st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
+        spare = formats.gib(abs(verdict.spare))
+        st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {formats.gib(verdict.usable)}")
+        number = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
+        lines = [f"{label}: **{most(n)}**" for label, n in largest.items()]
+        st.markdown("  \n".join([*lines, f"{fewest}: **{number}**"]))
+        st.caption(verdict.reason)
+        for note in verdict.notes:
+            st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
 
 
 def most(n: int | None) -> str:

@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 
 from calc import Memory
 from calc.fit import Verdict
-from calc.tensor import Component, Tensor
 from calc.training.fit import TrainingVerdict
 from screens.parts import formats
 
@@ -60,7 +59,6 @@ COLORS = {
     "optimizer": "#8A3030",
     "logits": "#7A2E5D",
 }
-DEEP = {"attention", "ssm_linear"}  # these take white letters
 GIB = formats.GIB
 HELD = ("weights", "kv_cache", "activations", "overhead")
 SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
@@ -78,109 +76,6 @@ class Theme(NamedTuple):
 
 LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
 DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
-
-
-class ShareRow(NamedTuple):
-    """One slice at the rim: the parameters of one tensor in one group of equal layers."""
-
-    component: Component
-    layers: str  # as people say it; empty outside the layers
-    tensor: str  # checkpoint name without the module that it sits in
-    parameters: int
-
-
-def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
-    """The tensors that are in the total, as slices."""
-    return [
-        ShareRow(
-            component=tensor.component,
-            layers=formats.layers(tensor.layers) if tensor.layers else "",
-            tensor=_short(tensor),
-            parameters=tensor.parameters,
-        )
-        for tensor in tensors
-        if tensor.apart is None
-    ]
-
-
-def _short(tensor: Tensor) -> str:
-    """A tensor's name within its module: q_a_proj, or indexer.q_proj where the module has parts."""
-    within = tensor.name.split("{layer}.")[-1].removesuffix(".weight")
-    parts = [part for part in within.split(".") if part not in ("experts", "{expert}")]
-    if not tensor.layers:
-        return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
-    whole = len(parts) == 1 or parts[1:] == ["bias"] or tensor.component == "other"
-    return ".".join(parts if whole else parts[1:])
-
-
-def shares(total: int, tensors: Iterable[Tensor], dark: bool) -> go.Figure:
-    """Where the parameters sit."""
-    return parameter_sunburst(total, share_rows(tensors), dark)
-
-
-def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.Figure:
-    """Component, then group of layers, then tensor; click a part to look into it. Every part has a line in the key."""
-    theme = DARK if dark else LIGHT
-    order = list(LABELS)
-    sizes: dict[tuple[str, ...], int] = {}
-    for row in sorted(rows, key=lambda row: order.index(row.component) if row.component in order else len(order)):
-        path = tuple(part for part in (row.component, row.layers, row.tensor) if part)
-        for depth in range(1, len(path) + 1):
-            sizes[path[:depth]] = sizes.get(path[:depth], 0) + row.parameters
-    components = {path[0]: size for path, size in sizes.items() if len(path) == 1}
-    key = [
-        f"{_swatch(part)} {_label(part)} {_percent(size, total)}"
-        for part, size in sorted(components.items(), key=lambda item: -item[1])
-    ]
-    half = -(-len(key) // 2)
-    data = {
-        "type": "sunburst",
-        "ids": ["total", *("/".join(path) for path in sizes)],
-        "parents": ["", *("/".join(path[:-1]) or "total" for path in sizes)],
-        "labels": [
-            formats.count(total),
-            *(path[-1] if len(path) > 1 else _label(path[0]) for path in sizes),
-        ],
-        "values": [total, *sizes.values()],
-        "branchvalues": "total",
-        "maxdepth": 4,
-        "sort": False,
-        "rotation": 90,
-        "insidetextorientation": "horizontal",
-        "leaf": {"opacity": 1},
-        "marker": {
-            "colors": ["rgba(0,0,0,0)", *(COLORS.get(path[0], OTHER[1]) for path in sizes)],
-            "line": {"color": theme.ground, "width": 1},
-        },
-        "insidetextfont": {"color": [theme.text, *("#FFFFFF" if path[0] in DEEP else "#1A1A1A" for path in sizes)]},
-        "texttemplate": ["%{label}<br>parameters", *["%{label}<br>%{percentRoot:.2%}"] * len(sizes)],
-        "hovertext": ["All", *(" · ".join((_label(path[0]), *path[1:])) for path in sizes)],
-        "hovertemplate": "<b>%{hovertext}</b><br>%{value:,} parameters<br>%{percentRoot:.3%} of all<extra></extra>",
-    }
-    columns = [
-        {
-            "text": "<br>".join(lines),
-            "align": "left",
-            "showarrow": False,
-            "xref": "paper",
-            "yref": "paper",
-            "x": x,
-            "y": 0,
-            "xanchor": "left",
-            "yanchor": "top",
-            "yshift": -8,
-        }
-        for x, lines in ((0, key[:half]), (0.52, key[half:]))
-        if lines
-    ]
-    return figure(
-        [data],
-        theme,
-        height=350 + 12 + LINE * half,
-        margin={"l": 4, "r": 4, "t": 4, "b": 12 + LINE * half},
-        annotations=columns,
-        uniformtext={"minsize": 11, "mode": "hide"},
-    )
 
 
 def gpu_bars(
@@ -360,18 +255,18 @@ def _bars(
     return [*bars, hatched]
 
 
-def _label(part: str) -> str:
+def label(part: str) -> str:
     return LABELS.get(part, OTHER[0])
 
 
-def _swatch(part: str) -> str:
+def swatch(part: str) -> str:
     return f'<span style="color:{COLORS.get(part, OTHER[1])};font-size:18px">■</span>'
 
 
 def _legend(parts: Iterable[str]) -> dict[str, Any]:
     """Every part with its colour, in one line of text above the figure."""
     return {
-        "text": "  ".join(f"{_swatch(part)} {LABELS[part]}" for part in parts),
+        "text": "  ".join(f"{swatch(part)} {LABELS[part]}" for part in parts),
         "font": {"size": 13},
         "x": 0,
         "xref": "container",
@@ -386,11 +281,6 @@ def _legend(parts: Iterable[str]) -> dict[str, Any]:
 def small(text: str) -> dict[str, Any]:
     """The title of an axis."""
     return {"text": text, "font": {"size": 13}, "standoff": 8}
-
-
-def _percent(part: int, whole: int) -> str:
-    share = part / whole if whole else 0
-    return "under 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
 
 
 def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure:

@@ -7,11 +7,9 @@ import streamlit as st
 from calc import Architecture, TrainingReport
 from calc.derivation import Step
 from calc.training.derivation import Legend, kept_steps
-from calc.training.fit import TrainingVerdict
 from calc.training.recipe import WIDTH
-from presets import gpus
 from screens.parts import formats
-from screens.parts.answer import BADGES, most
+from screens.parts.answer import card
 from screens.parts.charts import LABELS, TRAINED
 from screens.parts.working import table
 
@@ -94,22 +92,5 @@ def cards(report: TrainingReport) -> None:
     """One verdict a GPU."""
     with st.grid(5, min_column_width=175, gap="xsmall"):
         for verdict in report.verdicts:
-            with st.container(border=True, height="stretch", gap="xsmall"):
-                card(verdict)
-
-
-def card(verdict: TrainingVerdict) -> None:
-    word, color, icon = BADGES[verdict.verdict]
-    st.markdown(f"**{gpus()[verdict.gpu].name}**")
-    st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
-    spare = formats.gib(abs(verdict.spare))
-    st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {formats.gib(verdict.usable)}")
-    fewest = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
-    st.markdown(
-        f"Largest micro-batch: **{most(verdict.max_micro_batch)}**  \n"
-        f"Longest sequence: **{most(verdict.max_sequence)}**  \n"
-        f"Fewest GPUs, ZeRO-3: **{fewest}**"
-    )
-    st.caption(verdict.reason)
-    for note in verdict.notes:
-        st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
+            largest = {"Largest micro-batch": verdict.max_micro_batch, "Longest sequence": verdict.max_sequence}
+            card(verdict, largest, "Fewest GPUs, ZeRO-3")

@@ -9,8 +9,9 @@ from calc.precision import WEIGHT_FORMATS
 from calc.training.optimizer import Optimizer
 from calc.training.workload import LoraTargets
 from screens.parts import formats
+from screens.parts.controls import overhead, whole_number
 from screens.parts.scenario import Scenario
-from screens.parts.sidebar import BATCHES, CONTEXTS, overhead, whole_number
+from screens.parts.serving_controls import BATCHES, CONTEXTS
 from screens.parts.state import bind, change, show
 
 METHODS = {"full": "Full fine-tuning", "pretrain": "Pre-training", "lora": "LoRA", "qlora": "QLoRA"}

@@ -7,9 +7,9 @@ from calc.families import knows
 from presets import gpus
 from presets.hub import HubModel
 from screens.parts import formats
+from screens.parts.controls import explain as explain_field
+from screens.parts.controls import taker
 from screens.parts.scenario import Scenario
-from screens.parts.sidebar import explain as explain_field
-from screens.parts.sidebar import taker
 from screens.parts.state import change, checkpoint
 
 
