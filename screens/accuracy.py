@@ -1,8 +1,9 @@
 import streamlit as st
 
 from presets import accuracy
-from screens.parts import agreement
+from screens.parts import agreement, state
 
+state.current()  # the reader's scenario goes along from screen to screen
 st.title("How right it is", anchor=False)
 found = accuracy()
 st.markdown(
