@@ -27,7 +27,7 @@ def kinds(found: Accuracy) -> None:
         off = sorted(abs(row.error) for row in compared)
         p95 = off[-(-95 * len(off) // 100) - 1]
         rows.append(
-            f"| {kind[:1].upper()}{kind[1:]} | {len(off)} | **{median(off):.2%}** | {p95:.2%} | {off[-1]:.2%} |"
+            f"| {kind} | {len(off)} | **{median(off):.2%}** | {p95:.2%} | {off[-1]:.2%} |"
         )
     head = ["| Figure | Records | Median error | 95% within | Worst |", "| --- | ---: | ---: | ---: | ---: |"]
     st.markdown("\n".join([*head, *rows]))
@@ -43,7 +43,18 @@ def by_kind(found: Accuracy) -> dict[str, list[Compared]]:
 
 def scatter(found: Accuracy, dark: bool) -> None:
     st.subheader("Predicted against measured", anchor=False)
-    st.plotly_chart(agreement(by_kind(found), dark), key="agreement", theme=None, config=CONFIG)
+    st.caption("Click a point to see its record and open its source.")
+    chosen = st.plotly_chart(
+        agreement(by_kind(found), dark),
+        key="agreement",
+        theme=None,
+        config=CONFIG,
+        on_select="rerun",
+        selection_mode="points",
+    )
+    for point in chosen.selection.points:
+        name, error, source = point["customdata"]
+        st.info(f"**{name}**: {error:+.2%}. Source: {source}", icon=":material/link:")
     st.subheader("Errors of each kind", anchor=False)
     st.plotly_chart(errors(by_kind(found), dark), key="errors", theme=None, config=CONFIG)
 

@@ -45,11 +45,10 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
             "name": kind,
             "x": [row.measured / GIB for row in rows],
             "y": [row.predicted / GIB for row in rows],
-            "text": [row.name for row in rows],
-            "customdata": [row.error for row in rows],
+            "customdata": [[row.name, row.error, row.source] for row in rows],
             "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
-            "hovertemplate": "<b>%{text}</b><br>measured %{x:,.2f} GiB, predicted %{y:,.2f} GiB "
-            "(%{customdata:+.2%})<extra></extra>",
+            "hovertemplate": "<b>%{customdata[0]}</b><br>measured %{x:,.2f} GiB, predicted %{y:,.2f} GiB "
+            "(%{customdata[1]:+.2%})<extra></extra>",
         }
         for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
         if kind in sizes
