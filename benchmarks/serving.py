@@ -18,10 +18,9 @@ from calc.activations import decode_bytes, prefill_bytes
 from calc.budget import capacity, kv_budget
 from calc.cache import bytes_per_token, growth
 from calc.frozen import Frozen
+from calc.gpu import GIB, MIB
 from calc.vllm import step_tokens
 from presets import gpus, models
-
-GIB = 2**30
 
 
 class Comparison(Frozen):
@@ -137,7 +136,7 @@ def transformers_peaks(measured: list[dict[str, Any]]) -> Iterator[Found]:
         if isinstance(case, str):
             yield LeftOut(kind=kind, name=record["model"], reason=case)
             continue
-        unit = GIB if record["measured"]["unit"].startswith("GiB") else 2**20
+        unit = GIB if record["measured"]["unit"].startswith("GiB") else MIB
         yield Comparison(
             kind=kind,
             name=f"{case.name} {record['quant']} {record['input_len']} + {record['output_len']}",
@@ -216,7 +215,7 @@ def other_engines(measured: list[dict[str, Any]]) -> Iterator[Found]:
             found = log["k_gb"] + log["v_gb"]
         elif kind == "llamacpp" and config is not None:
             blocks = Architecture.from_config(config).blocks
-            predicted, unit = record["n_ctx"] * bytes_per_token(growth(blocks, "q8_0")) / 2**20, "MiB"
+            predicted, unit = record["n_ctx"] * bytes_per_token(growth(blocks, "q8_0")) / MIB, "MiB"
             found = log["kv_mib"]
         elif kind in ("sglang_startup", "llamacpp"):
             yield LeftOut(kind="cache of other engines", name=record["model"], reason="prints no tokens of cache")

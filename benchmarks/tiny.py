@@ -6,8 +6,9 @@ from typing import Any
 from calc.architecture import Block
 from calc.attention import GQA, LatentAttention
 from calc.cache import cache_bytes, growth, state_bytes
+from calc.linear_attention import GatedDeltaNet
 from calc.mixers import Mixer
-from calc.recurrent import GatedDeltaNet, Mamba2
+from calc.recurrent import Mamba2
 
 NARROW = GQA(n_q=4, n_kv=2, d_head=16)
 WIDE = GQA(n_q=4, n_kv=2, d_head=32)

@@ -18,9 +18,9 @@ from typing import Any, Literal
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.records import resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
+from calc.gpu import GIB
 from calc.training import Training
 
-GIB = 2**30
 RECORDS = Path(__file__).parents[1] / "tests" / "data" / "train_peaks.json"
 Meter = Literal["allocated", "reserved", "process"]
 """What was read: the allocator's peak of what is in use, of what it holds, or the driver's figure for the process."""

@@ -18,7 +18,7 @@ from calc.workload import Workload
 def prefill_bytes(architecture: Architecture, workload: Workload, precision: Precision, *, cached: bool = True) -> int:
     """Peak of a pass over the prompts: the fullest moment of a layer, or the logits. Without a cache, keys and values
     are counted here."""
-    blocks = (*architecture.blocks, *architecture.shared)
+    blocks = architecture.all_blocks
     layers = (layer_bytes(block, architecture, workload, precision, cached=cached) for block in blocks)
     return max(*layers, logits_bytes(architecture, workload, precision))
 
@@ -76,7 +76,7 @@ def mixer_elements(mixer: Mixer, hidden: int, *, eager: bool = False, cached: bo
     """Elements a token in a mixer: embedding, residual, normed input; its projections. Flash attention is fullest where
     queries are rotated (with q/k norm in fp32), eager attention at the softmax, with keys and values repeated."""
     if isinstance(mixer, Recurrent):
-        return 3 * hidden + 2 * sum(shape[0] for shape in mixer.shapes(hidden).values() if shape[1:] == (hidden,))
+        return 3 * hidden + 2 * mixer.projected(hidden)
     if isinstance(mixer, GQA):
         q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
         if eager:

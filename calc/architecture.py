@@ -37,6 +37,11 @@ class Block(Frozen):
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
 
+    @property
+    def runs_in(self) -> tuple[int, ...]:
+        """Indices of the layers that run it."""
+        return self.places or self.layers
+
     def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
         """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""
         mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
@@ -105,6 +110,11 @@ class Architecture(Frozen):
     def num_layers(self) -> int:
         return sum(len(block.layers) for block in self.blocks)
 
+    @property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """Those of single layers, and those that several layers share."""
+        return (*self.blocks, *self.shared)
+
     def tensors(self) -> tuple[Tensor, ...]:
         """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""
         return tuple(self._all_tensors())
@@ -143,7 +153,7 @@ class Architecture(Frozen):
         yield Tensor(f"{names.embedding}.weight", (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
             yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
-        for block in (*self.blocks, *self.shared):
+        for block in self.all_blocks:
             yield from self._block(block)
         for name, shape in self._norm(names.final_norm, self.final_norm).items():
             yield Tensor(name, shape, "norms")

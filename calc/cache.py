@@ -31,7 +31,7 @@ def growth(blocks: Iterable[Block], kv: CacheFormat) -> dict[int | None, int]:
     """Bits cached per token of all layers, by their window; None: the layers that keep the whole context."""
     bits: dict[int | None, int] = {}
     for block in blocks:
-        places = len(block.places or block.layers)
+        places = len(block.runs_in)
         for mixer in block.mixers:
             bits[mixer.window] = bits.get(mixer.window, 0) + places * token_bits(mixer, kv)
             if isinstance(mixer, CompressedAttention):
@@ -42,7 +42,7 @@ def growth(blocks: Iterable[Block], kv: CacheFormat) -> dict[int | None, int]:
 def state_bytes(blocks: Iterable[Block]) -> int:
     """Bytes a sequence of recurrent state, in fp32, and of the convolutions' memory, in 16 bits; of any length."""
     return sum(
-        len(block.places or block.layers) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
+        len(block.runs_in) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
         for block in blocks
         for mixer in block.mixers
         if isinstance(mixer, Recurrent)

@@ -194,26 +194,6 @@ def derive(architecture: Architecture) -> Derivation:
     )
 
 
-def tensor_formulas(architecture: Architecture) -> list[Step]:
-    """The shape of each of `architecture.tensors()`, in its order, and the elements of one occurrence."""
-    return list(derive(architecture).tensors)
-
-
-def parameter_steps(architecture: Architecture) -> list[Step]:
-    """How the total comes about, by component; where layers differ in one, a step for each formula."""
-    return list(derive(architecture).parameters)
-
-
-def active_steps(architecture: Architecture) -> list[Step]:
-    """The same for the parameters that one token passes through: top_k of the routed experts."""
-    return list(derive(architecture).active)
-
-
-def legend(architecture: Architecture) -> dict[str, tuple[str, int]]:
-    """Each symbol that occurs: what configs call it, and its value."""
-    return derive(architecture).legend
-
-
 def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
     """Bytes that a token adds, by window and formula. Those of the whole context sum to the bytes a token; those of a
     window hold until it is full."""
@@ -282,9 +262,9 @@ def _cache_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
             seen, held = alike.get(key, (0, 0))
             alike[key] = (seen + layers, held + layers * elements)
 
-    blocks = zip((*architecture.blocks, *architecture.shared), (*formulas.blocks, *formulas.shared), strict=True)
+    blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
     for block, symbolic_block in blocks:
-        layers = len(block.places or block.layers)
+        layers = len(block.runs_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
             add(mixer.window, formula.cached_elements(), layers, mixer.cached_elements())
             if isinstance(mixer, CompressedAttention) and isinstance(formula, CompressedAttention):

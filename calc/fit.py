@@ -71,22 +71,17 @@ def word(memory: Memory, usable: int) -> Word:
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 
-def reason(memory: Memory, usable: int) -> str:
-    """What the verdict hangs on, in a sentence."""
+def reason(memory: Memory, usable: int, needs: str = "Weights, cache and activations need") -> str:
+    """What the verdict hangs on, in a sentence, which `needs` begins where there is too little."""
     held = memory.total - memory.overhead
     left = usable - held
-    low, high = memory.overhead_low / GIB, memory.overhead_high / GIB
     if left < 0:
-        parts = {
-            "weights": memory.weights + memory.vision,
-            "KV cache": memory.kv_cache,
-            "activations": memory.activations,
-        }
-        name, size = max(parts.items(), key=lambda part: part[1])
+        name, size = max(memory.parts.items(), key=lambda part: part[1])
         return (
-            f"Weights, cache and activations need {held / GIB:.2f} GiB before any overhead, "
-            f"{-left / GIB:.2f} more than there are; the largest part is the {name} with {size / GIB:.2f}."
+            f"{needs} {held / GIB:.2f} GiB before any overhead, {-left / GIB:.2f} more than there are; "
+            f"the largest part is the {name} with {size / GIB:.2f}."
         )
+    low, high = memory.overhead_low / GIB, memory.overhead_high / GIB
     return f"{left / GIB:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB."
 
 

@@ -5,7 +5,7 @@ from pydantic import Field
 from calc.frozen import Frozen
 from calc.precision import CacheFormat, WeightFormat
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 UNITS: dict[WeightFormat | CacheFormat, tuple[Dtype, str]] = {
     "bf16": ("bf16", "no native bf16: run fp16"),
@@ -36,14 +36,19 @@ class GPU(Frozen):
     sources: tuple[str, ...] = Field(min_length=1)
 
     @property
+    def memory_bytes(self) -> int:
+        """Bytes that the driver's tool prints."""
+        return self.memory_mib * MIB
+
+    @property
     def usable_bytes(self) -> int:
         """Bytes that a process can hope for, its own CUDA context included."""
-        return (self.usable_mib or int(self.memory_mib * VISIBLE)) * 2**20
+        return (self.usable_mib or int(self.memory_mib * VISIBLE)) * MIB
 
     @property
     def workspace_bytes(self) -> int:
         """What cuBLAS takes through PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
-        return 32 * 2**20 if self.capability == "9.0" else 8320 * 1024
+        return 32 * MIB if self.capability == "9.0" else 8320 * 1024
 
     def lacks(self, storage: WeightFormat | CacheFormat) -> str | None:
         """What the card can't do with this format, or None when it has units for it."""

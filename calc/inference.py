@@ -61,6 +61,11 @@ class Overhead(Frozen):
         unit = {name: held / 100 if name == "fragmentation" else GIB for name in ranges}
         return {name: (round(r.low * unit[name]), round(r.high * unit[name])) for name, r in ranges.items()}
 
+    def bounds(self, engine: Engine, gpus: int, held: int) -> tuple[int, int]:
+        """Bytes of all items together, from low to high."""
+        items = self.items(engine, gpus, held).values()
+        return sum(low for low, _ in items), sum(high for _, high in items)
+
 
 OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation"]
 
@@ -84,6 +89,11 @@ class Memory(Frozen):
     @property
     def high(self) -> int:
         return self.total - self.overhead + self.overhead_high
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What fills it beside overhead, by the words of sentences."""
+        return {"weights": self.weights + self.vision, "KV cache": self.kv_cache, "activations": self.activations}
 
 
 class Stage:
@@ -165,8 +175,7 @@ class Serving:
         """Bytes on each GPU of a stage, at its fullest moment."""
         cache, activations = max(self.moments(stage, workload), key=sum)
         held = stage.weights + stage.vision + cache + activations
-        items = self.overhead.items(workload.engine, self.layout.gpus, held).values()
-        low, high = sum(low for low, _ in items), sum(high for _, high in items)
+        low, high = self.overhead.bounds(workload.engine, self.layout.gpus, held)
         return Memory(
             weights=stage.weights,
             vision=stage.vision,
@@ -226,7 +235,7 @@ def with_draft(architecture: Architecture, speculative: Speculative) -> Architec
 def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     """The part of each block that runs in a stage."""
     found = []
-    for block in (*architecture.blocks, *architecture.shared):
+    for block in architecture.all_blocks:
         where = tuple(i for i in block.places or block.layers if i in stage)
         if where:
             found.append(block.model_copy(update={"layers": where, "places": ()}))

@@ -71,8 +71,5 @@ class Layout(Frozen):
 def divides(architecture: Architecture, tp: int) -> bool:
     """Whether tp ranks can share every layer evenly."""
     return all(
-        part.divides(tp)
-        for block in (*architecture.blocks, *architecture.shared)
-        for part in (*block.mixers, block.ffn)
-        if part is not None
+        part.divides(tp) for block in architecture.all_blocks for part in (*block.mixers, block.ffn) if part is not None
     )

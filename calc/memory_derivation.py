@@ -89,7 +89,7 @@ def activation_step(rank: Architecture, memory: Memory, workload: Workload, prec
     w, tokens, h = precision.activation_bytes, workload.step_tokens, rank.hidden
     formula, values = "the fullest moment of a layer's pass, or the logits", f"{tokens:,} tokens at once"
     if workload.engine == "vllm":
-        inner = max(layer_elements(block, h) - 3 * h for block in (*rank.blocks, *rank.shared))
+        inner = max(layer_elements(block, h) - 3 * h for block in rank.all_blocks)
         sequences, vocab = workload.max_num_seqs or workload.batch, rank.vocab
         if memory.activations == w * tokens * (3 * h + inner):
             formula = "bytes · tokens · (3·h + elements a token in the layer)"

@@ -1,7 +1,9 @@
 from calc.attention import GQA, LatentAttention
 from calc.compressed import CompressedAttention
-from calc.recurrent import Recurrent, RecurrentMixer
+from calc.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
+from calc.recurrent import GatedLRU, Mamba, Mamba2, Recurrent, ShortConv
 
+RecurrentMixer = Mamba | Mamba2 | GatedDeltaNet | KimiDelta | LightningAttention | ShortConv | GatedLRU
 Mixer = GQA | LatentAttention | CompressedAttention | RecurrentMixer
 
-__all__ = ["CompressedAttention", "Mixer", "Recurrent"]
+__all__ = ["CompressedAttention", "Mixer", "Recurrent", "RecurrentMixer"]

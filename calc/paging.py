@@ -96,7 +96,7 @@ def alike(blocks: Iterable[Block], kv: CacheFormat) -> list[Layers]:
                 kinds = [(None, 0, recurrent_bytes(mixer))]
             for kind in kinds:
                 if any(kind[1:]):
-                    counts[kind] = counts.get(kind, 0) + len(block.places or block.layers)
+                    counts[kind] = counts.get(kind, 0) + len(block.runs_in)
     return [Layers(count=n, window=window, bits=bits, state=state) for (window, bits, state), n in counts.items()]
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from calc.checkpoint import MAX_TENSORS
 from calc.errors import ConfigError
 from calc.fields import MAX_SIZE, shown
 from calc.frozen import Frozen
 from calc.module_tree import WRAPPERS, Module, Repeats, module_tree, printed_parts, spoken, times
 from calc.tensor import Shape, Shapes
 
-MAX_TENSORS = 2_000_000
 MAX_KINDS_NAMED = 20
 
 WEIGHTLESS = frozenset(

@@ -76,7 +76,7 @@ def report(
     serving = Serving(architecture, precision, layout, overhead, workload.speculative, tower=tower)
     memory = serving.memory(workload)
     held = memory.total - memory.overhead
-    blocks, batch, context = (*architecture.blocks, *architecture.shared), workload.batch, workload.context
+    blocks, batch, context = architecture.all_blocks, workload.batch, workload.context
     drafting, speculates = with_draft(architecture, workload.speculative), workload.speculative != "none"
     if speculates:
         blocks += tuple(module.block for module in drafting.prediction)

@@ -33,7 +33,7 @@ def layer_elements(block: Block, hidden: int) -> int:
 def projections(mixer: Mixer, hidden: int) -> int:
     """Elements a token of queries, keys, values and what attention returns."""
     if isinstance(mixer, Recurrent):
-        return 2 * sum(shape[0] for shape in mixer.shapes(hidden).values() if shape[1:] == (hidden,))
+        return 2 * mixer.projected(hidden)
     if isinstance(mixer, LatentAttention):
         return mixer.n_q * (mixer.d_nope + 2 * mixer.d_v + 2 * (mixer.d_nope + mixer.d_rope))
     if isinstance(mixer, CompressedAttention):
@@ -58,7 +58,7 @@ def step_tokens(workload: Workload, gpu: GPU) -> int:
     if workload.older(0, 8):
         return workload.context if 2048 < workload.context <= 32_768 else 2048
     large = is_large(gpu)
-    return 16_384 if large and gpu.memory_mib * 2**20 >= 160 * GIB else 8192 if large else 2048
+    return 16_384 if large and gpu.memory_bytes >= 160 * GIB else 8192 if large else 2048
 
 
 def sequences(workload: Workload, gpu: GPU) -> int:
@@ -70,7 +70,7 @@ def sequences(workload: Workload, gpu: GPU) -> int:
 
 def is_large(gpu: GPU) -> bool:
     """Of 70 GiB or more, but no A100, which got slower with large steps (`get_batch_defaults`)."""
-    return gpu.memory_mib * 2**20 >= 70 * GIB and "A100" not in gpu.name
+    return gpu.memory_bytes >= 70 * GIB and "A100" not in gpu.name
 
 
 def utilization(workload: Workload) -> float:

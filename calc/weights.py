@@ -8,6 +8,7 @@ from calc.architecture import Architecture
 from calc.attention import GQA, LatentAttention
 from calc.feedforward import MoE
 from calc.frozen import Frozen
+from calc.gpu import MIB
 from calc.layout import Layout
 from calc.precision import FLOATS, FORMATS, MIXES, Format, Precision, WeightFormat
 from calc.precision.gguf import TYPES, Sizes, fitted, role_of, type_of
@@ -16,7 +17,6 @@ from calc.tensor import Tensor
 from calc.workload import Engine
 
 Kernel = Literal["marlin", "triton"]
-MIB = 2**20
 FUSED = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
     **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
@@ -79,7 +79,7 @@ def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[
 
 def mixer(architecture: Architecture, mix: WeightFormat) -> Callable[[Tensor, int], Format]:
     """llama.cpp's choice for each matrix; what is no matrix, and the router, stays in 32 bits."""
-    blocks = (*architecture.blocks, *architecture.shared)
+    blocks = architecture.all_blocks
     attention = [m for block in blocks for m in block.mixers if isinstance(m, GQA | LatentAttention)]
     places = sorted({i for block in blocks for i in block.layers if any(m in attention for m in block.mixers)})
     first = attention[0] if attention else None

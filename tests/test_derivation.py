@@ -13,13 +13,9 @@ from calc.architecture import Block
 from calc.attention import LatentAttention, LightningIndexer
 from calc.cache import bytes_per_token, growth
 from calc.derivation import (
-    active_steps,
     cache_steps,
     derive,
-    legend,
-    parameter_steps,
     symbolic,
-    tensor_formulas,
 )
 from calc.feedforward import MLP
 from calc.inference import Serving
@@ -66,7 +62,7 @@ def test_formulas_give_the_same_as_their_values(architecture):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_symbols_stand_for_the_sizes(architecture):
-    numbers = {name: number for name, (_, number) in legend(architecture).items()}
+    numbers = {name: number for name, (_, number) in derive(architecture).legend.items()}
     formulas = symbolic(architecture).tensors()
     assert [formula.name for formula in formulas] == [tensor.name for tensor in architecture.tensors()]
     for formula, tensor in zip(formulas, architecture.tensors(), strict=True):
@@ -84,8 +80,8 @@ def test_the_legend_names_what_occurs(architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_lines_sum_to_the_totals(architecture):
     counts = architecture.parameters()
-    assert sum(step.result for step in parameter_steps(architecture)) == counts.total
-    assert sum(step.result for step in active_steps(architecture)) == counts.active
+    assert sum(step.result for step in derive(architecture).parameters) == counts.total
+    assert sum(step.result for step in derive(architecture).active) == counts.active
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -111,19 +107,19 @@ def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture):
 def test_known_totals():
     """Qwen2.5-3B and DeepSeek-V3, counted from their checkpoints."""
     qwen, v3 = preset("Qwen/Qwen2.5-3B"), preset("deepseek-ai/DeepSeek-V3")
-    assert sum(step.result for step in parameter_steps(qwen)) == 3_085_938_688
+    assert sum(step.result for step in derive(qwen).parameters) == 3_085_938_688
     assert [step.result for step in cache_steps(qwen, "bf16")] == [36_864]
     assert sum(step.result for step in weight_steps(qwen, Precision())) == 6_171_877_376
-    assert sum(step.result for step in parameter_steps(v3)) == 671_026_404_352
-    assert sum(step.result for step in active_steps(v3)) == 37_552_282_624
+    assert sum(step.result for step in derive(v3).parameters) == 671_026_404_352
+    assert sum(step.result for step in derive(v3).active) == 37_552_282_624
     assert [step.result for step in cache_steps(v3, "bf16")] == [70_272]
 
 
 def test_sizes_that_differ_between_layers_have_symbols_of_their_own():
     """Gemma 4's whole-context layers have wider heads; Falcon-H1 has heads of two kinds side by side."""
-    rows = legend(preset("google/gemma-4-31B-it"))
+    rows = derive(preset("google/gemma-4-31B-it")).legend
     assert rows["d_head"] != rows["d_head_2"]
-    rows = legend(preset("tiiuae/Falcon-H1-0.5B-Base"))
+    rows = derive(preset("tiiuae/Falcon-H1-0.5B-Base")).legend
     assert (rows["d_head"][0], rows["d_m"][0]) == ("head_dim", "head width of the recurrent mixer")
 
 
@@ -132,12 +128,12 @@ def test_a_size_that_no_formula_uses_is_not_in_the_legend():
     mixer = LatentAttention(n_q=4, q_rank=8, kv_rank=8, d_nope=4, d_rope=2, d_v=4, indexer=BORROWED)
     block = Block(layers=(0,), mixers=(mixer,), ffn=MLP(intermediate=32), norms=("input_layernorm",))
     assert {"n_i", "d_i"}.isdisjoint(
-        legend(Architecture(model_type="glm", hidden=16, vocab=64, tied=True, blocks=(block,)))
+        derive(Architecture(model_type="glm", hidden=16, vocab=64, tied=True, blocks=(block,))).legend
     )
 
 
 def test_factors_stand_as_in_the_paper():
-    steps = {step.what: step for step in tensor_formulas(preset("Qwen/Qwen2.5-3B"))}
+    steps = {step.what: step for step in derive(preset("Qwen/Qwen2.5-3B")).tensors}
     key = steps["model.layers.{layer}.self_attn.k_proj.weight"]
     assert (key.formula, key.values, key.result, key.unit) == ("n_kv·d_head × h", "2·128 × 2048", 524_288, "parameters")
 

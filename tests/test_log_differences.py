@@ -249,6 +249,20 @@ def test_cache_of_public_logs(model, text, term, bytes_):
             "Bytes per token and rank: 65,535 in the log, 131,072 ours: the log's cache has half the bits of our bf16.",
             id="half-the-bits",
         ),
+        pytest.param(  # https://github.com/vllm-project/vllm/issues/13109, had it not stated its version
+            "deepseek-ai/DeepSeek-V2-Lite",
+            "Available KV cache memory: 59.75 GiB\nGPU KV cache size: 1,856,368 tokens",
+            "Bytes per token and rank: 34,560 in the log, 31,104 ours: vLLM before 0.8 pads the latent to 640 elements "
+            "a layer.",
+            id="padded-latent",
+        ),
+        pytest.param(  # what libraries took on one GPU in the same start of vllm-0.6.4, beside Llama-3.1-8B's weights
+            "meta-llama/Llama-3.1-8B",
+            "Load weight end. type=LlamaForCausalLM, avail mem=64.00 GB, mem usage=15.33 GB.",
+            "The weights differ by +0.34 GiB: SGLang reads what is gone from the GPU's free memory, of which libraries "
+            "take a part while it loads.",
+            id="libraries",
+        ),
         pytest.param(  # Kimi-K2 on 8 GPUs, whose cache has the same shape: 715,072 tokens without it
             "deepseek-ai/DeepSeek-V3",
             "non-default args: {'tensor_parallel_size': 8}\n"

@@ -22,9 +22,10 @@ from calc.families.reading import (
 from calc.families.sparse import MIXTRAL_NAMES, gated_shared_moe, local_moe, qwen2_moe
 from calc.feedforward import MLP, FeedForward, MoE
 from calc.fields import Fields
+from calc.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
 from calc.mixers import Mixer
 from calc.names import Names
-from calc.recurrent import GatedDeltaNet, GatedLRU, KimiDelta, LightningAttention, ShortConv
+from calc.recurrent import GatedLRU, ShortConv
 
 
 def delta_net(c: Fields) -> GatedDeltaNet:

@@ -117,11 +117,10 @@ def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report)
 
 def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> str:
     """Why the log's bytes per token are between `low` and `high` times ours."""
-    layers, layout = cache.architecture.num_layers, ours.scenario.layout
-    latent = cache.latent
+    layers, layout, latent = cache.architecture.num_layers, ours.scenario.layout, cache.latent
     ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
     if latent and low <= 640 / 576 <= high:
-        return "vLLM before 0.8 pads the latent to 640 elements a layer, and the log does not state its version"
+        return "vLLM before 0.8 pads the latent to 640 elements a layer"
     if low <= (layers + 1) / layers <= high:
         return "a draft layer (EAGLE, multi-token prediction) has a cache of its own"
     if ranks is not None:

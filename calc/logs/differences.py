@@ -20,8 +20,6 @@ CLOSE = 0.003
 checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
 PROFILE = 0.06
 """The same of the profile run's peak, of which the formula was fitted to ten logs, at most 5.4 % off."""
-LIBRARIES = 0.35
-"""GiB that libraries take at most on one GPU while SGLang loads, which reads the GPU's free memory."""
 RANGES = {"cuda_graphs": "CUDA graphs take", "libraries": "Libraries outside PyTorch take"}
 """What stands in a sentence before a part of the overhead."""
 FOLLOWS = ("tokens", "concurrency", "KV budget")
@@ -98,7 +96,7 @@ def _why_weights(log: Log, off: int, ours: Report) -> str:
         return "LoRA slots sit in the log's"
     if log.settings.speculative and log.engine == "vllm":
         return "a draft model sits in the log's"
-    if log.engine == "sglang" and off <= LIBRARIES * GIB:
+    if log.engine == "sglang" and off <= ours.overhead_items["libraries"][1]:
         return "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
     if stored in FLOATS:
         return "LoRA slots or a draft model may sit in the log's, or it is another model than ours"

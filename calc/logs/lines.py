@@ -7,6 +7,7 @@ every gap is bounded, so that reading takes time in proportion to the text, what
 import re
 from typing import Literal, NamedTuple
 
+from calc.gpu import GIB, MIB
 from calc.logs.log import Engine
 
 Term = Literal[
@@ -28,7 +29,7 @@ Term = Literal[
     "total",
     "free",
 ]
-BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+BYTES = {"bytes": 1, "KiB": 2**10, "MiB": MIB, "GiB": GIB, "KB": 2**10, "MB": MIB, "GB": GIB}
 DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 SIZE = r"(?P<NAME>-?DECIMAL) ?(?P<NAME_unit>bytes|[KMG]i?B)".replace("DECIMAL", DECIMAL)
 COUNT = r"(?P<count>[0-9][0-9,]{0,18})"

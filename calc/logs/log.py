@@ -1,6 +1,7 @@
 from typing import Literal
 
 from calc.frozen import Frozen
+from calc.gpu import GIB
 
 Engine = Literal["vllm", "sglang", "torch"]
 
@@ -66,5 +67,5 @@ class Log(Frozen):
     notes: tuple[str, ...] = ()
 
 
-ROUNDING = 2**30 // 200
+ROUNDING = GIB // 200
 """Half of the last digit of a size with two decimals, 0.005 GiB."""

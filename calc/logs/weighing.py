@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from calc.errors import ConfigError
 from calc.fields import shown
-from calc.gpu import GPU
+from calc.gpu import GPU, MIB
 from calc.layout import Layout
 from calc.logs.log import Log
 from calc.precision import CacheFormat, Precision, WeightFormat, native_weights
@@ -98,4 +98,4 @@ def _near(log: Log, workload: Workload, gpus: Iterable[GPU]) -> Iterator[GPU]:
         return
     kinds = {is_large(gpu): gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total}
     for gpu in kinds.values():
-        yield gpu.model_copy(update={"usable_mib": log.total >> 20})
+        yield gpu.model_copy(update={"usable_mib": log.total // MIB})

@@ -18,7 +18,7 @@ def kept_steps(architecture: Architecture, asked: TrainingScenario) -> tuple[lis
     h, t = symbols.of("hidden", rank.hidden), symbols.of("tokens", tokens)
     symbolic_work = work.model_copy(update={"sequence": symbols.of("sequence", work.sequence)})
     layers: dict[tuple[str, str, int], int] = {}
-    for block in (*rank.blocks, *rank.shared):
+    for block in rank.all_blocks:
         formula = kept_bytes(symbols.apply(block), h, symbolic_work, t, w, shards)
         step = (*symbols.written(formula), kept_bytes(block, rank.hidden, work, tokens, w, shards))
         layers[step] = layers.get(step, 0) + len(block.layers)

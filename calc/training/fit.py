@@ -1,10 +1,10 @@
 """One GPU type against one training step: does it fit, what still would, and how many GPUs would do."""
 
 from calc.errors import ConfigError
-from calc.fit import MOST_GPUS, Word, largest, least, word
+from calc.fit import MOST_GPUS, Word, largest, least, reason, word
 from calc.frozen import Frozen
-from calc.gpu import GIB, GPU
-from calc.training.step import Training, TrainingMemory
+from calc.gpu import GPU
+from calc.training.step import Training
 
 
 class TrainingVerdict(Frozen):
@@ -37,7 +37,7 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
         max_micro_batch=largest(lambda n: training.memory(micro_batch=n).high <= usable),
         max_sequence=largest(lambda n: training.memory(sequence=n).high <= usable),
         min_gpus=fewest_replicas(training, usable),
-        reason=reason(memory, usable),
+        reason=reason(memory, usable, "The step needs"),
         notes=() if native is None else (native,),
     )
 
@@ -57,25 +57,3 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     if fits(1):
         return one
     return one * least(fits, most) if most and fits(most) else None
-
-
-def reason(memory: TrainingMemory, usable: int) -> str:
-    """What the verdict hangs on, in a sentence."""
-    held = memory.total - memory.overhead
-    left = usable - held
-    if left >= 0:
-        low, high = memory.overhead_low / GIB, memory.overhead_high / GIB
-        return f"{left / GIB:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB."
-    parts = {
-        "weights": memory.weights,
-        "master weights": memory.master_weights,
-        "gradients": memory.gradients,
-        "optimizer states": memory.optimizer,
-        "activations": memory.activations,
-        "logits": memory.logits,
-    }
-    name, size = max(parts.items(), key=lambda part: part[1])
-    return (
-        f"The step needs {held / GIB:.2f} GiB before any overhead, {-left / GIB:.2f} more than there are; "
-        f"the largest part is the {name} with {size / GIB:.2f}."
-    )

@@ -83,7 +83,7 @@ def training_assumptions(
 ) -> Iterable[str]:
     """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
     yield from architecture.assumptions
-    blocks, work, layout = (*architecture.blocks, *architecture.shared), training.work, training.layout
+    blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield {
         "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",
         "backward": "The step is fullest in the backward pass of a stage's last layer.",

@@ -8,8 +8,7 @@ h is hidden, w the bytes of an activation, T the tokens of a micro-batch; all el
 from calc.architecture import Block, Norm
 from calc.attention import GQA, LatentAttention
 from calc.feedforward import MLP, FeedForward, MoE
-from calc.mixers import CompressedAttention, Mixer
-from calc.recurrent import RecurrentMixer
+from calc.mixers import CompressedAttention, Mixer, RecurrentMixer
 from calc.training.workload import TrainingWorkload
 
 
@@ -144,10 +143,8 @@ def latent_bytes(mixer: LatentAttention, work: TrainingWorkload, w: int) -> int:
 def recurrent_bytes(mixer: RecurrentMixer, hidden: int, w: int) -> int:
     """An assumption: what the projections make, the same behind the convolution, and the output; the scan's own kernels
     recompute the rest (Mamba-2, arXiv:2405.21060 section 6)."""
-    shapes = mixer.shapes(hidden).values()
-    made = sum(shape[0] for shape in shapes if shape[1:] == (hidden,))
-    out = sum(shape[1] for shape in shapes if len(shape) == 2 and shape[0] == hidden)
-    return w * (2 * made + out)
+    out = sum(shape[1] for shape in mixer.shapes(hidden).values() if len(shape) == 2 and shape[0] == hidden)
+    return w * (2 * mixer.projected(hidden) + out)
 
 
 def feedforward_bytes(ffn: FeedForward | None, hidden: int, work: TrainingWorkload, w: int) -> int:

@@ -26,6 +26,18 @@ class TrainingMemory(Memory):
     """The loss, when every layer still waits for its backward pass; the backward pass of the last layer; or its end,
     when all gradients are there; or the optimizer's step."""
 
+    @property
+    def parts(self) -> dict[str, int]:
+        """The same of a step."""
+        return {
+            "weights": self.weights,
+            "master weights": self.master_weights,
+            "gradients": self.gradients,
+            "optimizer states": self.optimizer,
+            "activations": self.activations,
+            "logits": self.logits,
+        }
+
 
 class Training:
     """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence."""
@@ -110,8 +122,7 @@ class Training:
         if moment != "step":
             gradients += 2 * WIDTH[self.recipe.gradients] * self.recipe.bucket
         held = weights + states.master + gradients + states.optimizer + activations + logits
-        items = self.overhead.items("transformers", self.layout.gpus, held).values()
-        low, high = sum(low for low, _ in items), sum(high for _, high in items)
+        low, high = self.overhead.bounds("transformers", self.layout.gpus, held)
         return TrainingMemory(
             weights=weights,
             master_weights=states.master,

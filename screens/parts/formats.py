@@ -1,6 +1,8 @@
 """Numbers for people. B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count."""
 
-GIB, MIB, KIB = 2**30, 2**20, 2**10
+from calc.gpu import GIB, MIB
+
+KIB = 2**10
 
 
 def count(n: int) -> str:
