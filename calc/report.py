@@ -117,7 +117,7 @@ def usual_gpus() -> list[GPU]:
 def assumptions(
     architecture: Architecture, workload: Workload, precision: Precision, layout: Layout, tower: str | None
 ) -> Iterable[str]:
-    """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
+    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
     yield from architecture.assumptions
     apart = architecture.parameters().not_in_total
     experts = "experts_routed" in architecture.parameters().components
@@ -130,7 +130,7 @@ def assumptions(
         else:
             yield f"The image tower is loaded too: {size}. What it takes to read an image is not counted."
     if tower is not None:
-        yield f"The image tower ({tower}) is of a class that we do not know: it is neither counted nor loaded."
+        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
     if workload.speculative == "eagle":
         yield "EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own."
     if apart["multi_token_prediction"] and workload.speculative != "mtp":

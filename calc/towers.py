@@ -53,6 +53,44 @@ class Qwen2Vision(Frozen):
         yield from placed("visual.merger", normed({"ln_q": (d,)}) | with_biases(merger))
 
 
+class QwenVision(Frozen):
+    """The image tower of Qwen3-VL and Qwen3.5 (transformers `modeling_qwen3_vl.py`)."""
+
+    kind: str = "qwen3_vl"
+    hidden: int
+    intermediate: int
+    num_layers: int
+    channels: int
+    patch_size: int
+    temporal_patch_size: int
+    merge_size: int
+    positions: int
+    out_hidden: int
+    deepstack: int
+
+    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+        """Name, shape and number of layers that hold it, of each weight."""
+        d, f, p, tower = self.hidden, self.intermediate, self.patch_size, "model.visual"
+        patch: Shape = (d, self.channels, self.temporal_patch_size, p, p)
+        yield f"{tower}.patch_embed.proj.weight", patch, 1
+        yield f"{tower}.patch_embed.proj.bias", (d,), 1
+        yield f"{tower}.pos_embed.weight", (self.positions, d), 1
+        layer: dict[str, Shape] = {"norm1": (d,), "norm2": (d,), "attn.qkv": (3 * d, d), "attn.proj": (d, d)}
+        layer |= {"mlp.linear_fc1": (f, d), "mlp.linear_fc2": (d, f)}
+        for name, shape in layer.items():
+            yield f"{tower}.blocks.{{layer}}.{name}.weight", shape, self.num_layers
+            yield f"{tower}.blocks.{{layer}}.{name}.bias", shape[:1], self.num_layers
+        merged = d * self.merge_size**2
+        fc: dict[str, Shape] = {"linear_fc1": (merged, merged), "linear_fc2": (self.out_hidden, merged)}
+        mergers = {"merger": (fc | {"norm": (d,)}, 1)}
+        if self.deepstack:
+            mergers["deepstack_merger_list.{layer}"] = (fc | {"norm": (merged,)}, self.deepstack)
+        for merger, (weights, copies) in mergers.items():
+            for name, shape in weights.items():
+                yield f"{tower}.{merger}.{name}.weight", shape, copies
+                yield f"{tower}.{merger}.{name}.bias", shape[:1], copies
+
+
 class PixtralVision(Frozen):
     """Pixtral, arXiv:2410.07073, with Mistral 3's projector (`modeling_pixtral.py`, `modeling_mistral3.py`)."""
 
@@ -214,3 +252,69 @@ class InternVision(Frozen):
         projector: Shapes = {"layer_norm": (merged,), "linear_1": (text_hidden, merged)}
         projector |= {"linear_2": (text_hidden, text_hidden)}
         yield from placed("multi_modal_projector", with_biases(projector))
+
+
+class Glm4Vision(Frozen):
+    """The image tower of GLM-4.1V and GLM-4.5V, arXiv:2507.01006 (transformers `modeling_glm4v.py`)."""
+
+    hidden: int
+    intermediate: int  # of the merger
+    num_layers: int
+    channels: int
+    patches: int
+    patch_size: int
+    temporal_patch_size: int
+    merge_size: int
+    out_hidden: int  # also the width of the feed-forward in the layers
+    qkv_bias: bool
+
+    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+        """Name, shape and number of layers that hold it, of each weight."""
+        d, f, p, out, tower = self.hidden, self.intermediate, self.patch_size, self.out_hidden, "model.visual"
+        patch: Shapes = {"patch_embed.proj": (d, self.channels, self.temporal_patch_size, p, p)}
+        patch |= {"downsample": (out, d, self.merge_size, self.merge_size), "merger.post_projection_norm": (out,)}
+        alone: Shapes = {"embeddings.position_embedding": (self.patches, d), "post_conv_layernorm": (d,)}
+        alone |= {"post_layernorm": (d,), "merger.proj": (out, out)}
+        alone |= {"merger.gate_proj": (f, out), "merger.up_proj": (f, out), "merger.down_proj": (out, f)}
+        layer: Shapes = {"norm1": (d,), "norm2": (d,), "attn.proj": (d, d)}
+        layer |= {"mlp.gate_proj": (out, d), "mlp.up_proj": (out, d), "mlp.down_proj": (d, out)}
+        qkv: Shapes = {"attn.qkv": (3 * d, d)}
+        yield from placed(tower, with_biases(patch) | weights(alone))
+        blocks = weights(layer) | (with_biases if self.qkv_bias else weights)(qkv)
+        yield from placed(f"{tower}.blocks.{{layer}}", blocks, self.num_layers)
+
+
+class LlamaVision(Frozen):
+    """The image tower of Llama 3.2 Vision (transformers `modeling_mllama.py`): tiles, and layers over all of them."""
+
+    hidden: int
+    intermediate: int
+    num_layers: int
+    num_global_layers: int
+    channels: int
+    patches: int
+    patch_size: int
+    tiles: int
+    ratios: int  # shapes that an image may be cut into
+    out_hidden: int
+
+    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+        """Name, shape and number of layers that hold it, of each weight."""
+        d, f, p, rows, tower = self.hidden, self.intermediate, self.patch_size, self.patches + 1, "vision_model"
+        yield f"{tower}.class_embedding", (d,), 1
+        yield f"{tower}.patch_embedding.weight", (d, self.channels, p, p), 1
+        yield f"{tower}.gated_positional_embedding.embedding", (rows, d), 1
+        yield f"{tower}.gated_positional_embedding.gate", (1,), 1
+        tiles: Shape = (self.ratios + 1, self.tiles * rows * d)
+        yield f"{tower}.gated_positional_embedding.tile_embedding.weight", tiles, 1
+        for when in ("pre", "post"):
+            yield f"{tower}.{when}_tile_positional_embedding.embedding.weight", (self.ratios + 1, self.tiles * d), 1
+            yield f"{tower}.{when}_tile_positional_embedding.gate", (1,), 1
+        yield from placed(tower, with_biases({"layernorm_pre": (d,), "layernorm_post": (d,)}))
+        layer = weights({f"self_attn.{x}_proj": (d, d) for x in "qkvo"})
+        layer |= with_biases({"mlp.fc1": (f, d), "mlp.fc2": (d, f)})
+        layer |= with_biases({"input_layernorm": (d,), "post_attention_layernorm": (d,)})
+        gates: Shapes = {"gate_attn": (1,), "gate_ffn": (1,)}
+        yield from placed(f"{tower}.transformer.layers.{{layer}}", layer, self.num_layers)
+        yield from placed(f"{tower}.global_transformer.layers.{{layer}}", layer | gates, self.num_global_layers)
+        yield from placed("multi_modal_projector", {"weight": (text_hidden, self.out_hidden), "bias": (text_hidden,)})

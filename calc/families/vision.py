@@ -3,30 +3,49 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from calc.audio import OmniTowers
 from calc.errors import ConfigError
+from calc.families.encoded import (
+    gemma3,
+    idefics2,
+    idefics3,
+    lfm2_vl,
+    llava,
+    paligemma,
+    qwen_audio,
+)
+from calc.families.tower_defaults import (
+    GEMMA4,
+    GLM4,
+    IDEFICS2,
+    IDEFICS3,
+    INTERN,
+    LLAMA4,
+    MINIMAX,
+    MLLAMA,
+    MOON,
+    PIXTRAL,
+    QWEN2,
+    QWEN2_5,
+    QWEN3,
+    QWEN3_VL,
+    SIGLIP,
+    SIGLIP2,
+)
 from calc.fields import Fields, shown
 from calc.towers import (
     Gemma4Vision,
+    Glm4Vision,
     InternVision,
     Llama4Vision,
+    LlamaVision,
     MiniMaxVision,
     MoonVision,
     PixtralVision,
     Qwen2Vision,
+    QwenVision,
 )
-from calc.vision import QwenVision, SiglipVision, VisionTower
-
-
-def siglip(c: Fields, whole: Fields) -> SiglipVision:
-    return SiglipVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
-        image_size=c.size("image_size"),
-        patch_size=c.size("patch_size"),
-        channels=c.size("num_channels"),
-        pooling_head=c.flag("vision_use_head"),
-    )
+from calc.vision import VisionTower
 
 
 def qwen3(c: Fields, whole: Fields) -> QwenVision:
@@ -159,6 +178,45 @@ def intern(c: Fields, whole: Fields) -> InternVision:
     )
 
 
+def glm4(c: Fields, whole: Fields) -> Glm4Vision:
+    return Glm4Vision(
+        hidden=c.size("hidden_size"),
+        intermediate=c.size("intermediate_size"),
+        num_layers=c.size("depth"),
+        channels=c.size("in_channels"),
+        patches=(c.size("image_size") // c.size("patch_size")) ** 2,
+        patch_size=c.size("patch_size"),
+        temporal_patch_size=c.size("temporal_patch_size"),
+        merge_size=c.size("spatial_merge_size"),
+        out_hidden=c.size("out_hidden_size"),
+        qkv_bias=c.flag("attention_bias"),
+    )
+
+
+def mllama(c: Fields, whole: Fields) -> LlamaVision:
+    ratios = c.get("supported_aspect_ratios")
+    return LlamaVision(
+        hidden=c.size("hidden_size"),
+        intermediate=c.size("intermediate_size"),
+        num_layers=c.size("num_hidden_layers"),
+        num_global_layers=c.size("num_global_layers"),
+        channels=c.size("num_channels"),
+        patches=(c.size("image_size") // c.size("patch_size")) ** 2,
+        patch_size=c.size("patch_size"),
+        tiles=c.size("max_num_tiles"),
+        ratios=len(ratios) if isinstance(ratios, list) and ratios else 8,
+        out_hidden=c.size("vision_output_dim"),
+    )
+
+
+def omni2_5(c: Fields, whole: Fields) -> OmniTowers:
+    return OmniTowers(image=qwen2_5(c, whole), audio=qwen_audio(whole, convolved=False))
+
+
+def omni3(c: Fields, whole: Fields) -> OmniTowers:
+    return OmniTowers(image=qwen3(c, whole), audio=qwen_audio(whole, convolved=True))
+
+
 def two(c: Fields, name: str) -> tuple[int, int]:
     """A height and a width, or one number for both."""
     value = c.get(name)
@@ -167,96 +225,6 @@ def two(c: Fields, name: str) -> tuple[int, int]:
     return first, second
 
 
-SIGLIP = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "image_size": 224,
-    "patch_size": 16,
-    "num_channels": 3,
-    "vision_use_head": True,
-}
-QWEN3 = {
-    "depth": 27,
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "in_channels": 3,
-    "patch_size": 16,
-    "temporal_patch_size": 2,
-    "spatial_merge_size": 2,
-    "num_position_embeddings": 2304,
-    "out_hidden_size": 3584,
-    "deepstack_visual_indexes": None,
-}
-QWEN3_VL = QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]}
-QWEN2 = {
-    "depth": 32,
-    "embed_dim": 1280,
-    "hidden_size": 3584,
-    "mlp_ratio": 4,
-    "in_channels": 3,
-    "patch_size": 14,
-    "temporal_patch_size": 2,
-    "spatial_merge_size": 2,
-}
-QWEN2_5 = {"intermediate_size": 3420, "out_hidden_size": 3584} | QWEN2
-PIXTRAL = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_channels": 3,
-    "patch_size": 16,
-}
-LLAMA4 = {
-    "hidden_size": 768,
-    "intermediate_size": 5632,
-    "num_hidden_layers": 34,
-    "num_channels": 3,
-    "image_size": 448,
-    "patch_size": 14,
-    "projector_input_dim": 4096,
-    "projector_output_dim": 4096,
-    "vision_output_dim": 7680,
-}
-GEMMA4 = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 16,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 12,
-    "head_dim": 64,
-    "patch_size": 16,
-    "position_embedding_size": 10240,
-}
-MINIMAX = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_channels": 3,
-    "patch_size": 14,
-    "temporal_patch_size": 2,
-    "spatial_merge_size": 2,
-}
-MOON = {
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-    "pos_emb_height": 64,
-    "pos_emb_width": 64,
-    "merge_kernel_size": [2, 2],
-}
-INTERN = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_channels": 3,
-    "image_size": [448, 448],
-    "patch_size": [14, 14],
-    "attention_bias": False,
-    "use_qk_norm": False,
-    "norm_type": "layer_norm",
-}
 ALIASES = {
     "in_chans": "in_channels",
     "init_pos_emb_height": "pos_emb_height",
@@ -265,27 +233,42 @@ ALIASES = {
     "vt_intermediate_size": "intermediate_size",
     "vt_num_hidden_layers": "num_hidden_layers",
 }
-Reader = Callable[[Fields, Fields], VisionTower]
+Reader = Callable[[Fields, Fields], VisionTower | None]
 TOWERS: dict[str, tuple[Reader, dict[str, Any]]] = {
-    "gemma3": (siglip, SIGLIP),
+    "gemma3": (gemma3, SIGLIP),
     "gemma4": (gemma4, GEMMA4),
+    "glm46v": (glm4, GLM4),
+    "glm4v": (glm4, GLM4),
+    "glm4v_moe": (glm4, GLM4),
+    "idefics2": (idefics2, IDEFICS2),
+    "idefics3": (idefics3, IDEFICS3),
     "internvl": (intern, INTERN),
     "kimi_k25": (moon, MOON),
+    "lfm2_vl": (lfm2_vl, SIGLIP2),
     "llama4": (llama4, LLAMA4),
+    "llava": (llava, {}),
+    "llava_next": (llava, {}),
+    "llava_onevision": (llava, {}),
     "minimax_m3_vl": (minimax, MINIMAX),
     "mistral3": (pixtral, PIXTRAL),
+    "mllama": (mllama, MLLAMA),
+    "paligemma": (paligemma, SIGLIP),
+    "qwen2_5_omni_thinker": (omni2_5, QWEN2_5),
     "qwen2_5_vl": (qwen2_5, QWEN2_5),
     "qwen2_vl": (qwen2, QWEN2),
     "qwen3_5": (qwen3, QWEN3),
     "qwen3_5_moe": (qwen3, QWEN3),
+    "qwen3_omni_moe_thinker": (omni3, QWEN3_VL),
     "qwen3_vl": (qwen3, QWEN3_VL),
     "qwen3_vl_moe": (qwen3, QWEN3_VL),
+    "smolvlm": (idefics3, IDEFICS3),
 }
 """model_type of the whole -> how its tower is read, and what its class assumes."""
 
 
 def read_vision(config: Mapping[str, Any]) -> VisionTower | None:
     """The tower; None where there is none. One of a class that we do not know is left out; `uncounted` names it."""
+    config = thinker(config)
     kind = vision_kind(config)
     whole = config.get("model_type")
     if kind is None or not isinstance(whole, str) or whole not in TOWERS:
@@ -294,17 +277,26 @@ def read_vision(config: Mapping[str, Any]) -> VisionTower | None:
     return read(Fields(config["vision_config"], defaults, ALIASES), Fields(config, {"downsample_ratio": 0.5}, {}))
 
 
-def vision_kind(config: Mapping[str, Any]) -> str | None:
+def thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of an omni model that reads images and sound; what speaks beside it is not counted."""
+    inner = config.get("thinker_config")
+    return {**inner, "model_type": f"{config.get('model_type')}_thinker"} if isinstance(inner, Mapping) else config
+
+
+def vision_kind(config: Mapping[str, Any], field: str = "vision_config") -> str | None:
     """The model_type of a vision_config; None without one."""
-    vision = config.get("vision_config")
-    if vision is None:
+    tower = config.get(field)
+    if tower is None:
         return None
-    if not isinstance(vision, Mapping):
-        raise ConfigError(f"vision_config is {shown(vision)}; it must be an object of fields.", "vision_config")
-    kind = vision.get("model_type")
+    if not isinstance(tower, Mapping):
+        raise ConfigError(f"{field} is {shown(tower)}; it must be an object of fields.", field)
+    kind = tower.get("model_type")
     return kind if isinstance(kind, str) else "unknown"
 
 
 def uncounted(config: Mapping[str, Any]) -> str | None:
-    """The model_type of an image tower that is there and not counted."""
-    return vision_kind(config) if read_vision(config) is None else None
+    """The model_types of towers for images and sound that are there and not counted."""
+    tower, inner = read_vision(config), thinker(config)
+    image = vision_kind(inner) if tower is None else None
+    sound = None if isinstance(tower, OmniTowers) else vision_kind(inner, "audio_config")
+    return " and ".join(kind for kind in (image, sound) if kind is not None) or None

@@ -81,7 +81,7 @@ def training_report(
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
 ) -> Iterable[str]:
-    """What the numbers take for granted, in sentences; `tower` is an image tower that is not counted."""
+    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield {
@@ -114,5 +114,5 @@ def training_assumptions(
         if count:
             yield f"The {what} is neither loaded nor trained: {count:,} parameters."
     if tower is not None:
-        yield f"The image tower ({tower}) is of a class that we do not know: it is neither counted nor loaded."
+        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
     yield "Overhead is a range measured in public logs; the totals count its middle."
