@@ -43,6 +43,10 @@ figure = charts.gpu_bars(result.verdicts, names, result.memory, dark, charts.TRA
 st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
 st.subheader("Memory over the length of the sequences", anchor=False)
 st.plotly_chart(charts.sequence_bars(result.by_sequence, dark), key="sequences", theme=None, config=charts.CONFIG)
+if len(result.stages) > 1:
+    st.subheader("Memory of each stage", anchor=False)
+    figure = charts.stage_bars(result.stages, dark, charts.TRAINED)
+    st.plotly_chart(figure, key="stages", theme=None, config=charts.CONFIG)
 
 st.subheader("What is assumed", anchor=False)
 st.markdown("\n".join(f"- {sentence}" for sentence in result.assumptions))

@@ -282,6 +282,16 @@ def test_layouts_that_do_not_divide(model, layout, field):
     assert error.value.field == field
 
 
+def test_the_first_stage_holds_most_micro_batches():
+    """1F1B, arXiv:2104.04473 section 2.2: stage i keeps p - i of them; the fullest stage is the answer."""
+    layout, work = TrainingLayout(pp=4), TrainingWorkload(accumulation=8)
+    whole = training_report(models()["meta-llama/Llama-3.1-8B"].config, workload=work, layout=layout, gpus=[])
+    kept = [stage.activations for stage in whole.stages]
+    assert len(kept) == 4
+    assert kept == sorted(kept, reverse=True)
+    assert whole.memory == max(whole.stages, key=lambda memory: memory.total)
+
+
 @pytest.mark.parametrize(
     ("model", "formula", "layers", "result"),
     [  # transformers with flash attention, tracked by autograd: 200,840 bytes a token

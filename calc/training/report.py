@@ -37,6 +37,7 @@ class TrainingReport(Frozen):
     trained_parameters: int  # of all GPUs, each counted once
     memory: TrainingMemory
     overhead_items: dict[OverheadItem, tuple[int, int]]
+    stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
     by_sequence: dict[int, TrainingMemory]  # the same with other lengths
     verdicts: tuple[TrainingVerdict, ...]
     assumptions: tuple[str, ...]
@@ -71,6 +72,7 @@ def training_report(
         trained_parameters=training.trained_parameters(),
         memory=memory,
         overhead_items=overhead.items("transformers", layout.gpus, memory.total - memory.overhead),
+        stages=tuple(training.by_stage()),
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),

@@ -73,8 +73,12 @@ class Training:
 
     def memory(self, **change: int) -> TrainingMemory:
         """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given."""
+        return max(self.by_stage(**change), key=lambda memory: memory.total)
+
+    def by_stage(self, **change: int) -> list[TrainingMemory]:
+        """The same on a GPU of each pipeline stage."""
         work = self.work.model_copy(update=change)
-        return max((self._stage(i, work) for i in range(len(self.stages))), key=lambda memory: memory.total)
+        return [self._stage(i, work) for i in range(len(self.stages))]
 
     def _stage(self, index: int, work: TrainingWorkload) -> TrainingMemory:
         """The fullest moment of one stage. With 1F1B, stage i holds min(micro-batches, p - i) of them in flight

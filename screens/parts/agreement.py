@@ -26,9 +26,7 @@ def kinds(found: Accuracy) -> None:
     for kind, compared in by_kind(found).items():
         off = sorted(abs(row.error) for row in compared)
         p95 = off[-(-95 * len(off) // 100) - 1]
-        rows.append(
-            f"| {kind} | {len(off)} | **{median(off):.2%}** | {p95:.2%} | {off[-1]:.2%} |"
-        )
+        rows.append(f"| {kind} | {len(off)} | **{median(off):.2%}** | {p95:.2%} | {off[-1]:.2%} |")
     head = ["| Figure | Records | Median error | 95% within | Worst |", "| --- | ---: | ---: | ---: | ---: |"]
     st.markdown("\n".join([*head, *rows]))
     st.caption("; ".join(f"{kind}: {words}" for kind, words in TRUST.items()))

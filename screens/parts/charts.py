@@ -186,10 +186,10 @@ def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
     return _columns(by_length, TRAINED, "Length of each sequence, tokens", dark)
 
 
-def stage_bars(stages: Sequence[Memory], dark: bool) -> go.Figure:
+def stage_bars(stages: Sequence[Memory], dark: bool, parts: Sequence[str] | None = None) -> go.Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
-    return _columns(bars, served(stages), "Pipeline stage", dark)
+    return _columns(bars, parts or served(stages), "Pipeline stage", dark)
 
 
 def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
