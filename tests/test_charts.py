@@ -153,3 +153,16 @@ def test_colours_of_one_figure_can_be_told_apart(sight):
         for one, other in combinations([charts.COLORS[part] for part in figure], 2):
             pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
             assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)
+
+
+def test_an_image_tower_is_a_part_of_every_figure_of_memory():
+    """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
+    result = weighed("google/gemma-3-4b-it")
+    for figure in (
+        charts.gpu_bars(result.verdicts, NAMES, result.memory, dark=False),
+        charts.context_bars(result.by_context, dark=False),
+        charts.stage_bars(result.stages, dark=False),
+    ):
+        (tower,) = [bar for bar in bars(figure) if bar.name == "Image tower"]
+        sizes = tower.x if tower.orientation == "h" else tower.y
+        assert set(sizes) == {2 * 419_816_304 / 2**30}
