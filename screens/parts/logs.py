@@ -78,7 +78,7 @@ def verdict(rows: tuple[Difference, ...]) -> None:
 
 
 def table(rows: tuple[Difference, ...]) -> None:
-    lines = [f"| {NAMES[row.term]} | {amount(row, row.log)} | {our_amount(row)} | {row.share:+.2%} |" for row in rows]
+    lines = [f"| {NAMES[row.term]} | {amount(row, row.log)} | {our_amount(row)} | {share(row)} |" for row in rows]
     st.markdown("\n".join(["| Term | In the log | Ours | Difference |", "| --- | ---: | ---: | ---: |", *lines]))
     st.markdown("\n".join(f"- {row.sentence}" for row in rows))
 
@@ -91,6 +91,13 @@ def our_amount(row: Difference) -> str:
     if row.low is None or row.high is None:
         return amount(row, row.ours)
     return f"{amount(row, row.low)} to {amount(row, row.high)}"
+
+
+def share(row: Difference) -> str:
+    """Of ours; where ours is a range, whether the log's lies within."""
+    if row.low is None:
+        return f"{row.share:+.2%}"
+    return "within" if row.agrees else "outside"
 
 
 def stated(log: Log) -> None:
