@@ -175,9 +175,8 @@ def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
                 "line": {"color": (DARK if dark else LIGHT).text, "width": 1, "dash": "dot"},
             }
         ]
-    return _columns(
-        dict(zip(columns, by_context.values(), strict=True)), HELD, "Context of each sequence, tokens", dark, **marks
-    )
+    memories = dict(zip(columns, by_context.values(), strict=True))
+    return _columns(memories, served(memories.values()), "Context of each sequence, tokens", dark, **marks)
 
 
 def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
