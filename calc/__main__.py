@@ -1,11 +1,13 @@
 """python -m calc MODEL: a Report on the command line."""
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, TextIO, get_args
 
 from pydantic import ValidationError
 
@@ -14,7 +16,7 @@ from calc.families import as_llama, knows, override
 from calc.fields import shown
 from calc.gpu import GIB, GPU
 from calc.precision import CACHE_FORMATS, WEIGHT_FORMATS
-from calc.text import parse_config, parse_value
+from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.training.face import add_training_options, check_options, run_training, training_table
 from calc.workload import Attention, Engine, Speculative
 from presets import gpus, models
@@ -23,11 +25,21 @@ from presets.hub import HubError, fetch, is_id
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{message[:1].upper()}{message[1:]}. See python -m calc --help.\n")
+        short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", message)
+        self.exit(2, f"{short[:1].upper()}{short[1:]}. See python -m calc --help.\n")
+
+
+def version(text: str) -> str:
+    """A version of an engine, as argparse checks its types."""
+    try:
+        return Workload(engine_version=text).engine_version or text
+    except ValidationError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no version such as 0.8.5") from None
 
 
 def parser() -> Parser:
-    p = Parser(prog="python -m calc", description="Weigh a language model: parameters, memory, and which GPUs it fits.")
+    about = "Weigh a language model: parameters, memory, and which GPUs it fits."
+    p = Parser(prog="python -m calc", description=about, allow_abbrev=False)
     p.add_argument(
         "model", metavar="MODEL", help="a preset id, the path of a config.json, - for standard input, or a Hub id"
     )
@@ -41,7 +53,9 @@ def parser() -> Parser:
     p.add_argument("--kv", choices=CACHE_FORMATS, default="bf16", help="storage of the KV cache (default bf16)")
     p.add_argument("--engine", choices=get_args(Engine), default="vllm")
     p.add_argument("--attention", choices=get_args(Attention), default="flash")
-    p.add_argument("--engine-version", metavar="X.Y", help="where the engine's habits changed (default: the newest)")
+    p.add_argument(
+        "--engine-version", type=version, metavar="X.Y", help="where the engine's habits changed (default: the newest)"
+    )
     p.add_argument(
         "--all-logits", action="store_const", const="all", dest="logits", help="transformers: logits of every token"
     )
@@ -64,13 +78,13 @@ def load(model: str) -> dict[str, Any]:
     if model in models():
         return dict(models()[model].config)
     if model == "-":
-        return parse_config(sys.stdin.read())
-    path = Path(model)
-    if path.is_file():
+        return parse_config(read_text(sys.stdin, "Standard input") if sys.stdin is not None else "")
+    if is_file(model):
         try:
-            return parse_config(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError(f"The file {model} can't be read as text.") from None
+            with Path(model).open(encoding="utf-8") as file:
+                return parse_config(read_text(file, f"The file {shown(model)}"))
+        except OSError as error:
+            raise ConfigError(f"The file {shown(model)} can't be read: {error.strerror}.") from None
     near = ", ".join(get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5])
     if not is_id(model):
         raise ConfigError(f"{shown(model)} is neither a preset nor a file. Presets are, among others, {near}.")
@@ -80,12 +94,31 @@ def load(model: str) -> dict[str, Any]:
         raise ConfigError(f"{error} Presets are, among others, {near}.") from None
 
 
+def is_file(name: str) -> bool:
+    """Raises ConfigError for a name that can't be printed."""
+    try:
+        name.encode()
+        return Path(name).is_file()
+    except UnicodeEncodeError:
+        raise ConfigError("The name of the file is not text in UTF-8; give the file through - instead.") from None
+    except OSError:  # longer than names of files are
+        return False
+
+
+def read_text(file: TextIO, name: str) -> str:
+    """The text of a file, at most one character more than a config may have. Raises ConfigError."""
+    try:
+        return file.read(MAX_CHARACTERS + 1)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name} is not text in UTF-8, as a config.json must be.") from None
+
+
 def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
     if ids is None:
         return None
     unknown = [name for name in ids if name not in gpus()]
     if unknown:
-        raise ConfigError(f"There is no GPU “{unknown[0]}”. Known: {', '.join(gpus())}.")
+        raise ConfigError(f"There is no GPU {shown(unknown[0])}. Known: {', '.join(gpus())}.")
     return [gpus()[name] for name in ids]
 
 
@@ -97,7 +130,7 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
     for change in arguments.set:
         field, equals, value = change.partition("=")
         if not equals:
-            raise ConfigError(f"--set takes FIELD=VALUE, for instance num_key_value_heads=4, not “{change}”.")
+            raise ConfigError(f"--set takes FIELD=VALUE, for instance num_key_value_heads=4, not {shown(change)}.")
         changes[field] = parse_value(value)
     config = override(config, changes) if changes else config
     check_options(vars(arguments), parser().get_default)
@@ -167,13 +200,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except ValidationError as error:
         first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        print(f"{where}{first['msg'].removeprefix('Value error, ')}.", file=sys.stderr)
+        said = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        print("".join(f"{name} is {shown(first['input'])}: " for name in first["loc"]) + f"{said}.", file=sys.stderr)
         return 2
     if arguments.json:
-        print(result.model_dump_json(indent=1))
+        text = result.model_dump_json(indent=1)
     else:
-        print(training_table(result) if isinstance(result, TrainingReport) else table(result))
+        text = training_table(result) if isinstance(result, TrainingReport) else table(result)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -10,9 +10,9 @@ from calc.frozen import Frozen
 from calc.tensor import Shape
 from calc.text import parse_json
 
-MAX_HEADER_BYTES = 100_000_000
-"""The bound of the safetensors format itself; the largest published header is a tenth of it."""
-MAX_TENSORS = 2_000_000
+MAX_HEADER_BYTES = 25_000_000
+"""As huggingface_hub has it; the largest published index has some 9 MB, and the format itself allows 100 MB."""
+MAX_TENSORS = 500_000
 MAX_NUMBER = 2**53
 
 # github.com/huggingface/safetensors, safetensors/src/tensor.rs: bits of one element
@@ -71,15 +71,18 @@ def read_safetensors(data: bytes) -> Checkpoint:
 
     Source: the format's own description, github.com/huggingface/safetensors. Raises ConfigError.
     """
-    if data.lstrip()[:1] == b"{":
-        return _from_json(data)
     size = int.from_bytes(data[:8], "little")
+    binary = size < MAX_NUMBER and data[8:9] == b"{"  # eight bytes of text would make a larger number
+    if not binary and data.lstrip()[:1] == b"{":
+        return _from_json(data)
     if len(data) < 8 or data[8:9] != b"{":
         raise ConfigError(
             "This is no safetensors file: after 8 bytes of length one begins with a brace. "
             "Give a .safetensors file, its header, or model.safetensors.index.json."
         )
-    if size > min(MAX_HEADER_BYTES, len(data) - 8):
+    if size > MAX_HEADER_BYTES:
+        raise ConfigError(f"The header should be {size:,} bytes long; {MAX_HEADER_BYTES:,} are the most that we read.")
+    if size > len(data) - 8:
         raise ConfigError(f"The header should be {size:,} bytes long, of which only {len(data) - 8:,} are here.")
     return _from_json(data[8 : 8 + size])
 
@@ -91,6 +94,11 @@ def _from_json(data: bytes) -> Checkpoint:
         raise ConfigError("The header is not text in UTF-8, as JSON must be.") from None
     if "weight_map" in table:
         return _from_index(table)
+    return from_rows(table)
+
+
+def from_rows(table: Mapping[str, Any]) -> Checkpoint:
+    """The tensors of one or several headers, by name: dtype, shape and data_offsets of each. Raises ConfigError."""
     if len(table) > MAX_TENSORS:
         raise ConfigError(f"The header names {len(table):,} tensors; {MAX_TENSORS:,} is the most that we read.")
     rows = {name: _stored(name, row) for name, row in table.items() if name != "__metadata__"}
@@ -105,7 +113,7 @@ def _stored(name: str, row: Any) -> Stored:
             f"{shown(name)} is {shown(row)}; a tensor of a safetensors header has dtype, shape and data_offsets."
         )
     dtype, shape, offsets = row["dtype"], row["shape"], row["data_offsets"]
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise ConfigError(f"{shown(name)} has the dtype {shown(dtype)}; safetensors knows {', '.join(BITS)}.")
     if not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
         raise ConfigError(f"The shape or data_offsets of {shown(name)} are not lists of whole numbers from 0 on.")

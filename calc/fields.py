@@ -4,7 +4,8 @@ from typing import Any
 from calc.errors import ConfigError
 
 MAX_SIZE = 2**31  # no dimension of a real model comes near
-MAX_LAYERS = 4096
+MAX_LAYERS = 1024  # DeepNet has the most, 1,000 (arXiv:2203.00555)
+MAX_PREDICTION_LAYERS = 16  # no published model has more than three
 
 
 class Fields:
@@ -43,7 +44,7 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"{name} is {shown(value)}; it must be a whole number.", name)
-        most = MAX_LAYERS if name in LAYER_COUNTS else MAX_SIZE
+        most = MOST.get(self.aliases.get(name, name), MAX_SIZE)
         if not least <= value <= most:
             near = least if value < least else most
             raise ConfigError(f"{name} is {shown(value)}; it must lie between {least:,} and {most:,}.", name, [near])
@@ -93,7 +94,10 @@ class Fields:
         return list(value)
 
 
-LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_nextn_predict_layers"})
+MOST = dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers"), MAX_LAYERS) | dict.fromkeys(
+    ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS
+)
+"""The largest value of fields that count layers."""
 
 
 def shown(value: object) -> str:

@@ -7,14 +7,16 @@ import struct
 from math import prod
 from typing import Any, NamedTuple
 
-from calc.checkpoint import MAX_TENSORS, Checkpoint, Stored
+from calc.checkpoint import Checkpoint, Stored
 from calc.errors import ConfigError
 from calc.fields import shown
 from calc.frozen import Frozen
 
-MAX_ENTRIES = 100_000
-MAX_ARRAY = 10_000_000
+MAX_TENSORS = 65_536  # experts are stacked, so that the largest models have some 2,000
+MAX_ENTRIES = 10_000  # some 50
+MAX_ARRAY = 2_000_000  # vocabularies have up to 262,144 words, and twice as many merges
 MAX_TEXT = 1_000_000
+MAX_KEPT = 4096  # numbers of an array: one for each layer
 
 
 class GGMLType(NamedTuple):
@@ -104,11 +106,14 @@ class _Cursor:
     def number(self, kind: str) -> Any:
         return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
 
-    def text(self) -> str:
-        size = self.number("Q")
+    def text_size(self) -> int:
+        size = int.from_bytes(self.take(8), "little")
         if size > MAX_TEXT:
             raise ConfigError(f"The GGUF header holds a text of {size:,} bytes: it is damaged.")
-        return self.take(size).decode(errors="replace")
+        return size
+
+    def text(self) -> str:
+        return self.take(self.text_size()).decode(errors="replace")
 
     def value(self, kind: int) -> Any:
         if kind in SCALARS:
@@ -122,12 +127,12 @@ class _Cursor:
             raise ConfigError(f"The GGUF header holds an array of {length:,} values: it is damaged.")
         if inner == 8:
             for _ in range(length):
-                self.text()
+                self.take(self.text_size())
             return length
         if inner not in SCALARS:
             raise ConfigError(f"The GGUF header has an array of type {inner}, which is not one we read.")
-        numbers = struct.unpack(f"<{length}{SCALARS[inner]}", self.take(length * struct.calcsize("<" + SCALARS[inner])))
-        return list(numbers) if length <= 4096 else length
+        numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))
+        return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_KEPT else length
 
     def tensor(self) -> tuple[str, Stored]:
         name, dims = self.text(), self.number("I")

@@ -1,5 +1,6 @@
 """Memory to serve, on one GPU: weights, KV cache, activations, overhead."""
 
+from bisect import bisect_left
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -236,7 +237,8 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     """The part of each block that runs in a stage."""
     found = []
     for block in architecture.all_blocks:
-        where = tuple(i for i in block.places or block.layers if i in stage)
+        places = block.places or block.layers  # in ascending order
+        where = places[bisect_left(places, stage.start) : bisect_left(places, stage.stop)]
         if where:
             found.append(block.model_copy(update={"layers": where, "places": ()}))
     return found

@@ -11,6 +11,7 @@ from calc.errors import ConfigError
 from calc.fields import shown
 
 MAX_CHARACTERS = 1_000_000  # the longest config.json published is a tenth of it
+MAX_DEPTH = 50  # lists and objects in one another; quantised checkpoints have six
 
 
 def parse_config(text: str) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, longest: int) -> dict[str, Any]:
-    """A JSON object of at most `longest` characters as a dict. Raises ConfigError."""
+    """A JSON object of at most `longest` characters as a dict, which can be written again. Raises ConfigError."""
     if len(text) > longest:
         raise ConfigError(f"The text is {len(text):,} characters long; {longest:,} is the most that we read.")
     try:
@@ -30,7 +31,29 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
         raise ConfigError("This JSON is nested too deep or holds a number too long to be a config.") from None
     if not isinstance(value, dict):
         raise ConfigError(f"A config.json is an object of fields in braces; this is {shown(value)}.")
+    if nested(value, MAX_DEPTH):
+        raise ConfigError(f"This JSON is nested too deep to be a config; {MAX_DEPTH} levels are the most that we read.")
+    if "\\u" in text or not text.isascii():
+        written(value)
     return value
+
+
+def nested(value: Any, depth: int) -> bool:
+    """Whether lists and objects stand in one another more than `depth` deep."""
+    level = [value]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [inner for inner in level if isinstance(inner, dict | list)]
+    return bool(level)
+
+
+def written(config: Mapping[str, Any]) -> bytes:
+    """A config as JSON without spaces. Raises ConfigError."""
+    try:
+        return json.dumps(config, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        raise ConfigError(f"The text holds half of a character ({half}), which no text may; write it whole.") from None
 
 
 def parse_value(text: str) -> Any:
@@ -43,8 +66,7 @@ def parse_value(text: str) -> Any:
 
 def pack(config: Mapping[str, Any]) -> str:
     """A config as a word that an address can bear."""
-    text = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
-    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(zlib.compress(written(config), 9)).decode().rstrip("=")
 
 
 def unpack(word: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Workload(Frozen):
     """Sequences that vLLM samples for at once; None: the batch, and for its cache budget its own default."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     """Share of a GPU that vLLM takes; None: its default."""
-    engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}(\.\w{1,20})*$")
+    engine_version: str | None = Field(default=None, pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$")
     """For instance 0.8.5; None: the newest that was read."""
     speculative: Speculative = "none"
     """Draft layer that is loaded beside and has a cache of its own: the model's own for multi-token prediction, or one

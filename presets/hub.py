@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import huggingface_hub
-from httpx2 import HTTPError, TimeoutException
+from httpx2 import HTTPError, ReadError, RemoteProtocolError, TimeoutException, TooManyRedirects
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import (
     EntryNotFoundError,
@@ -27,7 +27,7 @@ from huggingface_hub.errors import (
 )
 
 from calc import ConfigError
-from calc.checkpoint import Checkpoint, Stored
+from calc.checkpoint import Checkpoint, from_rows
 from calc.families.gguf import config_of
 from calc.frozen import Frozen
 from calc.gguf import GGUF, Short, read_gguf
@@ -83,7 +83,7 @@ def search(text: str, token: str | None = None) -> list[str]:
     """Ids of the most downloaded text models that match. Raises HubError."""
     try:
         found = _api(token).list_models(search=text[:100], sort="downloads", limit=8, filter="text-generation")
-        return [model.id for model in found]
+        return [model.id for model in found if isinstance(model.id, str) and is_id(model.id)]
     except Exception as error:
         _explain(error, text, None)
 
@@ -103,9 +103,9 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
         if cached is None or not _unreachable(error):
             _explain(error, model, revision)
         return cached
-    files = {file.rfilename: file.size for file in info.siblings or ()}
-    found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
     try:
+        files = {file.rfilename: file.size for file in info.siblings or ()}
+        found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
         if CONFIG in files and gguf is None:
             return found.model_copy(update={"config": _config(api, found, revision, token)})
         return _from_gguf(found, token, gguf)
@@ -130,17 +130,17 @@ def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = Non
             files = {
                 name: api.parse_safetensors_file_metadata(model.id, name, revision=model.revision) for name in tables
             }
+        return from_rows(
+            {
+                name: {"dtype": row.dtype, "shape": row.shape, "data_offsets": list(row.data_offsets)}
+                for file in files.values()
+                for name, row in file.tensors.items()
+            }
+        )
     except ConfigError:
         raise
     except Exception as error:
         _explain(error, model.id, model.revision)
-    return Checkpoint(
-        tensors={
-            name: Stored(t.dtype, tuple(t.shape), t.data_offsets[1] - t.data_offsets[0])
-            for file in files.values()
-            for name, t in file.tensors.items()
-        }
-    )
 
 
 def _api(token: str | None) -> HfApi:
@@ -205,24 +205,29 @@ def _series(first: str) -> list[str]:
     found = PART.search(first)
     if found is None:
         return [first]
-    last = min(int(found[2]), MOST_PARTS)
-    return [f"{first[: found.start()]}-{part:05d}-of-{found[2]}.gguf" for part in range(1, last + 1)]
+    if not 1 <= int(found[2]) <= MOST_PARTS:
+        raise HubError(f"{first} is one of {int(found[2]):,} files; series of 1 to {MOST_PARTS} are the ones we read.")
+    return [f"{first[: found.start()]}-{part:05d}-of-{found[2]}.gguf" for part in range(1, int(found[2]) + 1)]
 
 
 def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
     """By range requests that double until the header is whole."""
     url = huggingface_hub.hf_hub_url(model.id, name, revision=model.revision, endpoint=constants.ENDPOINT)
     headers = huggingface_hub.utils.build_hf_headers(token=token or False, library_name="weighbridge")
-    session, data, end = huggingface_hub.get_session(), b"", FIRST_BYTES
+    session, data, end = huggingface_hub.get_session(), bytearray(), FIRST_BYTES
     while True:
         wanted = headers | {"range": f"bytes={len(data)}-{end - 1}"}
         with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
             huggingface_hub.utils.hf_raise_for_status(reply)
             if reply.status_code != 206:
                 raise HubError(f"The Hub sent all of {name} where a part was asked for; its mirror can't give parts.")
-            data += reply.read()
+            for piece in reply.iter_raw():
+                data += piece
+                if len(data) >= end:
+                    break
+        del data[end:]  # what a server sends beyond what it was asked for
         try:
-            return read_gguf(data)
+            return read_gguf(bytes(data))
         except Short:
             if len(data) < end or end >= MOST_BYTES:
                 raise
@@ -284,6 +289,10 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
         say = f"The Hub has a fault of its own ({status}). {ways}"
     elif isinstance(error, TimeoutException):
         say = f"The Hub did not answer within {SECONDS:.0f} seconds. {ways}"
+    elif isinstance(error, TooManyRedirects):
+        say = f"The Hub ({constants.ENDPOINT}) sends every request on to another address, in a circle. {ways}"
+    elif isinstance(error, RemoteProtocolError | ReadError):
+        say = f"The Hub ({constants.ENDPOINT}) broke off or garbled its answer about {here.rstrip(',')}. {ways}"
     elif isinstance(error, HTTPError | OSError | LocalEntryNotFoundError) and status is None:
         say = f"The Hub ({constants.ENDPOINT}) can't be reached. {ways}"
     else:

@@ -2,12 +2,14 @@
 downloads with commit and range, search, and the faults that the Hub can have."""
 
 import json
+import socket
 import threading
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -34,6 +36,18 @@ def safetensors(tensors: dict[str, tuple[str, tuple[int, ...], int]]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
+class Odd(NamedTuple):
+    """An answer as no Hub should give it."""
+
+    data: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = {}
+    length: str | None = None
+    """Content-Length, where it is not that of the data."""
+    repeats: int = 1  # of the data, of which the length is not stated
+    drops: bool = False  # the connection is closed before any answer
+
+
 class Hub(ThreadingHTTPServer):
     daemon_threads = True
 
@@ -44,6 +58,8 @@ class Hub(ThreadingHTTPServer):
         self.tokens_seen: list[str | None] = []
         self.ranges_seen: list[str | None] = []
         self.ignores_ranges = False
+        self.odd: dict[str, Odd] = {}  # path -> its answer
+        self.bytes_sent = 0  # of odd answers
 
     @property
     def endpoint(self) -> str:
@@ -64,7 +80,9 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         words = unquote(url.path).strip("/").split("/")
         self.server.tokens_seen.append(self.headers.get("authorization"))
-        if words == ["api", "models"]:
+        if url.path in self.server.odd:
+            self.odd(self.server.odd[url.path])
+        elif words == ["api", "models"]:
             self.search(parse_qs(url.query).get("search", [""])[0])
         elif words[:2] == ["api", "models"]:
             self.model("/".join(words[2:4]), words[5] if len(words) > 5 else "main")
@@ -117,6 +135,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def fail(self, status: int, code: str | None = None) -> None:
         self.reply(b"{}", status, {"X-Error-Code": code} if code else {})
+
+    def odd(self, answer: Odd) -> None:
+        self.close_connection = True
+        if answer.drops:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(answer.status)
+        stated = {} if answer.repeats > 1 else {"Content-Length": answer.length or str(len(answer.data))}
+        for name, value in (stated | answer.headers | {"Connection": "close"}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(OSError):  # who asked has read enough
+            for _ in range(answer.repeats if self.command != "HEAD" else 0):
+                self.wfile.write(answer.data)
+                self.server.bytes_sent += len(answer.data)
 
     def reply(self, data: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)

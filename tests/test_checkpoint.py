@@ -4,16 +4,19 @@ import json
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
 from calc.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.compare import compare
-from calc.gguf import read_gguf
+from calc.families.gguf import FAMILIES, FIELDS, LATENT, config_of
+from calc.gguf import GGUF, read_gguf
 from presets import models
 from tests.hub_server import safetensors
+from tests.mutation import JUNK, mutated
 
+LLAMA = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
 SMALL = {"a": ("BF16", (2, 3), 12), "b": ("F4", (3,), 2)}
 
 
@@ -41,11 +44,13 @@ def test_an_index_has_names_and_a_total_only():
     [
         (b"", "no safetensors file"),
         (b"PK\x03\x04 a zip file", "no safetensors file"),
-        (struct.pack("<Q", 10**12) + b"{", "should be 1,000,000,000,000 bytes"),
+        (struct.pack("<Q", 10**12) + b"{", "should be 1,000,000,000,000 bytes long; 25,000,000"),
+        (struct.pack("<Q", 26_000_000) + b"{" * 27_000_000, "25,000,000 are the most"),
         (b"{}", "names no tensor"),
         (b"{" * 100_000, "not JSON|nested too deep"),
         (b'{"a": 1}', "dtype, shape and data_offsets"),
         (b'{"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 1]}}', "safetensors knows"),
+        (b'{"a": {"dtype": ["U8"], "shape": [1], "data_offsets": [0, 1]}}', "safetensors knows"),
         (b'{"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}', "whole numbers"),
         (b'{"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 1]}}', "takes 1 bytes by its data_offsets, but 2"),
         (b'{"weight_map": []}', "which file holds it"),
@@ -73,6 +78,47 @@ def test_what_is_no_header_is_a_sentence(data: bytes, sentence: str):
 def test_what_is_no_gguf_header_is_a_sentence(data: bytes, sentence: str):
     with pytest.raises(ConfigError, match=sentence):
         read_gguf(data)
+
+
+TABLE = {
+    "__metadata__": {"format": "pt"},
+    "a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]},
+    "b": {"dtype": "F4", "shape": [], "data_offsets": [12, 13]},
+}
+INDEX = {"metadata": {"total_size": 13}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}
+
+
+@given(mutated([TABLE, INDEX]))
+@settings(max_examples=200)
+def test_a_mutated_table_is_a_table_or_a_sentence(table):
+    try:
+        compare(LLAMA, read_safetensors(json.dumps(table).encode()))
+    except ConfigError as error:
+        assert str(error).endswith(".")
+
+
+@pytest.mark.parametrize("size", [0x7B20, 0x7B09, 123])
+def test_a_length_that_looks_like_the_beginning_of_json(size: int):
+    text = json.dumps({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode().ljust(size)
+    assert read_safetensors(size.to_bytes(8, "little") + text).bytes == 1
+
+
+METADATA = {f"llama.{key}": 64 for key in [*FIELDS, *LATENT, "attention.key_length_mla", "attention.value_length"]}
+
+
+@given(
+    st.sampled_from([*FAMILIES, *JUNK]),
+    st.dictionaries(st.sampled_from(list(METADATA)), st.sampled_from([*JUNK, 1, 2, 64, 128]), max_size=8),
+)
+@settings(max_examples=200)
+def test_any_metadata_is_a_model_or_a_sentence(name, changes):
+    found = {key.replace("llama", str(name)): value for key, value in (METADATA | changes).items()}
+    checkpoint = Checkpoint(tensors={"token_embd.weight": Stored("F16", (320, 64), 40_960)})
+    header = GGUF.model_construct(metadata=found | {"general.architecture": name}, checkpoint=checkpoint)
+    try:
+        assert Architecture.from_config(config_of(header)).parameters().total > 0
+    except ConfigError as error:
+        assert str(error).endswith(".")
 
 
 @given(st.binary(max_size=300))

@@ -2,10 +2,13 @@
 
 import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from calc.__main__ import main
+from calc.__main__ import main, parser
 from presets import models
 
 
@@ -98,15 +101,87 @@ def test_readable_table(capsys):
         ("Qwen/Qwen2.5-3B", "--set", "num_kv_heads=4"),
         ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads"),
         ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads=3"),
+        ("Qwen/Qwen2.5-3B", "--set", "model_type=llama"),
+        ("Qwen/Qwen2.5-3B", "--bat", "3"),
+        ("Qwen/Qwen2.5-3B", "--batch", "9" * 5000),
+        ("Qwen/Qwen2.5-3B", "--engine", "x" * 5000),
+        ("Qwen/Qwen2.5-3B", "--engine-version", "²"),
+        ("Qwen/Qwen2.5-3B", "--gpu", "x" * 5000),
+        ("x" * 5000,),
+        ("\udcff",),
+        (".",),
         (),
     ],
 )
 def test_errors_are_one_sentence(capsys, argv):
-    status, out, err = run(capsys, *argv)
+    is_one_sentence(*run(capsys, *argv))
+
+
+def is_one_sentence(status, out, err):
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
     assert err.endswith(".\n")
-    assert "Traceback" not in err
+    assert len(err) < 700
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe{", b"", b"[" * 10**6, b'{"model_type": "\\ud800"}', b" " * 2_000_000])
+def test_files_that_are_no_config(capsys, tmp_path, monkeypatch, data):
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    is_one_sentence(*run(capsys, str(path)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    is_one_sentence(*run(capsys, "-"))
+
+
+def test_a_standard_input_that_is_closed(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    is_one_sentence(*run(capsys, "-"))
+
+
+VALUES = (
+    "",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "1024",
+    "4097",
+    "99999999999",
+    "0.5",
+    "nan",
+    "bf16",
+    "full",
+    "llama",
+    "a=1",
+    "²",
+)
+NO_OTHER = {"-h", "--help"}  # prints and ends
+OPTIONS = [
+    action for action in parser()._actions if action.option_strings and not NO_OTHER & set(action.option_strings)
+]
+OPTION = st.sampled_from(OPTIONS).flatmap(
+    lambda action: st.tuples(
+        st.just(action.option_strings[0]),
+        *([st.sampled_from([*VALUES, *map(str, action.choices or ())])] if action.nargs != 0 else []),
+    )
+)
+
+
+@given(st.sampled_from(list(models())), st.lists(OPTION, max_size=4))
+@settings(max_examples=200)
+def test_any_options_are_a_report_or_one_sentence(model, options):
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            status = main([model, *(word for option in options for word in option)])
+        except SystemExit as stop:
+            status = stop.code
+    if status == 0:
+        assert out.getvalue()
+        assert not err.getvalue()
+    else:
+        is_one_sentence(status, out.getvalue(), err.getvalue())
 
 
 def test_an_unknown_family_as_llama(capsys, tmp_path):

@@ -1,17 +1,38 @@
 """Whatever comes in: an Architecture, or a sentence that says what is wrong and what would be right."""
 
-import copy
+import base64
+import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError
+from calc import Architecture, ConfigError, report, training_report
 from calc.families import override
-from calc.text import parse_config, parse_value
+from calc.text import parse_config, parse_value, unpack
 from presets import models
+from tests.mutation import JUNK, mutated
 
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
+QUANTIZATION_CONFIGS = [
+    {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
+    {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": True, "sym": False, "dynamic": {"-:.*k": {}}},
+    {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+    {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
+    {
+        "quant_method": "compressed-tensors",
+        "ignore": ["lm_head", "re:.*gate$"],
+        "config_groups": {
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True},
+            }
+        },
+    },
+    {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["lm_head"]},
+    {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}}},
+    {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}},
+]
 
 
 @pytest.mark.parametrize(
@@ -19,6 +40,7 @@ LLAMA = models()["meta-llama/Llama-3.1-8B"].config
     [
         ({"num_hidden_layers": 10**12}, "num_hidden_layers"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
+        ({"num_hidden_layers": 1025}, "num_hidden_layers"),
         ({"hidden_size": 10**400}, "hidden_size"),
         ({"hidden_size": float("nan")}, "hidden_size"),
         ({"hidden_size": 4096.0}, "hidden_size"),
@@ -53,6 +75,8 @@ def test_a_sentence_about_the_field(change, field):
         ("openai-community/gpt2", {"n_head": 11}, (8, 12)),
         ("Qwen/Qwen3-30B-A3B", {"num_experts_per_tok": 129}, (128,)),
         ("deepseek-ai/DeepSeek-V3", {"n_routed_experts": 4}, (4,)),
+        ("deepseek-ai/DeepSeek-V3", {"num_nextn_predict_layers": 10_000}, (16,)),
+        ("ibm-granite/granite-4.0-h-tiny", {"hidden_size": 1540}, (1536,)),
     ],
 )
 def test_the_nearest_values_are_right(model, change, nearest):
@@ -84,6 +108,11 @@ def test_an_override_reaches_the_wrapped_language_model():
     assert Architecture.from_config(config).num_layers == 12
 
 
+def test_the_family_is_not_overridden():
+    with pytest.raises(ConfigError, match="model_type can't be changed"):
+        override(LLAMA, {"model_type": "qwen3"})
+
+
 def test_an_unknown_override_names_its_neighbours():
     with pytest.raises(ConfigError, match="num_key_value_heads"):
         override(LLAMA, {"num_kv_heads": 4})
@@ -96,6 +125,8 @@ def test_an_unknown_override_names_its_neighbours():
         ("{", "not JSON"),
         ("[" * 500_000, "nested too deep"),
         ('{"a":' * 10_000 + "1" + "}" * 10_000, "nested too deep"),
+        ('{"a":' * 51 + "1" + "}" * 51, "nested too deep"),
+        ('{"model_type": "\\ud800"}', r"half of a character \(\\ud800\)"),
         ("[1]", "object of fields"),
         ("3", "object of fields"),
         ('{"hidden_size": ' + "9" * 10_000 + "}", "number too long"),
@@ -111,35 +142,52 @@ def test_values_of_the_command_line():
     assert [parse_value(text) for text in ("8", "true", "null", "abc", "[" * 100_000)][:4] == [8, True, None, "abc"]
 
 
-CONFIGS = [preset.config for preset in models().values()]
-JUNK = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(10**20), 10**20),
-    st.integers(0, 300),
-    st.floats(),
-    st.text(max_size=8),
-    st.lists(st.integers(), max_size=3),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-)
+CONFIGS = list({preset.config["model_type"]: preset.config for preset in models().values()}.values())
+QUANTISED = [
+    preset.config | {"quantization_config": found}
+    for preset in models().values()
+    if (found := preset.config.get("quantization_config")) is not None
+]
+OTHERS = [LLAMA | {"quantization_config": found} for found in QUANTIZATION_CONFIGS]
 
 
-@given(data=st.data())
-@settings(max_examples=400, deadline=500)
-def test_mutated_configs(data):
-    config = copy.deepcopy(data.draw(st.sampled_from(CONFIGS)))
-    target = data.draw(st.sampled_from([part for part in (config, *config.values()) if isinstance(part, dict)]))
-    for name in data.draw(st.lists(st.sampled_from(sorted(target)), max_size=4)):
-        target[name] = data.draw(JUNK)
+@given(mutated(CONFIGS))
+@settings(max_examples=250)
+def test_mutated_configs(config):
+    for weigh in (report, training_report):
+        try:
+            found = weigh(config, gpus=[])
+        except ConfigError as error:
+            assert str(error).endswith((".", "?"))
+            assert len(str(error)) < 500
+        else:
+            assert found.parameters.total > 0
+
+
+@given(mutated(QUANTISED + OTHERS))
+@settings(max_examples=150)
+def test_mutated_quantization(config):
     try:
-        architecture = Architecture.from_config(config)
+        assert report(config, gpus=[]).memory.weights > 0
     except ConfigError as error:
-        assert str(error)
-    else:
-        assert architecture.parameters().total > 0
+        assert str(error).endswith(".")
 
 
-@given(st.dictionaries(st.text(max_size=12), JUNK, max_size=5))
+@given(st.dictionaries(st.text(max_size=12), st.sampled_from(JUNK), max_size=5))
 def test_random_objects(config):
     with pytest.raises(ConfigError):
         Architecture.from_config(config)
+
+
+@given(st.binary(max_size=400) | st.text().map(str.encode))
+def test_a_packed_word_is_a_config_or_damaged(data):
+    for word in (base64.urlsafe_b64encode(data).decode(), data.decode(errors="replace")):
+        with pytest.raises(ConfigError):
+            unpack(word)
+
+
+def test_a_packed_word_that_would_swell_to_a_hundred_megabytes():
+    packed = zlib.compressobj()
+    swollen = b"".join(packed.compress(bytes(10**7)) for _ in range(10)) + packed.flush()
+    with pytest.raises(ConfigError):
+        unpack(base64.urlsafe_b64encode(swollen).decode())

@@ -12,7 +12,7 @@ from calc.__main__ import main
 from calc.families.gguf import FILE_TYPES
 from calc.precision import native_weights
 from presets import hub, models
-from tests.hub_server import COMMIT, TOKEN, Hub, safetensors
+from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 
 QWEN3 = json.dumps(models()["Qwen/Qwen3-0.6B"].config).encode()
@@ -140,6 +140,77 @@ def test_each_fault_has_its_sentence(monkeypatch, server: Hub, model: str, sente
 def test_files_that_are_no_config(server: Hub, model: str, sentence: str):
     with pytest.raises(ConfigError, match=sentence):
         hub.fetch(model)
+
+
+def listed(**fields: object) -> Odd:
+    return Odd(json.dumps({"id": "org/model", "sha": COMMIT, "siblings": []} | fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        pytest.param(Odd(b"<html>Sign in</html>"), "can't be read", id="no JSON"),
+        pytest.param(Odd(), "can't be read", id="nothing"),
+        pytest.param(Odd(b"\xff\xfe"), "can't be read", id="no text"),
+        pytest.param(Odd(b"[]"), "can't be read", id="a list"),
+        pytest.param(Odd(b"{}"), "can't be read", id="no fields"),
+        pytest.param(Odd(b"[" * 100_000), "can't be read", id="nested"),
+        pytest.param(listed(siblings=3), "can't be read", id="a number for the files"),
+        pytest.param(listed(siblings=[{}]), "can't be read", id="a file without a name"),
+        pytest.param(listed(siblings=[{"rfilename": 3}]), "can't be read", id="a number for a name"),
+        pytest.param(listed(siblings=[{"rfilename": "a", "size": "x"}]), "can't be read", id="a word for a size"),
+        pytest.param(listed(sha=3), "can't be read", id="a number for the commit"),
+        pytest.param(listed(siblings=None), "neither a config.json nor GGUF", id="no files"),
+        pytest.param(Odd(b'{"id"', length="1000"), "broke off or garbled", id="cut short"),
+        pytest.param(Odd(b"{}", length="many"), "broke off or garbled", id="no length"),
+        pytest.param(Odd(drops=True), "broke off or garbled", id="closed at once"),
+        pytest.param(Odd(status=418), "can't be read", id="a teapot"),
+        pytest.param(Odd(status=302, headers={"Location": "/api/models/org/model"}), "in a circle", id="circle"),
+        pytest.param(Odd(status=302, headers={"Location": "file:///etc/passwd"}), "can't be reached", id="a file"),
+    ],
+)
+def test_each_odd_answer_has_its_sentence(server: Hub, answer: Odd, sentence: str):
+    server.odd["/api/models/org/model"] = answer
+    with pytest.raises(hub.HubError) as caught:
+        hub.fetch("org/model")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        pytest.param(Odd(b"<html>", 206), "header.*can't be read", id="no length"),
+        pytest.param(Odd((2**63).to_bytes(8, "little") + b"{}", 206), "header.*can't be read", id="absurd length"),
+        pytest.param(Odd(safetensors({})[:8], 206), "header.*can't be read", id="only a length"),
+        pytest.param(Odd((2).to_bytes(8, "little") + b"[]", 206), "can't be read", id="a list"),
+        pytest.param(Odd((2).to_bytes(8, "little") + b"{}", 206), "names no tensor", id="no tensors"),
+        pytest.param(Odd(safetensors({"a": ("BF16", (2,), 5)}), 206), "takes 5 bytes", id="wrong size"),
+        pytest.param(Odd(safetensors({"a": ("Q9", (2,), 4)}), 206), "safetensors knows", id="unknown type"),
+        pytest.param(Odd(safetensors({"a": ("BF16", (-2,), 4)}), 206), "whole numbers", id="negative"),
+        pytest.param(Odd(safetensors({"a": (["BF16"], (2,), 4)}), 206), "can't be read", id="a list for a type"),
+        pytest.param(Odd(safetensors({"a": ("BF16", ("2",), 4)}), 206), "can't be read", id="words for a shape"),
+        pytest.param(Odd(b"\0", 206, length="500"), "broke off or garbled", id="cut short"),
+        pytest.param(Odd(drops=True), "broke off or garbled", id="closed at once"),
+    ],
+)
+def test_each_odd_table_has_its_sentence(server: Hub, answer: Odd, sentence: str):
+    model = hub.fetch("org/loose")
+    server.odd[f"/org/loose/resolve/{COMMIT}/consolidated.safetensors"] = answer
+    with pytest.raises(ConfigError, match=sentence):
+        hub.checkpoint(model)
+
+
+def test_a_gguf_answer_without_end_is_not_read_to_its_end(server: Hub):
+    server.odd[f"/org/quants/resolve/{COMMIT}/tiny-Q4_0.gguf"] = Odd(bytes(2**20), 206, repeats=500)
+    with pytest.raises(ConfigError, match="no GGUF file"):
+        hub.fetch("org/quants")
+    assert server.bytes_sent < 50 * 2**20
+
+
+def test_a_series_of_more_files_than_are_read_is_refused(server: Hub):
+    server.repositories["org/quants"] = {"many-00001-of-00999.gguf": b"GGUF"}
+    with pytest.raises(ConfigError, match="one of 999 files"):
+        hub.fetch("org/quants")
 
 
 def test_an_unknown_revision_is_named(server: Hub):

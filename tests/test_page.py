@@ -1,9 +1,14 @@
 """The page without a browser: what it shows, and that nothing that a reader does ends in an exception."""
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
+from calc.text import pack
 from presets import models
+from screens.parts.scenario import EXPECTED, RANGES
+from screens.parts.settings import CONTROLS
 
 
 def page(**query):
@@ -164,3 +169,37 @@ def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, para
     run(app.button(key=button).click())
     assert metrics(app)["Memory, one GPU"].endswith("GiB")
     assert app.query_params.get(parameter) != query[parameter]
+
+
+HOSTILE = {
+    **dict.fromkeys((*EXPECTED, *CONTROLS), ("", "0", "1", "-1", "3", "512", "1024", "65536", "9" * 5000, "nan", "²")),
+    "model": tuple(models()),
+    "pasted": ("AAAA", "=", pack({"model_type": "llama", "num_hidden_layers": 1}), pack({"x": 1})),
+    "assume": ("llama", "x"),
+    "gpu": ("", ",", "h100-sxm", "h900"),
+    "method": ("lora", "qlora", "pretrain", "x"),
+    "weights": ("Q4_K_M", "int4", "mxfp4", "fp3"),
+    "kv": ("fp8_ds_mla", "int4", "x"),
+    "engine": ("transformers", "x"),
+    "attention": ("eager", "x"),
+    "optimizer_in_backward": ("true", "x"),
+    **dict.fromkeys(RANGES, ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
+}
+
+
+@given(
+    st.sampled_from(["weigh", "train", "verify", "accuracy"]),
+    st.sampled_from(list(models())),
+    st.lists(st.sampled_from(list(HOSTILE)), max_size=5, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: st.sampled_from(HOSTILE[name]) for name in names})
+    ),
+)
+@settings(max_examples=50)
+@example("verify", "google/recurrentgemma-2b", {"num_hidden_layers": "1"})  # no layer left that has a cache
+@example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000})
+@example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""})
+def test_no_link_ends_in_an_exception(screen, model, query):
+    app = AppTest.from_file("../app.py", default_timeout=30)
+    for name, value in {"model": model, **query}.items():
+        app.query_params[name] = value
+    run(app if screen == "weigh" else app.switch_page(f"screens/{screen}.py"))

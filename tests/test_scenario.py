@@ -3,14 +3,16 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Range
+from calc.text import pack
 from presets import models
 from presets.hub import HubError, HubModel
 from screens.parts import scenario as module
-from screens.parts.scenario import DEFAULT_MODEL, Scenario, encode
+from screens.parts.scenario import DEFAULT_MODEL, EXPECTED, Scenario, encode
+from screens.parts.settings import CONTROLS
 
 GONE = HubError("The Hub is away.")
 OWN = HubModel(id="org/own", revision="c0ffee", files={}, config=models()["Qwen/Qwen2.5-3B"].config)
@@ -99,6 +101,7 @@ def test_an_unknown_family_is_read_as_assumed():
         ("cuda_graphs", "-1-2"),
         ("num_hidden_layers", "-4"),
         ("num_hidden_layers", "10000000000000"),
+        ("num_hidden_layers", "9" * 5000),
         ("num_hidden_layers", "²"),
         ("tie_word_embeddings", "maybe"),
         ("n_embd", "768"),
@@ -114,10 +117,26 @@ def test_nonsense_is_named_and_the_rest_kept(name, text):
     assert len(problems[0]) < 300
 
 
-@given(st.dictionaries(st.sampled_from([*QUERY, "tp", "pp", "kv", "prefill"]), st.text(max_size=20)))
+WORDS = [
+    *("", "0", "1", "-1", "2", "7", "1024", "9" * 4301, "1.5", "nan", "1e308-1e309", "0-1", "true", "null", "²", "１"),
+    *("1_000", " 1", "\x00", "a/b", "../..", "h100-sxm", "h100-sxm,h100-sxm", ",", "<script>", "[a](b)", "llama", "="),
+    *("int4", "Q4_K_M", "fp8_ds_mla", "transformers", "eager", "qlora", "muon", "full", "bf16", "fused", "qv"),
+    *models(),
+    *(
+        pack(config)
+        for config in ({"model_type": "llama"}, {"model_type": "llama", "num_hidden_layers": 512}, {"x": 1})
+    ),
+]
+
+
+@given(
+    st.dictionaries(st.sampled_from([*EXPECTED, *CONTROLS, "hub", "x"]), st.sampled_from(WORDS) | st.text(), max_size=6)
+)
+@settings(max_examples=300)
 def test_any_query_gives_a_scenario(query):
     scenario, problems = decode(query)
     again, none = decode(encode(scenario))
     assert again == scenario
     assert none == []
     assert len(problems) <= len(query)
+    assert all(len(problem) < 400 for problem in problems)

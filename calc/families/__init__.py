@@ -117,6 +117,8 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     """
     family, c, _ = _open(config)
     own = {c.aliases.get(name, name): value for name, value in changes.items()}
+    if changes.get("model_type", config.get("model_type")) != config.get("model_type"):
+        raise ConfigError("model_type can't be changed by itself; give a config of the other family.", "model_type")
     for name in own:
         if name not in c.defaults and name not in c.stated:
             close = get_close_matches(name, c.defaults, n=3, cutoff=0.5)

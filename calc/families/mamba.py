@@ -44,6 +44,14 @@ def bamba_mamba2(c: Fields, layer: int = 0, **extra: Any) -> Mamba2:
     n_heads = c.size("mamba_n_heads")
     inner = c.maybe("mamba_d_ssm") or c.size("mamba_expand") * c.size("hidden_size")
     d_head = inner // n_heads if c.get("mamba_d_head") == "auto" else c.size("mamba_d_head")
+    if n_heads * d_head != inner:
+        wide = n_heads * d_head // c.size("mamba_expand")
+        raise ConfigError(
+            f"{n_heads:,} heads (mamba_n_heads) of {d_head:,} (mamba_d_head) don't make up the {inner:,} channels "
+            "(mamba_d_ssm, or mamba_expand times hidden_size).",
+            "mamba_n_heads" if c.get("mamba_d_ssm") else "hidden_size",
+            [] if c.get("mamba_d_ssm") or not wide else [wide],
+        )
     return Mamba2(
         n_heads=n_heads,
         d_head=d_head,

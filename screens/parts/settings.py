@@ -22,7 +22,9 @@ class Control(Frozen):
 
     def parse(self, text: str) -> int | None:
         """The value that a text means; None when it makes no sense."""
-        return int(text) if text.isascii() and text.isdecimal() and self.least <= int(text) <= self.most else None
+        if not text.isascii() or not text.isdecimal() or len(text) > len(str(self.most)):
+            return None
+        return int(text) if self.least <= int(text) <= self.most else None
 
     def span(self, value: int) -> tuple[int, int]:
         """Ends of the slider: four times the preset's value, in whole steps, so that arrow keys meet round numbers."""

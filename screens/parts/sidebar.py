@@ -33,7 +33,7 @@ def draw(scenario: Scenario, error: ConfigError | None, *sections: Section) -> N
 def sliders(scenario: Scenario, error: ConfigError | None) -> None:
     published = settings(scenario.base())
     try:
-        now = settings(override(scenario.base(), scenario.overrides))
+        now = published | settings(override(scenario.base(), scenario.overrides))  # fewer layers may read fewer fields
     except ConfigError:
         now = published | scenario.overrides
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
