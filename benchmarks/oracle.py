@@ -151,7 +151,7 @@ FLAGS = """
     use_parallel_residual parallel_attn new_decoder_architecture multi_query use_sliding_window use_conv_bias
     mamba_conv_bias mamba_proj_bias mamba_rms_norm projectors_bias conv_bias use_expert_bias block_auto_adjust_ff_dim
     do_layer_norm_before enable_bias add_bias_linear use_shared_attention_adapter attention_k_eq_v enable_moe_block
-    use_double_wide_mlp use_bidirectional_attention
+    use_double_wide_mlp use_bidirectional_attention is_moe
 """.split()
 SIZES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],

@@ -21,6 +21,8 @@ class Extra(Frozen):
     shape: Shape
     component: Component
     apart: Apart | None = None
+    experts: int = 1  # routed experts stacked in it
+    top_k: int = 1
 
 
 class Block(Frozen):
@@ -196,7 +198,8 @@ class Architecture(Frozen):
             for name, shape in names.stored(block.ffn.shapes(hidden)).items():
                 yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)
         for extra in block.extras:
-            yield Tensor(names.within(extra.name), extra.shape, extra.component, layers, apart=apart or extra.apart)
+            where, why = names.within(extra.name), apart or extra.apart
+            yield Tensor(where, extra.shape, extra.component, layers, extra.experts, extra.top_k, why)
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], apart: Apart | None) -> Iterator[Tensor]:
         names, hidden, held = self.names, self.hidden, moe.held or moe.n_experts

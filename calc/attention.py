@@ -25,6 +25,7 @@ class GQA(Frozen):
     cross: bool = False  # keys and values are those of an image, not of the text: Llama 3.2 Vision
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
+    routed: bool = False  # queries and outputs are projected by experts, which stand beside: JetMoE
     fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
@@ -35,7 +36,7 @@ class GQA(Frozen):
         width = self.d_in or hidden
         d_v = self.d_v or self.d_head
         q, k, v = self.n_q * self.d_head, self.n_kv * self.d_head, self.n_kv * d_v
-        weights: Shapes = {"q_proj.weight": (2 * q if self.gated else q, width)}
+        weights: Shapes = {} if self.routed else {"q_proj.weight": (2 * q if self.gated else q, width)}
         biases: Shapes = {"q_proj.bias": (2 * q if self.gated else q,)}
         if self.own_keys:
             weights |= {"k_proj.weight": (k, width)}
@@ -43,7 +44,7 @@ class GQA(Frozen):
             if not self.keys_are_values:
                 weights |= {"v_proj.weight": (v, width)}
                 biases |= {"v_proj.bias": (v,)}
-        weights |= {"o_proj.weight": (hidden, self.n_q * d_v)}
+        weights |= {} if self.routed else {"o_proj.weight": (hidden, self.n_q * d_v)}
         biases |= {"o_proj.bias": (hidden,)}
         weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in self.bias}
         if self.qk_norm != "none":
@@ -98,7 +99,9 @@ class LatentAttention(Frozen):
     d_rope: int  # d_h^R
     d_v: int
     bias: bool = False  # on the two down-projections and the output
-    head_gate: bool = False  # a gate for each head, Ling
+    gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output: Ling, Hy4
+    query_gate: bool = False  # the query's second projection reads twice its rank and also yields a gate: A.X K2
+    sinks: bool = False  # one learned logit a query head
     indexer: "LightningIndexer | None" = None
     window: None = None
 
@@ -114,6 +117,8 @@ class LatentAttention(Frozen):
                 "q_a_layernorm.weight": (self.q_rank,),
                 "q_b_proj.weight": (q, self.q_rank),
             }
+            if self.query_gate:
+                weights |= {"q_b_proj.weight": (q + self.n_q * self.d_v, 2 * self.q_rank)}
         weights |= {
             "kv_a_proj_with_mqa.weight": (self.kv_rank + self.d_rope, hidden),
             "kv_a_layernorm.weight": (self.kv_rank,),
@@ -124,8 +129,10 @@ class LatentAttention(Frozen):
             weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,), "o_proj.bias": (hidden,)}
             if self.q_rank is not None:
                 weights |= {"q_a_proj.bias": (self.q_rank,)}
-        if self.head_gate:
-            weights |= {"g_proj.weight": (self.n_q, hidden)}
+        if self.gate != "none":
+            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * self.d_v, hidden)}
+        if self.sinks:
+            weights |= {"sinks": (self.n_q,)}
         if self.indexer is not None and self.q_rank is not None:
             weights |= self.indexer.shapes(hidden, self.q_rank)
         return weights

@@ -157,7 +157,7 @@ def bailing_mixer(c: Fields, layer: int) -> Mixer:
 
 
 def bailing_attention(c: Fields) -> Mixer:
-    return mla(c, head_gate=True)
+    return mla(c, gate="heads")
 
 
 def minimax_mixer(c: Fields, layer: int) -> Mixer:

@@ -261,8 +261,11 @@ def next_layers(
     )
 
 
-def extras(component: Component, shapes: Mapping[str, Shape]) -> tuple[Extra, ...]:
-    return tuple(Extra(name=name, shape=shape, component=component) for name, shape in shapes.items())
+def extras(component: Component, shapes: Mapping[str, Shape], experts: int = 1, top_k: int = 1) -> tuple[Extra, ...]:
+    return tuple(
+        Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k)
+        for name, shape in shapes.items()
+    )
 
 
 def near_divisors(of: int, near: int) -> list[int]:

@@ -1,8 +1,10 @@
 """Families with experts, whose layers attend alike."""
 
+from math import isqrt
 from typing import Any
 
-from calc.architecture import Block, PredictionModule
+from calc.architecture import Block, Extra, PredictionModule
+from calc.attention import GQA
 from calc.families.reading import (
     GATE_UP,
     NO_BIAS,
@@ -14,6 +16,7 @@ from calc.families.reading import (
     attention_bias,
     deepseek_ffn,
     deepseek_moe,
+    extras,
     gated,
     gqa,
     is_sparse,
@@ -29,6 +32,7 @@ from calc.feedforward import MLP, FeedForward, MoE
 from calc.fields import Fields
 from calc.mixers import Mixer
 from calc.names import Names
+from calc.tensor import Shape
 
 
 def qwen_is_sparse(c: Fields, layer: int, experts: str = "num_experts") -> bool:
@@ -142,6 +146,48 @@ def dbrx_attention(c: Fields, layer: int) -> Mixer:
 def dbrx_moe(c: Fields, layer: int) -> MoE:
     part = dbrx_section(c, "ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})
     return moe(part, "moe_num_experts", "ffn_hidden_size", top_k="moe_top_k", stacked="out_in")
+
+
+def jetmoe_attention(c: Fields, layer: int) -> Mixer:
+    """Mixture of attention heads, arXiv:2404.07413: an expert is a query and an output projection of all heads."""
+    n_kv = c.size("num_key_value_heads")
+    return GQA(n_q=n_kv * c.size("num_experts_per_tok"), n_kv=n_kv, d_head=c.size("kv_channels"), routed=True)
+
+
+def jetmoe_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """The experts of attention, and a bias behind each set of experts."""
+    hidden, wide = c.size("hidden_size"), c.size("num_key_value_heads") * c.size("kv_channels")
+    experts, top_k, path = c.size("num_local_experts"), c.size("num_experts_per_tok"), "self_attention.experts"
+    pairs: dict[str, Shape] = {
+        f"{path}.input_linear.weight": (experts, wide, hidden),
+        f"{path}.output_linear.weight": (experts, hidden, wide),
+    }
+    return (
+        *extras("attention", pairs, experts, top_k),
+        *extras("attention", {f"{path}.bias": (hidden,)}),
+        *extras("router", {f"{path}.router.layer.weight": (experts, hidden)}),
+        *extras("experts_shared", {"mlp.bias": (hidden,)}),
+    )
+
+
+def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Doge: a mask made of the values, scales of the residual, and experts of one row each in each direction."""
+    hidden = c.size("hidden_size")
+    attention = gqa(c)
+    step: dict[str, Shape] = {
+        "self_attn.A": (attention.n_kv,),
+        "self_attn.dt_proj.weight": (attention.n_kv, attention.n_kv * attention.d_head),
+    }
+    if c.flag("attention_bias"):
+        step |= {"self_attn.dt_proj.bias": (attention.n_kv,)}
+    found = extras("attention", step)
+    found += extras("other", {"input_residual": (hidden,), "post_attention_residual": (hidden,)})
+    if c.flag("is_moe"):
+        experts = c.size("num_experts")
+        rows: dict[str, Shape] = {f"mlp.{way}_embed.weight": (experts, hidden) for way in ("down", "up")}
+        found += extras("experts_routed", rows, experts, c.size("num_experts_per_tok"))
+        found += extras("router", {"mlp.router_gate.weight": (2 * isqrt(experts), hidden)})
+    return found
 
 
 MIXTRAL_NAMES = Names(
@@ -267,5 +313,23 @@ SPARSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, qk_norm="full"),
         ffn=lambda c, i: local_moe(c, i, router_correction="buffer"),
         names=MIXTRAL_NAMES,
+    ),
+    "jetmoe": Family(
+        mixer=jetmoe_attention,
+        ffn=lambda c, i: local_moe(c, i, stacked="module"),
+        layer_extras=jetmoe_extras,
+        names=GRANITE_MOE_NAMES.model_copy(
+            update={
+                "attention": "self_attention",
+                "router": "mlp.router.layer",
+                "expert": "mlp",
+                "packed": {"kv_proj": ("k_proj", "v_proj")},
+            }
+        ),
+    ),
+    "doge": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head", window=one_window(c, i)),
+        ffn=gated,
+        layer_extras=doge_extras,
     ),
 }
