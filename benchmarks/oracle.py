@@ -267,6 +267,8 @@ FIXED: dict[str, dict[str, Any]] = {
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "hunyuan_vl_text": {"head_dim": 24},
+    "inkling_text": {"swa_num_attention_heads": 8, "swa_num_key_value_heads": 4, "swa_head_dim": 16}
+    | {"sliding_window_size": 40, "rel_extent": 96},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
     | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing

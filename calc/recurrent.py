@@ -189,6 +189,37 @@ class ShortConv(Recurrent):
         return self.d_inner % tp == 0
 
 
+class SideConvs(Recurrent):
+    """Short convolutions over keys, values and the outputs of attention and feed-forward, Inkling (transformers
+    `modeling_inkling.py`)."""
+
+    kind: Literal["side_convs"] = "side_convs"
+    hidden: int
+    kv: int  # width of the keys, and of the values
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name: a kernel for each channel."""
+        widths = {"self_attn.k_sconv": self.kv, "self_attn.v_sconv": self.kv, "attn_sconv": hidden, "mlp_sconv": hidden}
+        return {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
+
+    def state_elements(self) -> int:
+        """They have no state beside their memory."""
+        return 0
+
+    def conv_elements(self) -> int:
+        """Elements of the convolutions' memory a sequence and layer."""
+        return 2 * (self.kv + self.hidden) * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: keys and values are divided, the outputs are not."""
+        return self.model_copy(update={"kv": self.kv // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.kv % tp == 0
+
+
 class GatedLRU(Recurrent):
     """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
 

@@ -8,6 +8,7 @@ from calc.families.deepseek_v4 import DEEPSEEK_V4
 from calc.families.dense import DENSE
 from calc.families.gemma import GEMMA
 from calc.families.gpt import GPT
+from calc.families.inkling import INKLING
 from calc.families.latent import LATENT
 from calc.families.linear import LINEAR
 from calc.families.mamba import MAMBA
@@ -19,7 +20,19 @@ from calc.families.windowed import WINDOWED
 from calc.families.zamba import ZAMBA
 
 FAMILIES: dict[str, Family] = (
-    DENSE | GEMMA | GPT | MULTIMODAL | REMOTE | SPARSE | WINDOWED | LATENT | DEEPSEEK_V4 | MAMBA | ZAMBA | LINEAR
+    DENSE
+    | GEMMA
+    | GPT
+    | INKLING
+    | MULTIMODAL
+    | REMOTE
+    | SPARSE
+    | WINDOWED
+    | LATENT
+    | DEEPSEEK_V4
+    | MAMBA
+    | ZAMBA
+    | LINEAR
 )
 WRAPPERS = {
     "aria": "aria_text",
@@ -58,6 +71,7 @@ WRAPPERS = {
     "hyperclovax_vision_v2": "hyperclovax",
     "idefics2": "mistral",
     "idefics3": "llama",
+    "inkling_mm_model": "inkling_text",
     "instructblip": "opt",
     "instructblipvideo": "opt",
     "internvl": "qwen2",
