@@ -48,7 +48,7 @@ class Overhead(Frozen):
     def ranges(self, engine: Engine, gpus: int) -> dict["OverheadItem", Range]:
         """The range of each item: GiB, and percent for fragmentation."""
         several = Range(low=0.2, high=1.84) if gpus > 1 else Range(low=0.01, high=0.35)
-        graphs = Range(low=0, high=2) if engine == "vllm" else Range(low=0, high=0)
+        graphs = Range(low=0, high=2.4) if engine == "vllm" else Range(low=0, high=0)
         return {
             "cuda_context": self.cuda_context,
             "libraries": self.libraries or several,
