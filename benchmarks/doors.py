@@ -81,9 +81,9 @@ ROW = {"kind": "weights", "bytes": 1}
 MEASURED = {"format": "weighbridge-measurement/1", "config": BASE, "rows": []}
 MEASUREMENTS = {
     "brackets": "[" * MAX_MEASUREMENT,
-    "rows": json.dumps(MEASURED | {"rows": [ROW] * 100_000}),
+    "rows": json.dumps(MEASURED | {"rows": [ROW] * 25_000}),
     "nested": json.dumps(MEASURED | {"config": nested(500)}),
-    "fields": json.dumps(MEASURED | {f"x{i}": 0 for i in range(200_000)}),
+    "fields": json.dumps(MEASURED | {f"x{i}": 0 for i in range(70_000)}),
 }
 HEADERS = {
     "brackets": b"{" * MAX_HEADER_BYTES,

@@ -138,7 +138,7 @@ def _from_index(index: Mapping[str, Any]) -> Checkpoint:
     total = int(total) if isinstance(total, float) and total.is_integer() else total
     if total is not None and not _whole_numbers([total]):
         raise ConfigError(f"metadata.total_size is {shown(total)}; it must be a number of bytes.")
-    return Checkpoint(
+    return Checkpoint.model_construct(
         tensors=dict.fromkeys(names, Stored(None, None, None)),
         total_bytes=total,
         unseen=("An index holds names and the total of bytes, no shapes: only the names are compared.",),

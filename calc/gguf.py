@@ -12,9 +12,9 @@ from calc.errors import ConfigError
 from calc.fields import shown
 from calc.frozen import Frozen
 
-MAX_TENSORS = 65_536  # experts are stacked, so that the largest models have some 2,000
+MAX_TENSORS = 32_768  # experts are stacked, so that the largest models have some 2,000
 MAX_ENTRIES = 10_000  # some 50
-MAX_ARRAY = 2_000_000  # vocabularies have up to 262,144 words, and twice as many merges
+MAX_ARRAY = 1_000_000  # vocabularies have up to 262,144 words, and twice as many merges
 MAX_TEXT = 1_000_000
 MAX_KEPT = 4096  # numbers of an array: one for each layer
 
@@ -106,14 +106,22 @@ class _Cursor:
     def number(self, kind: str) -> Any:
         return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
 
-    def text_size(self) -> int:
-        size = int.from_bytes(self.take(8), "little")
+    def text(self) -> str:
+        size = self.number("Q")
         if size > MAX_TEXT:
             raise ConfigError(f"The GGUF header holds a text of {size:,} bytes: it is damaged.")
-        return size
+        return self.take(size).decode(errors="replace")
 
-    def text(self) -> str:
-        return self.take(self.text_size()).decode(errors="replace")
+    def skip_texts(self, count: int) -> int:
+        """How many there are; a vocabulary is too long to read each with `text`."""
+        data, at, size_of = self.data, self.at, struct.Struct("<Q").unpack_from
+        try:
+            for _ in range(count):
+                at += 8 + size_of(data, at)[0]
+        except struct.error:  # beyond the end
+            at = len(data) + 1
+        self.take(at - self.at)
+        return count
 
     def value(self, kind: int) -> Any:
         if kind in SCALARS:
@@ -126,9 +134,7 @@ class _Cursor:
         if length > MAX_ARRAY:
             raise ConfigError(f"The GGUF header holds an array of {length:,} values: it is damaged.")
         if inner == 8:
-            for _ in range(length):
-                self.take(self.text_size())
-            return length
+            return self.skip_texts(length)
         if inner not in SCALARS:
             raise ConfigError(f"The GGUF header has an array of type {inner}, which is not one we read.")
         numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))

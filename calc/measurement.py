@@ -11,13 +11,14 @@ from calc.frozen import Frozen
 from calc.inference import Overhead, Serving
 from calc.layout import Layout
 from calc.precision import Precision
+from calc.text import written
 from calc.training import Training
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import Recipe
 from calc.training.workload import Recompute, TrainingWorkload
 from calc.workload import Attention, Workload
 
-MAX_BYTES = 5_000_000  # a thousand rows are a tenth of it
+MAX_BYTES = 1_000_000  # a thousand rows are a third of it
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Name = Annotated[str, Field(max_length=300)]
 
@@ -155,9 +156,12 @@ class Row(Frozen):
 def read_measurement(text: str) -> Measurement:
     """The file as the script wrote it. Raises ConfigError."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"The file is larger than {MAX_BYTES // 10**6} MB; a measurement is a tenth of that at most.")
+        raise ConfigError(f"The file is larger than {MAX_BYTES // 10**6} MB; a thousand rows are a third of that.")
     try:
         read = json.loads(text)
+        written(read)
+    except ConfigError:
+        raise
     except (ValueError, RecursionError):
         raise ConfigError("This is not JSON; give the file that measure.py wrote, whole.") from None
     if not isinstance(read, dict) or "format" not in read:
@@ -165,7 +169,7 @@ def read_measurement(text: str) -> Measurement:
     try:
         return Measurement.model_validate(read)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ConfigError(f"In this measurement {where[:100]} is not right: {first['msg'][:200]}.") from None
 

@@ -21,16 +21,17 @@ MAX_WORD = 200  # characters of a name or class
 Repeats = tuple[tuple[int, int], ...]
 
 # Every repetition is possessive and ends where the next begins, so that no text takes more than a few passes.
-PART = re.compile(
-    r"""\((?P<name>[^(){}\s]{1,200}+)\):\s*+
+LINE = r"""
+    \((?P<name>[^(){}\s]{1,200}+)\):\s*+
     (?: (?:(?P<count>\d++)[ ]x[ ])?+
         (?: None\b | (?P<kind>[A-Za-z_][\w.]{0,199}+)\(
             (?: (?P<own> [^()]*+ (?: \([^()]*+\)(?!:) [^()]*+ )*+ ) \) )?+ )
       | Parameter[ ]containing:[ ]\[(?P<parameter>[^\[\]]*+)\] )
-    | [()]""",
-    re.VERBOSE,
-)
-"""A part of a module: with `own` if it ends on the spot, with `kind` alone if its parts follow; else a lone bracket."""
+"""
+"""A part of a module: with `own` if it ends on the spot, with `kind` alone if its parts follow."""
+PART = re.compile(LINE, re.VERBOSE)
+TOKEN = re.compile(f"{LINE} | [()]", re.VERBOSE)
+"""A part, or else a lone bracket."""
 NESTED = re.compile(r"\(([^()]*+)\)")
 RANGE = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 CLASS = re.compile(r"[\w.]{1,200}+\Z")
@@ -110,7 +111,7 @@ def module_tree(text: str) -> tuple[Module, str]:
         0,
         first.start(),
     )  # modules that we are in; brackets open in what the last says of itself
-    for part in PART.finditer(text, end):
+    for part in TOKEN.finditer(text, end):
         module = path[-1]
         said, end = text[end : part.start()], part.end()
         if said and not said.isspace():
@@ -141,7 +142,7 @@ def module_tree(text: str) -> tuple[Module, str]:
 
 def printed_parts(text: str) -> Iterator[re.Match[str]]:
     """Lines that show a part of a module."""
-    return (part for part in PART.finditer(text) if part["name"])
+    return PART.finditer(text)
 
 
 def _part(module: Module, part: re.Match[str]) -> Module | None:

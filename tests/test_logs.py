@@ -231,3 +231,8 @@ def test_a_draft_model_is_not_the_model():
 def test_lines_that_say_nothing_change_nothing(text):
     nothing = "\nINFO 07-17 00:07:05 [__init__.py:244] Automatically detected platform cuda.\n"
     assert read_log(nothing + text + nothing) == read_log(text)
+
+
+def test_more_starts_than_are_read():
+    with pytest.raises(ConfigError, match="more than 1,000 starts"):
+        read_log("LLM engine (v0.8.5)\nModel loading took 1 GiB\n" * 1_001)

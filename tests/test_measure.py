@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
 from calc.measurement import beside, read_measurement
 from presets import models
+from tests.mutation import mutated
 
 DATA = Path(__file__).parent / "data"
 # Each was written by the script, with torch and transformers, from the config that it holds.
@@ -82,7 +84,8 @@ def changed(*path, value):
         pytest.param('{"rows": ' + "9" * 5000 + "}", "not JSON", id="a huge number"),
         pytest.param("[1]", "not a measurement", id="a list"),
         pytest.param('{"model_type": "llama"}', "not a measurement", id="a config"),
-        pytest.param(" " * 5_000_001, "larger than 5 MB", id="large"),
+        pytest.param('{"format": "\\ud800"}', "half of a character", id="half a character"),
+        pytest.param(" " * 1_000_001, "larger than 1 MB", id="large"),
         pytest.param('{"format": "weighbridge-measurement/1"}', "config is not right", id="only a format"),
         pytest.param(changed("format", value="weighbridge-measurement/2"), "format", id="another version"),
         pytest.param(changed("rows", value=[]), "rows", id="no rows"),
@@ -165,3 +168,12 @@ def test_arguments():
     a = parser().parse_args(words.split())
     assert (a.batch, a.context, a.attention) == ([1, 4], [512, 4096, 32768], ["flash", "eager"])
     assert (a.layers, a.train, a.gradient_checkpointing, a.dtype, a.out) == (4, True, False, "fp16", None)
+
+
+@given(mutated([json.loads((DATA / file).read_text(encoding="utf-8")) for file in FILES]))
+@settings(max_examples=200)
+def test_a_mutated_file_is_read_or_refused(measurement):
+    try:
+        assert beside(read_measurement(json.dumps(measurement)))
+    except ConfigError as error:
+        assert str(error).endswith(".")

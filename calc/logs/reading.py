@@ -23,7 +23,8 @@ from calc.logs.lines import (
 )
 from calc.logs.log import Engine, Log, OutOfMemory, Settings
 
-MAX_CHARACTERS = 2_000_000
+MAX_CHARACTERS = 1_000_000
+MAX_STARTS = 1_000
 MAX_LINE = 20_000  # the longest, which lists an engine's settings, has some 5,000
 SHORTEST = min(len(wording.words) for wording in LINES)  # characters
 OOM_LINES, OOM_CHARACTERS = 12, 2_000  # a narrow terminal breaks PyTorch's message of 600 characters over several lines
@@ -77,14 +78,17 @@ def read_log(text: str) -> Log:
     text = ANSI.sub("", text)
     lines = [line[:MAX_LINE] for line in text.splitlines()]
     wordings = [wording for wording in LINES if wording.words in text]
+    openings = [opening for opening in STARTS if opening[1] in text]
     start, starts = Start(), 1
     for number, line in enumerate(lines):
         if len(line) < SHORTEST:
             continue
-        engine = next((engine for engine, words in STARTS if words in line), None)
+        engine = next((engine for engine, words in openings if words in line), None)
         if engine is not None:
             if start.figures or start.out_of_memory:
                 start, starts = Start(), starts + 1
+                if starts > MAX_STARTS:
+                    raise ConfigError(f"The log has more than {MAX_STARTS:,} starts; paste the last one alone.")
             start.engine = engine
             version = VERSION.search(line)
             start.version = version[1] if version else start.version

@@ -23,7 +23,7 @@ def draw() -> None:
         "It needs only torch and transformers:"
     )
     st.code("python measure.py Qwen/Qwen3-0.6B --batch 1 4 --context 512 4096 --out measured.json", language="bash")
-    file = st.file_uploader("The file that it wrote", type="json", max_upload_size=5, key="measured_file")
+    file = st.file_uploader("The file that it wrote", type="json", max_upload_size=1, key="measured_file")
     if file is None:
         return
     try:
