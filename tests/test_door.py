@@ -4,7 +4,7 @@ import base64
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, report, training_report
@@ -153,6 +153,7 @@ OTHERS = [LLAMA | {"quantization_config": found} for found in QUANTIZATION_CONFI
 
 @given(mutated(CONFIGS))
 @settings(max_examples=250)
+@example(models()["deepseek-ai/DeepSeek-V4-Flash"].config | {"compress_ratios": [{}]})
 def test_mutated_configs(config):
     for weigh in (report, training_report):
         try:

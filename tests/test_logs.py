@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc import ConfigError
 from calc.logs import read_log
 from calc.logs.lines import LINES, STARTS
 

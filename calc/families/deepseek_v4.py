@@ -40,7 +40,7 @@ def v4_kind(c: Fields, layer: int) -> str:
             return words[layer]
     ratios = c.get("compress_ratios")
     if isinstance(ratios, list) and layer < len(ratios):
-        if ratios[layer] not in V4_RATIOS:
+        if type(ratios[layer]) is not int or ratios[layer] not in V4_RATIOS:
             raise ConfigError(
                 f"compress_ratios holds {shown(ratios[layer])}; it must be 0, 4 or 128.", "compress_ratios"
             )
