@@ -163,6 +163,7 @@ def loss_moments(work: TrainingWorkload, tokens: int, vocab: int, hidden: int, w
             chunk = -(-tokens // work.loss_chunks)
             kept = tokens * vocab * 4 + chunk * vocab * 2 * 4
             at_loss = tokens * vocab * w + (0 if work.fused else kept)
-            return [(at_loss, 0), (max(0, tokens - 2 * chunk) * vocab * w, 3)]
+            waiting = -(-tokens * max(0, work.loss_chunks - 2) // work.loss_chunks)
+            return [(at_loss, 0), (waiting * vocab * w, 3)]
         case "fused":
             return [(tokens * hidden * (w + 4 + w), 2)]
