@@ -284,7 +284,7 @@ def attempt(model: Any, asked: Row, device: str, run: Run) -> list[Row]:
             with Allocator() if device == "cuda" else Alive([*model.parameters(), *model.buffers(), ids]) as ruler:
                 for row in run(ids, ruler):
                     rows.append(asked | row)
-    except Exception as error:
+    except Exception as error:  # out of memory, or a shape that a kernel refuses: the row says so
         failed = {"kind": "decode", "generated": 1} if rows else {}
         rows.append(asked | failed | {"bytes": None, "error": reason(error)})
     return rows

@@ -6,6 +6,8 @@ cache that is thrown away, so that nobody else reads it from ours.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -81,11 +83,9 @@ def is_id(text: str) -> bool:
 
 def search(text: str, token: str | None = None) -> list[str]:
     """Ids of the most downloaded text models that match. Raises HubError."""
-    try:
+    with _explained(text, None):
         found = _api(token).list_models(search=text[:100], sort="downloads", limit=8, filter="text-generation")
         return [model.id for model in found if isinstance(model.id, str) and is_id(model.id)]
-    except Exception as error:
-        _explain(error, text, None)
 
 
 def fetch(model: str, revision: str | None = None, token: str | None = None, gguf: str | None = None) -> HubModel:
@@ -98,28 +98,24 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
     api = _api(token)
     try:
         info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
-    except Exception as error:
+    except Exception as error:  # whatever a wrong reply makes the client raise, explained below
         cached = None if token else _from_cache(model, revision)
         if cached is None or not _unreachable(error):
             _explain(error, model, revision)
         return cached
-    try:
+    with _explained(model, revision):
         files = {file.rfilename: file.size for file in info.siblings or ()}
         found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
         if CONFIG in files and gguf is None:
             return found.model_copy(update={"config": _config(api, found, revision, token)})
         return _from_gguf(found, token, gguf)
-    except ConfigError:
-        raise
-    except Exception as error:
-        _explain(error, model, revision)
 
 
 def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:
     """The tensor table of the model's weights, read from the headers of its files. Raises HubError or ConfigError."""
     api, names = _api(token), sorted(model.files)
     tables = [name for name in names if name.endswith(".safetensors") and "/" not in name]
-    try:
+    with _explained(model.id, model.revision):
         if gguf is not None or (model.gguf_files and not tables):
             return _gguf(model, gguf or preferred(model.gguf_files), token).checkpoint
         try:
@@ -137,10 +133,6 @@ def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = Non
                 for name, row in file.tensors.items()
             }
         )
-    except ConfigError:
-        raise
-    except Exception as error:
-        _explain(error, model.id, model.revision)
 
 
 def _api(token: str | None) -> HfApi:
@@ -249,6 +241,17 @@ def preferred(names: tuple[str, ...]) -> str:
 def _unreachable(error: Exception) -> bool:
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
     return status is None or status == 429 or status >= 500
+
+
+@contextmanager
+def _explained(model: str, revision: str | None) -> Iterator[None]:
+    """Any failure as a sentence: a wrong reply makes the client raise a KeyError as well as errors of its own."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever it is, the reader gets a sentence
+        _explain(error, model, revision)
 
 
 def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
