@@ -74,10 +74,6 @@ class GQA(Frozen):
         index_keys = 0 if self.indexer is None else self.indexer.d_index
         return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys
 
-    def score_elements(self, tokens: int) -> int:
-        """Elements of the matrix of scores that eager attention writes for one sequence in one layer."""
-        return self.n_q * tokens * tokens
-
     def rank(self, tp: int) -> Self:
         """The part that one of tp tensor-parallel ranks holds: KV heads are replicated once ranks outnumber them."""
         return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})

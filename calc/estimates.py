@@ -17,9 +17,3 @@ def rough_total(architecture: Architecture) -> int | None:
     hidden, (width,) = architecture.hidden, widths
     layer = 4 * hidden * hidden + 3 * hidden * width
     return 2 * architecture.vocab * hidden + architecture.num_layers * layer
-
-
-def grouped_projections(hidden: int, group: int) -> int:
-    """Weights of one layer's four attention matrices when `group` query heads share a KV head and heads span the hidden
-    size: H^2 * (2 + 2/group); 4*H^2 without groups."""
-    return 2 * hidden * hidden + 2 * hidden * hidden // group

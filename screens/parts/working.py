@@ -5,10 +5,9 @@ from collections.abc import Iterable
 import streamlit as st
 
 from calc import Architecture, Report
-from calc.derivation import Step, derive
+from calc.derivation import Step, cache_steps, derive
 from calc.estimates import rough_total
-from calc.memory_derivation import memory_steps
-from calc.precision import CACHE_BITS
+from calc.memory_derivation import memory_steps, weight_steps
 from screens.parts import formats
 from screens.parts.charts import LABELS
 
@@ -49,7 +48,10 @@ class Working:
         self.legend()
 
     def weights(self) -> None:
-        table(self.memory_steps[:1], "Bytes")
+        if self.report.scenario.layout.gpus == 1:
+            table(weight_steps(self.architecture, self.report.scenario.precision), "Bytes")
+        else:
+            table(self.memory_steps[:1], "Bytes")
         loaded = {name: size for name, size in self.report.loaded if size}
         st.markdown(
             f"**{self.report.memory.weights:,} bytes** on "
@@ -59,11 +61,12 @@ class Working:
         st.caption(f"Once loaded: {formats.size(self.report.loaded.total)}, made of {parts}.")
 
     def cache_per_token(self) -> None:
-        cache, bits = self.report.kv_cache, CACHE_BITS[self.report.scenario.precision.kv]
-        table(self.derivation.cache, "Elements a token")
+        cache = self.report.kv_cache
+        table(cache_steps(self.architecture, self.report.scenario.precision.kv), "Bytes a token")
         st.markdown(
-            f"The layers that keep the whole context, times {bits} / 8 bytes: **{cache.bytes_per_token:,} bytes** a "
-            f"token. Layers with a window stop growing; they hold {cache.window_bytes:,} bytes a sequence here."
+            f"The layers that keep the whole context: **{cache.bytes_per_token:,} bytes** a token. Layers with a "
+            f"window stop growing; they hold {cache.window_bytes:,} bytes a sequence here. States of recurrent layers: "
+            f"{cache.state_bytes:,} bytes."
         )
         self.legend()
 
