@@ -1,4 +1,5 @@
-"""python -m benchmarks.track PRESET flash|eager TOKENS: peak of a prompt's pass above the weights, in bytes.
+"""python -m benchmarks.track PRESET flash|eager TOKENS [decode]: peak of a pass above the weights, in bytes: of the
+prompt; or of the next token after it, above the cache that it leaves.
 
 Every storage is tracked while the class of transformers runs on fake tensors. Needs torch and transformers.
 """
@@ -46,7 +47,7 @@ class Storages(TorchDispatchMode):
         return out
 
 
-def peak(preset: str, attention: str, tokens: int) -> int:
+def peak(preset: str, attention: str, tokens: int, *, decode: bool = False) -> int:
     ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
     ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **kwargs: None)
     attention = "tracked" if attention == "flash" else attention
@@ -58,9 +59,13 @@ def peak(preset: str, attention: str, tokens: int) -> int:
         held = (*model.parameters(), *model.buffers(), prompt)
         storages = Storages({tensor.untyped_storage()._cdata for tensor in held})
         with torch.no_grad(), storages:
-            model(input_ids=prompt, use_cache=False, logits_to_keep=1)
-    return storages.peak
+            cache = model(input_ids=prompt, use_cache=decode, logits_to_keep=1).past_key_values
+            if decode:
+                storages.peak = 0
+                model(input_ids=prompt[:, :1], past_key_values=cache, logits_to_keep=1)
+    return storages.peak - (sum(storages.alive.values()) if decode else 0)
 
 
 if __name__ == "__main__":
-    print(f"{peak(sys.argv[1], sys.argv[2], int(sys.argv[3])):,}")
+    found = peak(sys.argv[1], sys.argv[2], int(sys.argv[3]), decode="decode" in sys.argv[4:])
+    print(f"{found:,}")

@@ -27,16 +27,29 @@ def decode_bytes(
     blocks: Iterable[Block], architecture: Architecture, workload: Workload, precision: Precision, last: bool = True
 ) -> int:
     """Peak of a pass over one token a sequence: a layer's old keys live on while they are copied beside the new one,
-    half of its cache; eager attention also repeats keys and values for every query head."""
-    tokens, copies = workload.batch * workload.context, [0]
+    half of its cache; eager attention also repeats keys and values for every query head. Or a latent is expanded."""
+    tokens, width, eager = workload.batch * workload.context, precision.activation_bytes, workload.attention == "eager"
+    one = workload.model_copy(update={"logits": "last"})
+    logits = logits_bytes(architecture, one, precision) if last else 0
+    moments = [logits]
     for mixer in (mixer for block in blocks for mixer in block.mixers):
+        if isinstance(mixer, LatentAttention):
+            scores = mixer.n_q * softmax_bytes(mixer, width) if eager else 0
+            moments.append(tokens * (expanded_elements(mixer, eager=eager) * width + scores))
+            continue
         old = int(mixer.cached_elements() * CACHE_BITS[precision.kv]) // 16
         repeated = 0
-        if isinstance(mixer, GQA) and mixer.n_q != mixer.n_kv and workload.attention == "eager":
-            repeated = 2 * mixer.n_q * mixer.d_head * precision.activation_bytes
-        copies.append(tokens * (old + repeated))
-    one = workload.model_copy(update={"logits": "last"})
-    return max(copies) + (logits_bytes(architecture, one, precision) if last else 0)
+        if isinstance(mixer, GQA) and mixer.n_q != mixer.n_kv and eager:
+            repeated = 2 * mixer.n_q * mixer.d_head * width
+        moments.append(tokens * (old + repeated) + logits)
+    return max(moments)
+
+
+def expanded_elements(mixer: LatentAttention, *, eager: bool) -> int:
+    """Elements a cached token that a latent is expanded to: keys without positions and values of every head; keys with
+    them; and for flash attention values padded to their width."""
+    key = mixer.d_nope + mixer.d_rope
+    return mixer.n_q * (mixer.d_nope + mixer.d_v + (key if eager else 2 * key))
 
 
 def logits_bytes(architecture: Architecture, workload: Workload, precision: Precision) -> int:
@@ -59,15 +72,16 @@ def layer_bytes(
     attentions = [mixer for mixer in block.mixers if not isinstance(mixer, Recurrent)]
     around = (16 if architecture.positions else 8) * sequence
     if not architecture.positions:
-        around += width * sequence * 2 * max((rotary(mixer) for mixer in attentions), default=0)
+        around += table_bytes(architecture, width) * sequence
     if eager:
         around += width * tokens * sequence * masks(architecture)
     scores = tokens * sequence * max((mixer.n_q for mixer in attentions), default=0) if eager else 0
-    states = (6 if architecture.positions else 4) * architecture.hidden
+    states = ((6 if architecture.positions else 3 + block.norms_first) + block.held_states) * architecture.hidden
     moments = [width * (tokens * (states + feedforward_elements(block.ffn, architecture)) + scores)]
     moments[0] += router_bytes(block.ffn) * tokens
     for mixer in block.mixers:
         elements = mixer_elements(mixer, architecture.hidden, eager=eager, cached=cached)
+        elements -= 0 if block.norms_first else architecture.hidden
         moments.append(width * tokens * elements + scores * softmax_bytes(mixer, width))
     return around + max(moments)
 
@@ -81,12 +95,25 @@ def mixer_elements(mixer: Mixer, hidden: int, *, eager: bool = False, cached: bo
         q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
         if eager:
             repeated = 2 * q if mixer.n_q != mixer.n_kv else 0
+            repeated += q + kv + (mixer.n_q + mixer.n_kv) * mixer.d_rotated if mixer.d_rotated else 0
             return 3 * hidden + q + repeated + (0 if cached else 2 * kv)
-        return 3 * hidden + (2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q)
+        return 3 * hidden + rotated_elements(mixer)
     if isinstance(mixer, CompressedAttention):
         return 3 * hidden + 3 * mixer.n_q * mixer.d_head
     key = mixer.d_nope + mixer.d_rope
     return 3 * hidden + mixer.n_q * (mixer.d_nope + mixer.d_v + 3 * key + mixer.d_rope)
+
+
+def rotated_elements(mixer: GQA) -> int:
+    """Elements a token where queries and keys are rotated, in 16 bits, in which one of fp32 counts twice. In fp32 the
+    projections stay beside the two products and their sum (or what is turned by 90 degrees) of queries, or beside
+    rotated queries those of keys."""
+    q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
+    if mixer.rotation == "16_bits":
+        return 2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q
+    copies = 2 * (q + kv) if mixer.rotation == "fp32_copies" else 0
+    spread = 4 * mixer.d_head if mixer.rotation == "fp32_spread" else 0
+    return q + 2 * kv + copies + spread + max(6 * q, 2 * q + 6 * kv)
 
 
 def softmax_bytes(mixer: Mixer, width: int) -> int:
@@ -125,11 +152,11 @@ def router_bytes(ffn: FeedForward | None) -> int:
     return 2 * ffn.n_experts + 24 * ffn.top_k if isinstance(ffn, MoE) else 0
 
 
-def rotary(mixer: Mixer) -> int:
-    """Width of the tables of cosines and sines."""
-    if isinstance(mixer, GQA | CompressedAttention):
-        return mixer.d_head
-    return mixer.d_rope if isinstance(mixer, LatentAttention) else 0
+def table_bytes(architecture: Architecture, width: int) -> int:
+    """Bytes a position of the tables of cosines and sines, which are in fp32 where rotation is by them."""
+    mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
+    fp32 = any(isinstance(mixer, GQA) and mixer.rotation in ("fp32", "fp32_spread") for mixer in mixers)
+    return 2 * (4 if fp32 else width) * sum(columns for _, columns in architecture.rotary)
 
 
 def masks(architecture: Architecture) -> int:

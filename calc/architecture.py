@@ -34,10 +34,16 @@ class Block(Frozen):
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
     dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
+    held_states: int = 0  # that transformers' class holds on to in the feed-forward without a need: StableLM
     extras: tuple[Extra, ...] = ()
     path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
+
+    @property
+    def norms_first(self) -> bool:
+        """Whether mixer and feed-forward read a normed copy of the state, not the state itself as in OLMo 2."""
+        return self.norms[:1] != ("post_attention_layernorm",)
 
     @property
     def runs_in(self) -> tuple[int, ...]:

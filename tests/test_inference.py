@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
-from calc.activations import logits_bytes, prefill_bytes
+from calc.activations import decode_bytes, logits_bytes, prefill_bytes
 from calc.inference import GIB, Serving
 from presets import models
 
@@ -78,6 +78,56 @@ def test_peaks_of_other_families(model, attention, peak):
     workload = Workload(context=2048, engine="transformers", attention=attention)
     found = prefill_bytes(ARCHITECTURES[model], workload, Precision(), cached=False)
     assert found == pytest.approx(peak, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "peak"),
+    [  # python -m benchmarks.track MODEL ATTENTION 2048, by transformers 5.23
+        pytest.param("allenai/OLMo-2-1124-7B", "flash", 220_217_344, id="norms behind, rotated in fp32, flash"),
+        pytest.param("allenai/OLMo-2-1124-7B", "eager", 1_436_565_504, id="norms behind, rotated in fp32, eager"),
+        pytest.param("allenai/Olmo-3-1025-7B", "flash", 222_314_496, id="a table for windows, flash"),
+        pytest.param("allenai/Olmo-3-1025-7B", "eager", 1_447_051_264, id="a table for windows, eager"),
+        pytest.param("CohereLabs/c4ai-command-r7b-12-2024", "flash", 244_334_592, id="windows of Cohere 2, flash"),
+        pytest.param("CohereLabs/c4ai-command-r7b-12-2024", "eager", 1_469_071_360, id="windows of Cohere 2, eager"),
+        pytest.param("stabilityai/stablelm-2-1_6b", "flash", 119_685_120, id="one residual after the other, flash"),
+        pytest.param("stabilityai/stablelm-2-1_6b", "eager", 1_422_016_512, id="one residual after the other, eager"),
+        pytest.param("stabilityai/stablelm-2-12b", "flash", 254_099_456, id="a quarter of each head rotated, flash"),
+        pytest.param("stabilityai/stablelm-2-12b", "eager", 1_519_992_832, id="a quarter of each head rotated, eager"),
+        pytest.param("baidu/ERNIE-4.5-0.3B-PT", "flash", 77_611_008, id="tables spread over pairs, flash"),
+        pytest.param("baidu/ERNIE-4.5-0.3B-PT", "eager", 721_436_672, id="tables spread over pairs, eager"),
+        pytest.param("allenai/OLMo-2-0325-32B", "flash", 404_766_720, id="norms behind the feed-forward, flash"),
+        pytest.param("allenai/OLMo-2-0325-32B", "eager", 1_801_469_952, id="norms behind the feed-forward, eager"),
+        pytest.param("CohereLabs/aya-23-8B", "flash", 244_334_592, id="the same with fewer keys, flash"),
+        pytest.param("CohereLabs/aya-23-8B", "eager", 1_460_682_752, id="the same with fewer keys, eager"),
+        pytest.param("CohereLabs/c4ai-command-r-v01", "flash", 605_044_736, id="copies in fp32 before rotation, flash"),
+        pytest.param(
+            "CohereLabs/c4ai-command-r-v01", "eager", 2_895_134_720, id="copies in fp32 before rotation, eager"
+        ),
+        pytest.param("google/gemma-3-4b-it", "flash", 171_982_848, id="tables of two bases, flash"),
+        pytest.param("google/gemma-3-4b-it", "eager", 421_543_936, id="tables of two bases, eager"),
+        pytest.param("allenai/OLMo-1B-hf", "flash", 136_331_264, id="tables in fp32, flash"),
+        pytest.param("allenai/OLMo-1B-hf", "eager", 731_922_432, id="tables in fp32, eager"),
+    ],
+)
+def test_peaks_of_other_dense_families(model, attention, peak):
+    workload = Workload(context=2048, engine="transformers", attention=attention)
+    assert prefill_bytes(ARCHITECTURES[model], workload, Precision(), cached=False) == peak
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "peak"),
+    [  # python -m benchmarks.track MODEL ATTENTION 2048 decode, by transformers 5.23
+        ("deepseek-ai/DeepSeek-V2", "flash", 335_936_904),
+        ("deepseek-ai/DeepSeek-V2", "eager", 237_769_354),
+        ("deepseek-ai/DeepSeek-V2-Lite", "flash", 42_001_800),
+        ("deepseek-ai/DeepSeek-V2-Lite", "eager", 29_734_442),
+    ],
+)
+def test_decode_expands_latents(model, attention, peak):
+    """Beside keys and values of every head lie a few states of one token."""
+    architecture = ARCHITECTURES[model]
+    workload = Workload(context=2049, engine="transformers", attention=attention)
+    assert decode_bytes(architecture.blocks, architecture, workload, Precision()) == pytest.approx(peak, rel=0.002)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
                 norms=norms,
                 norm=family.norm,
                 dropout=family.dropout,
+                held_states=family.held_states(c),
                 extras=extras,
                 path=path,
             )

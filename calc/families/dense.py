@@ -160,27 +160,35 @@ DENSE: dict[str, Family] = {
         layer_extras=apertus_scalars,
     ),
     "cohere": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="heads" if c.flag("use_qk_norm") else "none"),
+        mixer=lambda c, i: gqa(
+            c, bias=attention_bias(c), qk_norm="heads" if c.flag("use_qk_norm") else "none", rotation="fp32_copies"
+        ),
         ffn=gated,
         norms=("input_layernorm",),
         norm="centred",
     ),
     "cohere2": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_window(c, i)),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_window(c, i), rotation="fp32_copies"),
         ffn=gated,
         norms=("input_layernorm",),
         own={"sliding_window_pattern": 4},
         norm="centred",
     ),
-    "olmo": Family(mixer=plain_gqa, ffn=gated, norms=(), norm="none"),
+    "olmo": Family(
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), rotation="fp32"), ffn=gated, norms=(), norm="none"
+    ),
     "olmo2": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"), ffn=gated, norms=POST_NORMS, norm="rms32"
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full", rotation="fp32"),
+        ffn=gated,
+        norms=POST_NORMS,
+        norm="rms32",
     ),
     "olmo3": Family(
         mixer=lambda c, i: gqa(
             c,
             bias=attention_bias(c),
             qk_norm="full",
+            rotation="fp32",
             window=window(c, i, every(c, i, 4, "sliding_attention")),
         ),
         ffn=gated,
@@ -203,7 +211,7 @@ DENSE: dict[str, Family] = {
         ffn=gated,
     ),
     "ernie4_5": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias"), rotation="fp32_spread"),
         ffn=lambda c, i: gated(c, bias="use_bias"),
     ),
     "hunyuan_v1_dense": Family(

@@ -15,6 +15,7 @@ from calc.families.reading import (
     extras,
     gated,
     gqa,
+    head_dim,
     mha,
     one_window,
     plain,
@@ -22,6 +23,7 @@ from calc.families.reading import (
     shared_width,
     squared,
 )
+from calc.families.rotary import scaling_of, share_of
 from calc.feedforward import MLP
 from calc.fields import Fields
 from calc.names import Names
@@ -355,10 +357,12 @@ GPT: dict[str, Family] = {
             c,
             bias=QKV if c.flag("use_qkv_bias") else NO_BIAS,
             qk_norm="heads" if c.flag("qk_layernorm") else "none",
+            d_rotated=int(head_dim(c) * share_of("stablelm", c, scaling_of(c))),
         ),
         ffn=gated,
         norms=lambda c, i: ("input_layernorm",) if c.flag("use_parallel_residual") else TWO_NORMS,
         norm="layer",
+        held_states=lambda c: 0 if c.flag("use_parallel_residual") else 2,
         names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
     ),
     "starcoder2": Family(

@@ -42,6 +42,7 @@ class Family(Frozen):
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm = "rms"
     dropout: bool = False  # by default, where the class was trained with it
+    held_states: Callable[[Fields], int] = lambda c: 0  # `Block.held_states`
     names: Names = Names()
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: dict[str, Any] = {}  # defaults that transformers has no class for

@@ -250,7 +250,7 @@ SPARSE: dict[str, Family] = {
         head_bias=lambda c: c.flag("lm_head_bias"),
     ),
     "ernie4_5_moe": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias"), rotation="fp32_spread"),
         ffn=ernie_ffn,
         own={"num_nextn_predict_layers": 0},
         prediction=ernie_prediction,

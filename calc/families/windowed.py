@@ -283,7 +283,7 @@ WINDOWED: dict[str, Family] = {
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
     ),
     "cohere2_moe": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i)),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i), rotation="fp32_copies"),
         ffn=cohere2_moe_ffn,
         norms=("input_layernorm",),
         own={"first_k_dense_replace": 0},
