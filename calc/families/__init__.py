@@ -27,7 +27,9 @@ PER_LAYER = ("layer_types", "mlp_layer_types")
 
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
-    return _build(config, *_open(config))
+    architecture = _build(config, *_open(config))
+    _check_sides(architecture)
+    return architecture
 
 
 def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str) -> Architecture:
@@ -72,6 +74,16 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         vision=read_vision(config),
         assumptions=_assumptions(config),
     )
+
+
+def _check_sides(architecture: Architecture) -> None:
+    """Raise ConfigError where a width that is divided leaves nothing: 16 heads of a hidden size of 1."""
+    for tensor in architecture.tensors():
+        if 0 in tensor.shape:
+            raise ConfigError(
+                f"{next(tensor.names())} would be {' x '.join(map(str, tensor.shape))}: a width of this config is "
+                "smaller than the number of heads or groups that share it; it must be at least as large."
+            )
 
 
 def knows(config: Mapping[str, Any]) -> bool:
