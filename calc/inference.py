@@ -1,6 +1,7 @@
 """Memory to serve, on one GPU: weights, KV cache, activations, overhead."""
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -134,20 +135,24 @@ class Serving:
         first, last, layers = weights_by_layer(self.whole, precision, layout)
         if speculative != "none":
             last += draft_bytes(self.whole, precision, layout)
-        self.stages = []
+        kinds = layer_kinds(architecture.num_layers, (block.runs_in for block in self.rank.all_blocks))
+        alike: dict[tuple[object, ...], Stage] = {}
+        self.stages = []  # those that weigh the same are one object
         for stage in layout.stages(architecture.num_layers):
-            ends = stage.stop == architecture.num_layers
+            starts, ends = stage.start == 0, stage.stop == architecture.num_layers
             weights = sum(layers[stage.start : stage.stop])
-            weights += first if stage.start == 0 else 0
+            weights += first if starts else 0
             weights += last if ends else 0
             if architecture.tied and layout.pp > 1 and ends:
                 weights += stored(architecture, precision, layout)[0].nbytes  # the head: its embedding, elsewhere
-            blocks = blocks_within(self.rank, stage)
-            if ends and speculative != "none":
-                blocks += [module.block for module in self.rank.prediction]
-            first_of_all = stage.start == 0
-            held = weights, vision if first_of_all else 0
-            self.stages.append(Stage(*held, blocks, precision.kv, first=first_of_all, last=ends))
+            key = weights, starts, ends, *sorted(kinds[stage.start : stage.stop])
+            if key not in alike:
+                blocks = blocks_within(self.rank, stage)
+                if ends and speculative != "none":
+                    blocks += [module.block for module in self.rank.prediction]
+                held = weights, vision if starts else 0
+                alike[key] = Stage(*held, blocks, precision.kv, first=starts, last=ends)
+            self.stages.append(alike[key])
 
     def at(self, tp: int, pp: int) -> "Serving":
         """The same model on other ranks; laid out once for all GPUs that are asked about."""
@@ -170,7 +175,8 @@ class Serving:
     def by_stage(self, workload: Workload) -> list[Memory]:
         """Bytes on each GPU of every stage, of the data-parallel copy with the most sequences."""
         share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
-        return [self.stage_memory(stage, share) for stage in self.stages]
+        weighed = {stage: self.stage_memory(stage, share) for stage in dict.fromkeys(self.stages)}
+        return [weighed[stage] for stage in self.stages]
 
     def stage_memory(self, stage: Stage, workload: Workload) -> Memory:
         """Bytes on each GPU of a stage, at its fullest moment."""
@@ -242,6 +248,16 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
         if where:
             found.append(block.model_copy(update={"layers": where, "places": ()}))
     return found
+
+
+def layer_kinds(layers: int, places: Iterable[Iterable[int]]) -> list[tuple[int, ...]]:
+    """What stands in each layer, by number: `places` are the layers that each thing stands in. Layers of one kind weigh
+    the same."""
+    kinds: list[tuple[int, ...]] = [()] * layers
+    for number, where in enumerate(places):
+        for layer in where:
+            kinds[layer] += (number,)
+    return kinds
 
 
 def draft_bytes(architecture: Architecture, precision: Precision, layout: Layout) -> int:

@@ -1,5 +1,6 @@
 """Weights as stored: the format of every tensor, and the bytes that each rank of an engine holds."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -203,7 +204,7 @@ def placed(architecture: Architecture, tensor: Tensor, stage: range) -> int:
     if tensor.apart == "multi_token_prediction":
         return max(1, len(tensor.layers)) * (stage.stop == architecture.num_layers)
     if tensor.layers:
-        return sum(layer in stage for layer in tensor.layers)
+        return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)  # in ascending order
     first, last = stage.start == 0, stage.stop == architecture.num_layers
     if tensor.component == "embedding":
         return int(first or (last and architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"))

@@ -2,14 +2,15 @@
 
 from typing import Literal
 
-from calc.architecture import Architecture
-from calc.inference import Memory, Overhead, blocks_within
+from calc.architecture import Architecture, Block
+from calc.inference import Memory, Overhead, blocks_within, layer_kinds
 from calc.precision import Precision
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
 from calc.training.states import States, states_of, trained_of
 from calc.training.workload import TrainingWorkload
+from calc.weights import stored
 
 Moment = Literal["loss", "backward", "end of backward", "step"]
 
@@ -56,11 +57,31 @@ class Training:
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
-        self.states = [states_of(self.rank, stage, work, recipe, layout, frozen) for stage in self.stages]
+        self.layouts = dict[TrainingLayout, Training]()
+        kinds, alike = self._kinds(), dict[tuple[object, ...], tuple[States, list[Block]]]()
+        for kind, stage in zip(kinds, self.stages, strict=True):
+            if kind not in alike:
+                states = states_of(self.rank, stage, work, recipe, layout, frozen)
+                alike[kind] = states, blocks_within(self.rank, stage)
+        self.states, self.blocks = [alike[kind][0] for kind in kinds], [alike[kind][1] for kind in kinds]
+        self.firsts = [kinds.index(kind) for kind in alike]
+
+    def _kinds(self) -> list[tuple[object, ...]]:
+        """What stands in each stage; equal where stages weigh the same but for the micro-batches in flight."""
+        layers, weights = self.rank.num_layers, (piece.tensor for piece in stored(self.rank, self.frozen))
+        places = [block.runs_in for block in self.rank.all_blocks]
+        places += [tensor.layers for tensor in weights if tensor.apart is None]
+        kinds = layer_kinds(layers, places)
+        return [
+            (stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in self.stages
+        ]
 
     def laid_out(self, layout: TrainingLayout) -> "Training":
-        """The same step on other GPUs."""
-        return Training(self.architecture, self.work, self.recipe, layout, self.overhead, self.frozen)
+        """The same step on other GPUs; laid out once for all that are asked about."""
+        if layout not in self.layouts:
+            whole = self.architecture, self.work, self.recipe, layout, self.overhead, self.frozen
+            self.layouts[layout] = Training(*whole)
+        return self.layouts[layout]
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
@@ -72,13 +93,14 @@ class Training:
         return max(states.gradients for states in self.states)
 
     def memory(self, **change: int) -> TrainingMemory:
-        """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given."""
-        return max(self.by_stage(**change), key=lambda memory: memory.total)
-
-    def by_stage(self, **change: int) -> list[TrainingMemory]:
-        """The same on a GPU of each pipeline stage."""
+        """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages the
+        first is the fullest, for it holds most micro-batches."""
         work = self.work.model_copy(update=change)
-        return [self._stage(i, work) for i in range(len(self.stages))]
+        return max((self._stage(i, work) for i in self.firsts), key=lambda memory: memory.total)
+
+    def by_stage(self) -> list[TrainingMemory]:
+        """The same on a GPU of each pipeline stage."""
+        return [self._stage(i, self.work) for i in range(len(self.stages))]
 
     def _stage(self, index: int, work: TrainingWorkload) -> TrainingMemory:
         """The fullest moment of one stage. With 1F1B, stage i holds min(micro-batches, p - i) of them in flight
@@ -86,8 +108,7 @@ class Training:
         states, stage, pp, hidden = self.states[index], self.stages[index], self.layout.pp, self.rank.hidden
         w, shards = WIDTH[self.recipe.compute], self.layout.tp if self.layout.sequence_parallel else 1
         tokens = work.micro_batch * -(-work.sequence // self.layout.cp)
-        blocks = blocks_within(self.rank, stage)
-        flight = min(work.accumulation, pp - index)
+        blocks, flight = self.blocks[index], min(work.accumulation, pp - index)
         each = sum(len(block.layers) * kept_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
         fullest = max(layer_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
         returning = max(returning_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
