@@ -48,6 +48,5 @@ def by_its_table(model: HubModel, file: str | None) -> None:
     st.caption(f"Exactly **{table.elements:,}** elements in **{held:,}** bytes: {parts}.")
     st.markdown("Weights alone, without KV cache and activations, which the table does not tell:")
     for gpu in (gpus()[name] for name in st.session_state.scenario.gpu):
-        usable = gpu.memory_bytes
-        fewest = -(-held // usable)
-        st.markdown(f"- **{gpu.name}**: at least {fewest:,} of {formats.gib(usable)}")
+        fewest = -(-held // gpu.usable_bytes)
+        st.markdown(f"- **{gpu.name}**: at least {fewest:,} of {formats.gib(gpu.usable_bytes)}")

@@ -124,8 +124,9 @@ class Working:
 
 
 def table(steps: Iterable[Step], result: str) -> None:
+    """The result before its formula, so that a telephone shows it."""
     rows = [
-        f"| {LABELS.get(step.what, step.what)} | `{step.formula}` | `{step.values}` | {step.result:,} |"
+        f"| {LABELS.get(step.what, step.what)} | {step.result:,} | `{step.formula}` | `{step.values}` |"
         for step in steps
     ]
-    st.markdown("\n".join([f"| Part | Formula | With values | {result} |", "| --- | --- | --- | ---: |", *rows]))
+    st.markdown("\n".join([f"| Part | {result} | Formula | With values |", "| --- | ---: | --- | --- |", *rows]))
