@@ -9,7 +9,8 @@ COPY app.py ./
 COPY .streamlit ./.streamlit
 COPY calc ./calc
 COPY presets ./presets
-COPY screens ./screens
+COPY cli ./cli
+COPY pages ./pages
 
 USER 1000
 EXPOSE 8501

@@ -1,12 +1,6 @@
+"""The dashboard: `streamlit run app.py`. The main script is in pages/, for Streamlit takes a folder of that name beside
+the main script for the pages of its older multipage mode."""
+
 import streamlit as st
 
-st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
-st.navigation(
-    [
-        st.Page("screens/weigh.py", title="Weigh", icon=":material/scale:", default=True),
-        st.Page("screens/train.py", title="Train", icon=":material/model_training:", url_path="train"),
-        st.Page("screens/verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
-        st.Page("screens/accuracy.py", title="Accuracy", icon=":material/target:", url_path="accuracy"),
-    ],
-    position="top",
-).run()
+app = st.App("pages/router.py")

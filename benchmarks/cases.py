@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.records import resolve, weight_format
 from calc import GPU, Architecture, Layout, Overhead, Precision, Workload
-from calc.frozen import Frozen
-from calc.inference import Serving
+from calc.errors import Frozen
+from calc.serving.memory import Serving
 from presets import gpus
 
 GPUS = {

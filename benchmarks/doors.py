@@ -11,21 +11,21 @@ from time import process_time
 from typing import Any
 
 from calc import Architecture, ConfigError, report, training_report
-from calc.checkpoint import MAX_HEADER_BYTES, read_safetensors
-from calc.families.gguf import config_of
-from calc.gguf import MAX_ARRAY, MAX_ENTRIES, read_gguf
-from calc.gguf import MAX_TENSORS as MAX_GGUF_TENSORS
-from calc.logs import read_log
-from calc.logs.reading import MAX_CHARACTERS as MAX_LOG
-from calc.measurement import MAX_BYTES as MAX_MEASUREMENT
-from calc.measurement import read_measurement
-from calc.module_tree import MAX_CHARACTERS as MAX_PRINTED
-from calc.printed import read_printed
+from calc.families.from_gguf import config_of
 from calc.text import MAX_CHARACTERS, pack, parse_config, unpack
+from calc.verify.checkpoint import MAX_HEADER_BYTES, read_safetensors
+from calc.verify.gguf import MAX_ARRAY, MAX_ENTRIES, read_gguf
+from calc.verify.gguf import MAX_TENSORS as MAX_GGUF_TENSORS
+from calc.verify.logs import read_log
+from calc.verify.logs.parse import MAX_CHARACTERS as MAX_LOG
+from calc.verify.measurement import MAX_BYTES as MAX_MEASUREMENT
+from calc.verify.measurement import read_measurement
+from calc.verify.module_tree import MAX_CHARACTERS as MAX_PRINTED
+from calc.verify.printed import read_printed
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state.scenario import EXPECTED, decode
 from presets import models
 from presets.hub import HubError, HubModel
-from screens.parts.scenario import EXPECTED, decode
-from screens.parts.settings import CONTROLS
 
 BASE = models()["meta-llama/Llama-3.1-8B"].config
 WRONG = (None, True, -1, 0, 10**12, 10**400, float("nan"), "4096", [], {}, [[]], {"a": 1}, ["x"] * 5000)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc import Architecture, Layout, Precision
-from calc.attention import LatentAttention
-from calc.families.vision import uncounted
-from calc.precision import FORMATS as STORED
-from calc.precision import WeightFormat
+from calc.families.towers import uncounted
+from calc.formats import FORMATS as STORED
+from calc.formats import WeightFormat
+from calc.model.mla import LatentAttention
 from presets import models
 
 Config = dict[str, Any]

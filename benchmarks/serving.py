@@ -14,12 +14,12 @@ from benchmarks.records import TOWERS, resolve
 from benchmarks.tiny import tiny_cache
 from benchmarks.write_test_data import TRACKED
 from calc import Architecture, Precision, Workload
-from calc.activations import decode_bytes, prefill_bytes
-from calc.budget import capacity, kv_budget
-from calc.cache import bytes_per_token, growth
-from calc.frozen import Frozen
-from calc.gpu import GIB, MIB
-from calc.vllm import step_tokens
+from calc.errors import Frozen
+from calc.serving.activations import decode_bytes, prefill_bytes
+from calc.serving.budget import capacity, kv_budget
+from calc.serving.kv_cache import bytes_per_token, growth
+from calc.serving.vllm import step_tokens
+from calc.units import GIB, MIB
 from presets import gpus, models
 
 

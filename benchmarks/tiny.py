@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calc.architecture import Block
-from calc.attention import GQA, LatentAttention
-from calc.cache import cache_bytes, growth, state_bytes
-from calc.linear_attention import GatedDeltaNet
-from calc.mixers import Mixer
-from calc.recurrent import Mamba2
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.linear_attention import GatedDeltaNet
+from calc.model.mixers import Mixer
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba2
+from calc.serving.kv_cache import cache_bytes, growth, state_bytes
 
 NARROW = GQA(n_q=4, n_kv=2, d_head=16)
 WIDE = GQA(n_q=4, n_kv=2, d_head=32)

@@ -18,8 +18,8 @@ from typing import Any, Literal
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.records import resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
-from calc.gpu import GIB
 from calc.training import Training
+from calc.units import GIB
 
 RECORDS = Path(__file__).parents[1] / "tests" / "data" / "train_peaks.json"
 Meter = Literal["allocated", "reserved", "process"]

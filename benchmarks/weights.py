@@ -6,9 +6,9 @@ from statistics import median
 
 from benchmarks.records import LeftOut, Run, read, runs
 from calc import Architecture
-from calc.gpu import GIB
-from calc.inference import with_draft
-from calc.weights import Kernel, Parts, stored_bytes
+from calc.serving.memory import with_draft
+from calc.serving.weights import Kernel, Parts, stored_bytes
+from calc.units import GIB
 
 
 def parts(run: Run) -> Parts:

@@ -1,12 +1,14 @@
 """The physics of Weighbridge: a config.json-shaped dict in, named tensors and every number that follows out."""
 
-from calc.architecture import Architecture
 from calc.errors import ConfigError
-from calc.gpu import GPU
-from calc.inference import Memory, Overhead, Range
-from calc.layout import Layout
-from calc.precision import Precision
-from calc.report import Report, report
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import Overhead, Range
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.memory import Memory
+from calc.serving.report import Report, report
+from calc.serving.workload import Workload
 from calc.training import (
     RECIPES,
     Recipe,
@@ -16,7 +18,6 @@ from calc.training import (
     TrainingWorkload,
     training_report,
 )
-from calc.workload import Workload
 
 __all__ = [
     "GPU",

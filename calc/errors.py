@@ -1,4 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
 
 
 class ConfigError(ValueError):
@@ -11,3 +13,22 @@ class ConfigError(ValueError):
         super().__init__(message)
         self.field = field
         self.nearest = tuple(nearest)
+
+
+class Frozen(BaseModel):
+    """A value: never changed after it is made, and nothing in it that was not asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def shown(value: object) -> str:
+    """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
+    if isinstance(value, str):
+        return f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**18 else f"a number of {value.bit_length() * 301 // 1000 + 1} digits"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "an object" if isinstance(value, Mapping) else "a list"

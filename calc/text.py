@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError
-from calc.fields import shown
+from calc.errors import ConfigError, shown
 
 MAX_CHARACTERS = 1_000_000  # the longest config.json published is a tenth of it
 MAX_DEPTH = 50  # lists and objects in one another; quantised checkpoints have six

@@ -1,12 +1,11 @@
 """Where models and hardware come from: one file a model, one row a GPU."""
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from calc.frozen import Frozen
-from calc.gpu import GPU
+from calc.errors import Frozen
+from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
 
 HERE = Path(__file__).parent
 
@@ -42,13 +41,6 @@ def models() -> dict[str, Preset]:
     files = sorted((HERE / "models").glob("*.json"), key=lambda file: file.name.lower())
     presets = (Preset.model_validate_json(file.read_bytes()) for file in files)
     return {preset.id: preset for preset in presets}
-
-
-@cache
-def gpus() -> dict[str, GPU]:
-    """All GPUs by id, in the order of the table."""
-    rows = tomllib.loads((HERE / "gpus.toml").read_text(encoding="utf-8"))
-    return {name: GPU(id=name, **row) for name, row in rows.items()}
 
 
 class Compared(Frozen):

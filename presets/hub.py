@@ -29,12 +29,12 @@ from huggingface_hub.errors import (
 )
 
 from calc import ConfigError
-from calc.checkpoint import Checkpoint, from_rows
-from calc.families.gguf import config_of
-from calc.frozen import Frozen
-from calc.gguf import GGUF, Short, read_gguf
-from calc.gpu import GIB
+from calc.errors import Frozen
+from calc.families.from_gguf import config_of
 from calc.text import MAX_CHARACTERS, parse_config
+from calc.units import GIB
+from calc.verify.checkpoint import Checkpoint, from_rows
+from calc.verify.gguf import GGUF, Short, read_gguf
 
 huggingface_hub.utils.disable_progress_bars()
 
@@ -182,7 +182,7 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
     header = _gguf(model, name, token)
     size = header.checkpoint.bytes or 0
     note = f"Read from the header of {name}, whose tensors take {size / GIB:.2f} GiB ({size:,} bytes)."
-    return model.model_copy(update={"config": config_of(header), "note": note})
+    return model.model_copy(update={"config": config_of(header.metadata, header.checkpoint.shapes), "note": note})
 
 
 def _gguf(model: HubModel, name: str, token: str | None) -> GGUF:

@@ -5,9 +5,9 @@ import json
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.accuracy import FILE, summed_up
+from pages.parts.verify.accuracy import TRUST
+from pages.parts.verify.accuracy_charts import agreement, errors
 from presets import accuracy
-from screens.parts.agreement import TRUST
-from screens.parts.agreement_charts import agreement, errors
 from tests.test_page import run
 
 
@@ -31,8 +31,8 @@ def test_the_charts_hold_every_record():
 
 
 def test_the_screen():
-    app = AppTest.from_file("../app.py", default_timeout=30)
-    app.switch_page("screens/accuracy.py")
+    app = AppTest.from_file("../pages/router.py", default_timeout=30)
+    app.switch_page("accuracy.py")
     run(app)
     assert "How right it is" in app.title[0].value
     assert len(app.dataframe) == 1

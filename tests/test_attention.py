@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.attention import GQA, LatentAttention
-from calc.families.reading import QKV, QKVO
+from calc.families.family import QKV, QKVO
+from calc.model.attention import GQA
+from calc.model.mla import LatentAttention
 
 V3 = LatentAttention(n_q=128, q_rank=1536, kv_rank=512, d_nope=128, d_rope=64, d_v=128)
 V2_LITE = LatentAttention(n_q=16, q_rank=None, kv_rank=512, d_nope=128, d_rope=64, d_v=128)

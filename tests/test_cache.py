@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, Workload
-from calc.cache import bytes_per_token, cache_bytes, growth, reserved_bytes, state_bytes, window_bytes
-from calc.precision import CACHE_FORMATS
+from calc.formats import CACHE_FORMATS
+from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, reserved_bytes, state_bytes, window_bytes
 from presets import models
 
 GIB = 2**30

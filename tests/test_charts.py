@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from calc import Architecture, Workload, report, training_report
-from calc.tensor import Component, Tensor
+from calc.model.tensor import Component, Tensor
+from pages.parts.outputs import charts, sunburst
 from presets import gpus, models
-from screens.parts import charts, sunburst
 
 GIB = 2**30
 NAMES = {name: gpu.name for name, gpu in gpus().items()}

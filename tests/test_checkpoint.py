@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
-from calc.checkpoint import Checkpoint, Stored, read_safetensors
-from calc.compare import compare
-from calc.families.gguf import FAMILIES, FIELDS, LATENT, config_of
-from calc.gguf import GGUF, read_gguf
+from calc.families.from_gguf import FAMILIES, FIELDS, LATENT, config_of
+from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
+from calc.verify.compare import compare
+from calc.verify.gguf import GGUF, read_gguf
 from presets import models
 from tests.hub_server import safetensors
 from tests.mutation import JUNK, mutated
@@ -116,7 +116,7 @@ def test_any_metadata_is_a_model_or_a_sentence(name, changes):
     checkpoint = Checkpoint(tensors={"token_embd.weight": Stored("F16", (320, 64), 40_960)})
     header = GGUF.model_construct(metadata=found | {"general.architecture": name}, checkpoint=checkpoint)
     try:
-        assert Architecture.from_config(config_of(header)).parameters().total > 0
+        assert Architecture.from_config(config_of(header.metadata, header.checkpoint.shapes)).parameters().total > 0
     except ConfigError as error:
         assert str(error).endswith(".")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.__main__ import main, parser
+from cli.command import main, parser
 from presets import models
 
 

@@ -9,18 +9,14 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, report
-from calc.architecture import Block
-from calc.attention import LatentAttention, LightningIndexer
-from calc.cache import bytes_per_token, growth
-from calc.derivation import (
-    cache_steps,
-    derive,
-    symbolic,
-)
-from calc.feedforward import MLP
-from calc.inference import Serving
-from calc.memory_derivation import memory_steps, weight_steps
-from calc.precision import WEIGHT_FORMATS
+from calc.formats import WEIGHT_FORMATS
+from calc.model.block import Block
+from calc.model.derivation import cache_steps, derive, symbolic
+from calc.model.feedforward import MLP
+from calc.model.mla import LatentAttention, LightningIndexer
+from calc.serving.kv_cache import bytes_per_token, growth
+from calc.serving.memory import Serving
+from calc.serving.memory_derivation import memory_steps, weight_steps
 from presets import models
 
 BORROWED = LightningIndexer(n_index=2, d_index=4, owned=False)
@@ -139,7 +135,7 @@ def test_factors_stand_as_in_the_paper():
 
 
 def test_calc_imports_without_sympy():
-    code = "import calc, calc.derivation, sys; sys.exit('sympy' in sys.modules)"
+    code = "import calc, calc.model.derivation, sys; sys.exit('sympy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture
-from calc.cache import growth
 from calc.families import override
-from calc.families.vision import uncounted
-from calc.mixers import Recurrent
+from calc.families.towers import uncounted
+from calc.model.mixers import Recurrent
+from calc.serving.kv_cache import growth
 
 NOT_AS_THE_ORACLE = {
     "deepseek-ai/deepseek-moe-16b-base": "counted there through a class with router biases that the checkpoint lacks",

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
-from calc.fit import judge, largest, least, reason
-from calc.inference import GIB, Memory, Serving
+from calc.serving.memory import Memory, Serving
+from calc.serving.verdict import judge, largest, least, reason
+from calc.units import GIB
 from presets import gpus, models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}

@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Precision, report
-from calc.precision.gguf import TYPES, Sizes, fitted, type_of
+from calc.formats.mixes import TYPES, Sizes, fitted, type_of
 from presets import models
 
 GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block

@@ -8,9 +8,9 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from huggingface_hub import constants
 
 from calc import Architecture, ConfigError
-from calc.__main__ import main
-from calc.families.gguf import FILE_TYPES
-from calc.precision import native_weights
+from calc.families.from_gguf import FILE_TYPES
+from calc.formats import native_weights
+from cli.command import main
 from presets import hub, models
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve

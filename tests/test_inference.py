@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
-from calc.activations import decode_bytes, logits_bytes, prefill_bytes
-from calc.inference import GIB, Serving
+from calc.serving.activations import decode_bytes, logits_bytes, prefill_bytes
+from calc.serving.memory import Serving
+from calc.units import GIB
 from presets import models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}

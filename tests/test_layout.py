@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
-from calc.inference import GIB, Serving
-from calc.layout import divides
-from calc.precision import FORMATS
-from calc.weights import MIB, Parts, rounded, stored_bytes
+from calc.formats import FORMATS
+from calc.hardware.parallel import divides
+from calc.serving.memory import Serving
+from calc.serving.weights import MIB, Parts, rounded, stored_bytes
+from calc.units import GIB
 from presets import models
 
 LOGS = "github.com/vllm-project/vllm/issues"

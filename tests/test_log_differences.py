@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from benchmarks.cases import gpu_of
 from benchmarks.records import Run, run, runs
 from calc import Architecture, ConfigError
-from calc.logs import differences, largest, read_log, weigh_as
-from calc.logs.lines import LINES, STARTS
+from calc.verify.logs import differences, largest, read_log, weigh_as
+from calc.verify.logs.lines import LINES, STARTS
 from presets import gpus, models
 from tests.test_logs import DATA, GIB, LOGS, gib
 

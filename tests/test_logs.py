@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import ConfigError
-from calc.logs import read_log
-from calc.logs.lines import LINES, STARTS
+from calc.verify.logs import read_log
+from calc.verify.logs.lines import LINES, STARTS
 
 GIB = 2**30
 DATA = Path(__file__).parent / "data"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
-from calc.measurement import beside, read_measurement
+from calc.verify.measurement import beside, read_measurement
 from presets import models
 from tests.mutation import mutated
 

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, Workload, report
-from calc.activations import prefill_bytes
-from calc.inference import GIB, Serving, weights_by_layer
-from calc.precision import FORMATS, WEIGHT_FORMATS, native_weights
-from calc.tensor import Tensor
+from calc.formats import FORMATS, WEIGHT_FORMATS, native_weights
+from calc.model.tensor import Tensor
+from calc.serving.activations import prefill_bytes
+from calc.serving.memory import Serving, weights_by_layer
+from calc.units import GIB
 from presets import gpus, models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from calc.text import pack
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state.scenario import EXPECTED, RANGES
 from presets import models
-from screens.parts.scenario import EXPECTED, RANGES
-from screens.parts.settings import CONTROLS
 
 
 def page(**query):
-    app = AppTest.from_file("../app.py", default_timeout=30)
+    app = AppTest.from_file("../pages/router.py", default_timeout=30)
     for name, value in query.items():
         app.query_params[name] = value
     return run(app)
@@ -199,7 +199,7 @@ HOSTILE = {
 @example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000})
 @example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""})
 def test_no_link_ends_in_an_exception(screen, model, query):
-    app = AppTest.from_file("../app.py", default_timeout=30)
+    app = AppTest.from_file("../pages/router.py", default_timeout=30)
     for name, value in {"model": model, **query}.items():
         app.query_params[name] = value
-    run(app if screen == "weigh" else app.switch_page(f"screens/{screen}.py"))
+    run(app if screen == "weigh" else app.switch_page(f"{screen}.py"))

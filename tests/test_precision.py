@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, Precision, report
-from calc.precision import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
-from calc.precision.checkpoint import native
-from calc.precision.gguf import TYPES
-from calc.precision.scheme import named, readable
-from calc.tensor import Tensor
-from calc.weights import stored
+from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
+from calc.formats.mixes import TYPES
+from calc.formats.quantization_config import native
+from calc.formats.scheme import named, readable
+from calc.model.tensor import Tensor
+from calc.serving.weights import stored
 from presets import models
 
 QUANTISED = [name for name in FORMATS if name not in FLOATS]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
-from calc.printed import PrintedTensor, read_printed
+from calc.verify.printed import PrintedTensor, read_printed
 
 DATA = Path(__file__).parent / "data"
 PRINTED = json.loads((DATA / "printed.json").read_text(encoding="utf-8"))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from calc import Range
 from calc.text import pack
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state import scenario as module
+from pages.parts.state.scenario import DEFAULT_MODEL, EXPECTED, Scenario, encode
 from presets import models
 from presets.hub import HubError, HubModel
-from screens.parts import scenario as module
-from screens.parts.scenario import DEFAULT_MODEL, EXPECTED, Scenario, encode
-from screens.parts.settings import CONTROLS
 
 GONE = HubError("The Hub is away.")
 OWN = HubModel(id="org/own", revision="c0ffee", files={}, config=models()["Qwen/Qwen2.5-3B"].config)

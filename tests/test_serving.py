@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.serving import Comparison, LeftOut, other_engines, transformers_peaks, vllm_budgets, vllm_tokens
 from calc import Architecture, Layout, Overhead, Precision, Workload
-from calc.budget import capacity, kv_budget
-from calc.inference import Serving
-from calc.paging import alike, pool
+from calc.serving.budget import capacity, kv_budget
+from calc.serving.memory import Serving
+from calc.serving.paging import alike, pool
 from presets import gpus, models
 
 MEASURED = json.loads((Path(__file__).parent / "data" / "measured.json").read_text(encoding="utf-8"))

@@ -3,8 +3,8 @@
 import pytest
 
 from calc import Architecture, Precision, report
-from calc.estimates import rough_total
 from calc.families import override
+from calc.model.rough import rough_total
 from presets import models
 
 GIB = 2**30

@@ -5,19 +5,20 @@ from typing import get_args
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from calc.serving.workload import Logits, Speculative
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RecipeName
 from calc.training.step import Moment
-from calc.training.workload import LoraTargets, Loss, Method, Recompute
-from calc.workload import Logits, Speculative
-from screens.parts import serving_controls, step
-from screens.parts import training_controls as controls
+from calc.training.training_workload import LoraTargets, Loss, Method, Recompute
+from pages.parts.inputs import serving
+from pages.parts.inputs import training as controls
+from pages.parts.outputs import training_step
 from tests.test_page import metrics, run
 
 
 def train(**query):
-    app = AppTest.from_file("../app.py", default_timeout=30)
-    app.switch_page("screens/train.py")
+    app = AppTest.from_file("../pages/router.py", default_timeout=30)
+    app.switch_page("train.py")
     for name, value in query.items():
         app.query_params[name] = value
     return run(app)
@@ -57,7 +58,7 @@ def test_what_does_not_go_together_is_a_sentence(query, sentence):
 
 
 def test_every_choice_has_its_words():
-    assert set(step.MOMENTS) == set(get_args(Moment))
+    assert set(training_step.MOMENTS) == set(get_args(Moment))
     for words, choices in (
         (controls.METHODS, Method),
         (controls.OPTIMIZERS, Optimizer),
@@ -65,8 +66,8 @@ def test_every_choice_has_its_words():
         (controls.RECOMPUTE, Recompute),
         (controls.LOSS, Loss),
         (controls.TARGETS, LoraTargets),
-        (serving_controls.LOGITS, Logits),
-        (serving_controls.DRAFTS, Speculative),
+        (serving.LOGITS, Logits),
+        (serving.DRAFTS, Speculative),
     ):
         assert set(words) == set(get_args(choices))
 

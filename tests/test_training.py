@@ -19,13 +19,13 @@ from calc import (
     TrainingWorkload,
     training_report,
 )
-from calc.derivation import symbolic
-from calc.tensor import Tensor
+from calc.model.derivation import symbolic
+from calc.model.tensor import Tensor
 from calc.training import Training
-from calc.training.derivation import kept_steps
-from calc.training.fit import judge_training
 from calc.training.optimizer import state_bytes
 from calc.training.saved import kept_bytes, layer_bytes
+from calc.training.saved_derivation import kept_steps
+from calc.training.training_verdict import judge_training
 from presets import gpus, models
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}

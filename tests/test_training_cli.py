@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calc.__main__ import main
+from cli.command import main
 
 PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
 

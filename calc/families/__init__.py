@@ -7,17 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calc.architecture import Architecture, Block, Extra
-from calc.attention import GQA
-from calc.errors import ConfigError
-from calc.families.reading import Family
+from calc.errors import ConfigError, shown
+from calc.families.family import Family
+from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.rotary import rotary_tables
 from calc.families.table import FAMILIES, WRAPPERS
-from calc.families.vision import read_vision
-from calc.families.wrapped import language, with_language
-from calc.feedforward import FeedForward
-from calc.fields import MAX_LAYERS, Fields, shown
-from calc.mixers import Mixer
+from calc.families.towers import read_vision
+from calc.families.wrappers import language, with_language
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import FeedForward
+from calc.model.mixers import Mixer
 
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
@@ -30,6 +31,9 @@ def read(config: Mapping[str, Any]) -> Architecture:
     architecture = _build(config, *_open(config))
     _check_sides(architecture)
     return architecture
+
+
+Architecture.read = read
 
 
 def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str) -> Architecture:

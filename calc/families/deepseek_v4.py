@@ -1,14 +1,14 @@
 """DeepSeek-V4: compressed attention and hyper-connections."""
 
-from calc.architecture import Block, Extra, PredictionModule
-from calc.compressed import CompressedAttention
-from calc.errors import ConfigError
-from calc.families.reading import Family, extras, near_divisors
-from calc.feedforward import MLP, MoE
-from calc.fields import Fields, shown
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.tensor import Shape
+from calc.errors import ConfigError, shown
+from calc.families.family import Family, extras, near_divisors
+from calc.families.fields import Fields
+from calc.model.block import Block, Extra, PredictionModule
+from calc.model.compressed_attention import CompressedAttention
+from calc.model.feedforward import MLP, MoE
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.tensor import Shape
 
 V4_NORMS = ("attn_norm", "ffn_norm")
 V4_NAMES = Names(

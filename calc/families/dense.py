@@ -1,8 +1,6 @@
 """Families of Llama's line without experts."""
 
-from calc.architecture import Extra
-from calc.attention import GQA
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     NO_BIAS,
     PACKED_QKV,
@@ -25,8 +23,10 @@ from calc.families.reading import (
     squared,
     window,
 )
-from calc.fields import Fields
-from calc.names import Names
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.names import Names
 
 
 def cohere2_window(c: Fields, layer: int) -> int | None:

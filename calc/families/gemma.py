@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from calc.architecture import Extra
-from calc.attention import GQA
 from calc.errors import ConfigError
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     Family,
@@ -17,10 +15,12 @@ from calc.families.reading import (
     plain_gqa,
     window,
 )
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.fields import Fields
-from calc.names import Names
-from calc.tensor import Shape
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.names import Names
+from calc.model.tensor import Shape
 
 
 def alternating_window(c: Fields, layer: int) -> int | None:

@@ -2,9 +2,7 @@
 
 from functools import partial
 
-from calc.architecture import Extra, Norm
-from calc.attention import GQA
-from calc.families.reading import (
+from calc.families.family import (
     NO_BIAS,
     PACKED_QKV,
     QKV,
@@ -23,10 +21,12 @@ from calc.families.reading import (
     shared_width,
     squared,
 )
+from calc.families.fields import Fields
 from calc.families.rotary import scaling_of, share_of
-from calc.feedforward import MLP
-from calc.fields import Fields
-from calc.names import Names
+from calc.model.attention import GQA
+from calc.model.block import Extra, Norm
+from calc.model.feedforward import MLP
+from calc.model.names import Names
 
 
 def gpt2_attention(c: Fields, layer: int) -> GQA:

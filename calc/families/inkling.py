@@ -1,14 +1,14 @@
 """Inkling: attention with learned relative positions, and short convolutions beside it."""
 
-from calc.architecture import Extra
-from calc.attention import GQA
-from calc.families.reading import Family, extras, gated, is_sparse, moe
-from calc.feedforward import MLP, FeedForward
-from calc.fields import Fields
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.recurrent import SideConvs
-from calc.tensor import Shape
+from calc.families.family import Family, extras, gated, is_sparse, moe
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.feedforward import MLP, FeedForward
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.recurrent import SideConvs
+from calc.model.tensor import Shape
 
 INKLING_KINDS = ("hybrid", "hybrid_sliding")
 

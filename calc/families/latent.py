@@ -1,8 +1,6 @@
 """Families with latent attention, DeepSeek's line."""
 
-from calc.architecture import Extra, PredictionModule
-from calc.attention import LightningIndexer
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     TWO_NORMS,
     Family,
@@ -17,11 +15,13 @@ from calc.families.reading import (
     next_layers,
     shared_mlp,
 )
-from calc.feedforward import FeedForward, MoE
-from calc.fields import Fields
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.tensor import Shape
+from calc.families.fields import Fields
+from calc.model.block import Extra, PredictionModule
+from calc.model.feedforward import FeedForward, MoE
+from calc.model.mixers import Mixer
+from calc.model.mla import LightningIndexer
+from calc.model.names import Names
+from calc.model.tensor import Shape
 
 
 def deepseek_prediction(c: Fields) -> tuple[PredictionModule, ...]:

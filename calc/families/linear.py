@@ -1,9 +1,7 @@
 """Families with linear attention, short convolutions or gated recurrences between attention."""
 
-from calc.architecture import Extra
-from calc.attention import GQA
 from calc.errors import ConfigError
-from calc.families.reading import (
+from calc.families.family import (
     POST_NORMS,
     Family,
     attention_bias,
@@ -19,13 +17,15 @@ from calc.families.reading import (
     shared_width,
     window,
 )
+from calc.families.fields import Fields
 from calc.families.sparse import MIXTRAL_NAMES, gated_shared_moe, local_moe, qwen2_moe
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.fields import Fields
-from calc.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.recurrent import GatedLRU, ShortConv
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.recurrent import GatedLRU, ShortConv
 
 
 def delta_net(c: Fields) -> GatedDeltaNet:

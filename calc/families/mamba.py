@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from calc.architecture import Block, PredictionModule
 from calc.errors import ConfigError
-from calc.families.reading import Family, gated, gqa, kind, moe, plain, plain_gqa
+from calc.families.family import Family, gated, gqa, kind, moe, plain, plain_gqa
+from calc.families.fields import Fields
 from calc.families.sparse import GRANITE_MOE_NAMES, granite_moe
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.fields import Fields
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.recurrent import Mamba, Mamba2
+from calc.model.block import Block, PredictionModule
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.recurrent import Mamba, Mamba2
 
 
 def mamba(c: Fields, layer: int = 0) -> Mamba:

@@ -1,10 +1,8 @@
 """Language models that come only inside a model of images or sound, and those that wrap nothing but hold a tower."""
 
-from calc.architecture import Extra
-from calc.attention import GQA
 from calc.errors import ConfigError
 from calc.families.dense import GLM_NAMES
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     PACKED_QKV,
@@ -25,9 +23,11 @@ from calc.families.reading import (
     squared,
     window,
 )
-from calc.feedforward import FeedForward, MoE
-from calc.fields import Fields
-from calc.names import Names
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.feedforward import FeedForward, MoE
+from calc.model.names import Names
 
 
 def shared_width_gqa(c: Fields, layer: int) -> GQA:

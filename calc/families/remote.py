@@ -1,11 +1,7 @@
 """Families that transformers has no class for: their code stands beside the checkpoints."""
 
-from calc.architecture import Block, Extra, PredictionModule
-from calc.attention import GQA
-from calc.errors import ConfigError
-from calc.families.latent import deepseek_prediction
-from calc.families.linear import BAILING_NAMES
-from calc.families.reading import (
+from calc.errors import ConfigError, shown
+from calc.families.family import (
     GATE_UP,
     NO_BIAS,
     PACKED_QKV,
@@ -26,10 +22,14 @@ from calc.families.reading import (
     qwen_window,
     shared_mlp,
 )
-from calc.feedforward import MLP, FeedForward
-from calc.fields import Fields, shown
-from calc.mixers import Mixer
-from calc.names import Names
+from calc.families.fields import Fields
+from calc.families.latent import deepseek_prediction
+from calc.families.linear import BAILING_NAMES
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra, PredictionModule
+from calc.model.feedforward import MLP, FeedForward
+from calc.model.mixers import Mixer
+from calc.model.names import Names
 
 
 def mimo_prediction(c: Fields) -> tuple[PredictionModule, ...]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calc.attention import GQA, LatentAttention
-from calc.fields import Fields
-from calc.mixers import CompressedAttention, Mixer
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mla import LatentAttention
 
 SHARES = {
     "glm": 0.5,

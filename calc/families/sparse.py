@@ -3,9 +3,7 @@
 from math import isqrt
 from typing import Any
 
-from calc.architecture import Block, Extra, PredictionModule
-from calc.attention import GQA
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     NO_BIAS,
     PACKED_QKV,
@@ -28,11 +26,13 @@ from calc.families.reading import (
     shared_width,
     window,
 )
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.fields import Fields
-from calc.mixers import Mixer
-from calc.names import Names
-from calc.tensor import Shape
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra, PredictionModule
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.tensor import Shape
 
 
 def qwen_is_sparse(c: Fields, layer: int, experts: str = "num_experts") -> bool:

@@ -6,6 +6,7 @@ where it has none the remote code beside the checkpoint; names are the checkpoin
 
 from calc.families.deepseek_v4 import DEEPSEEK_V4
 from calc.families.dense import DENSE
+from calc.families.family import Family
 from calc.families.gemma import GEMMA
 from calc.families.gpt import GPT
 from calc.families.inkling import INKLING
@@ -13,7 +14,6 @@ from calc.families.latent import LATENT
 from calc.families.linear import LINEAR
 from calc.families.mamba import MAMBA
 from calc.families.multimodal import MULTIMODAL
-from calc.families.reading import Family
 from calc.families.remote import REMOTE
 from calc.families.sparse import SPARSE
 from calc.families.windowed import WINDOWED

@@ -1,8 +1,7 @@
 """Families with experts, some of whose layers look back on a window, a chunk or chosen blocks only."""
 
-from calc.attention import GQA, BlockIndexer
 from calc.families.dense import exaone4_window, granite_swa_window
-from calc.families.reading import (
+from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     NO_BIAS,
@@ -22,11 +21,12 @@ from calc.families.reading import (
     shared_mlp,
     window,
 )
+from calc.families.fields import Fields
 from calc.families.sparse import GRANITE_MOE_NAMES, MIXTRAL_NAMES, granite_shared, hy_v3_moe, local_moe
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.fields import Fields
-from calc.mixers import Mixer
-from calc.names import Names
+from calc.model.attention import GQA, BlockIndexer
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.mixers import Mixer
+from calc.model.names import Names
 
 
 def mimo_v2_is_full(c: Fields, layer: int) -> bool:

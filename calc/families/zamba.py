@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from calc.architecture import Block, Extra
-from calc.attention import GQA
-from calc.families.reading import Family, extras
-from calc.feedforward import MLP
-from calc.fields import Fields
-from calc.names import Names
-from calc.recurrent import Mamba, Mamba2
-from calc.tensor import Shape
+from calc.families.family import Family, extras
+from calc.families.fields import Fields
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import MLP
+from calc.model.names import Names
+from calc.model.recurrent import Mamba, Mamba2
+from calc.model.tensor import Shape
 
 
 def zamba_is_hybrid(c: Fields, layer: int) -> bool:

@@ -2,11 +2,11 @@
 for its backward pass (`saved`), what belongs to the weights (`states`), the moments of a step (`step`), and the report.
 """
 
-from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES, Recipe
-from calc.training.report import TrainingReport, training_report
+from calc.training.sharding import TrainingLayout
 from calc.training.step import Training, TrainingMemory
-from calc.training.workload import TrainingWorkload
+from calc.training.training_report import TrainingReport, training_report
+from calc.training.training_workload import TrainingWorkload
 
 __all__ = [
     "RECIPES",

@@ -3,7 +3,7 @@
 from math import prod
 from typing import Literal
 
-from calc.tensor import Tensor
+from calc.model.tensor import Tensor
 
 Optimizer = Literal["adamw", "adamw-8bit", "adamw-8bit-ao", "adafactor", "muon", "sgd", "sgd-momentum"]
 BLOCK = 256  # weights that share a scale of their 8-bit state

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from calc.frozen import Frozen
+from calc.errors import Frozen
 
 Float = Literal["bf16", "fp16", "fp32"]
 WIDTH: dict[Float, int] = {"bf16": 2, "fp16": 2, "fp32": 4}

@@ -5,11 +5,12 @@ stands for kernels that keep the inputs of a norm and of SwiGLU alone (Liger, Tr
 h is hidden, w the bytes of an activation, T the tokens of a micro-batch; all else as the classes name it.
 """
 
-from calc.architecture import Block, Norm
-from calc.attention import GQA, LatentAttention
-from calc.feedforward import MLP, FeedForward, MoE
-from calc.mixers import CompressedAttention, Mixer, RecurrentMixer
-from calc.training.workload import TrainingWorkload
+from calc.model.attention import GQA
+from calc.model.block import Block, Norm
+from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.mixers import CompressedAttention, Mixer, RecurrentMixer
+from calc.model.mla import LatentAttention
+from calc.training.training_workload import TrainingWorkload
 
 
 def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from calc.architecture import Architecture
-from calc.frozen import Frozen
-from calc.precision import Precision
-from calc.tensor import Component, Tensor
-from calc.training.layout import TrainingLayout
+from calc.errors import Frozen
+from calc.formats import Precision
+from calc.model.architecture import Architecture
+from calc.model.tensor import Component, Tensor
+from calc.serving.weights import stored
 from calc.training.optimizer import state_bytes, step_bytes
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.workload import LoraTargets, TrainingWorkload
-from calc.weights import stored
+from calc.training.sharding import TrainingLayout
+from calc.training.training_workload import LoraTargets, TrainingWorkload
 
 ADAPTED: dict[LoraTargets, frozenset[Component]] = {
     "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),

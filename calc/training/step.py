@@ -2,15 +2,18 @@
 
 from typing import Literal
 
-from calc.architecture import Architecture, Block
-from calc.inference import Memory, Overhead, blocks_within, layer_kinds
-from calc.precision import Precision
-from calc.training.layout import TrainingLayout
+from calc.formats import Precision
+from calc.hardware.overhead import Overhead
+from calc.hardware.shards import blocks_within, layer_kinds
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.serving.memory import Memory
+from calc.serving.weights import stored
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
+from calc.training.sharding import TrainingLayout
 from calc.training.states import States, states_of, trained_of
-from calc.training.workload import TrainingWorkload
-from calc.weights import stored
+from calc.training.training_workload import TrainingWorkload
 
 Moment = Literal["loss", "backward", "end of backward", "step"]
 

@@ -1,0 +1,39 @@
+"""Models that wrap a language model: where its own config lies within theirs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calc.errors import ConfigError, shown
+from calc.families.table import FAMILIES, TIED_WRAPPERS, WRAPPERS
+
+TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
+TIE = "tie_word_embeddings"
+
+
+def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config of the language model alone, with a model_type that the table may hold. Raises ConfigError."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in WRAPPERS:
+        return config
+    field = _field(config)
+    section = config if field is None else config[field] or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{field} is {shown(section)}; it must be an object of fields.", field)
+    own = section.get("model_type") if field is not None else None
+    known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
+    tied = next((part[TIE] for part in (config, section) if TIE in part), model_type in TIED_WRAPPERS)
+    return language({**section, "model_type": own if known else WRAPPERS[model_type], TIE: tied})
+
+
+def with_language(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with another language model in its place."""
+    field = _field(config) if config.get("model_type") in WRAPPERS else None
+    if field is None:
+        return {**text, "model_type": config.get("model_type")}
+    section = config[field]
+    inner = with_language(section, text) if isinstance(section, Mapping) and _field(section) else dict(text)
+    return {**config, field: inner}
+
+
+def _field(config: Mapping[str, Any]) -> str | None:
+    return next((field for field in TEXT_FIELDS if field in config), None)

@@ -1,0 +1,209 @@
+"""GGUF files: block formats, and the mixes that llama.cpp makes of them.
+
+A mix such as Q4_K_M names a base type; which matrices get another one is decided by role and layer, as in llama.cpp's
+`src/llama-quant.cpp` (2025-2026), run without options. Importance matrices are taken for granted with the IQ types,
+which are published with them, and for none of the others. Falcon, which has rules of its own, is read as the rest.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from calc.errors import Frozen
+from calc.formats.format_names import WeightFormat
+from calc.formats.ggml import TYPES as GGML
+from calc.formats.table import Format
+from calc.model.tensor import Tensor
+
+Role = Literal["embedding", "output", "q", "k", "v", "o", "down", "up", "other"]
+Where = Callable[[int, int], bool]  # of layer i among n
+
+
+def block_type(name: str, block: int, nbytes: int) -> Format:
+    """`nbytes` for each block of a row: the weights, whose bits the name says, and scales and minima beside them."""
+    bits = int("".join(filter(str.isdigit, name.partition("_")[0])))
+    return Format(bits=bits, block=(1, block), scale_bits=8 * nbytes - bits * block, source="ggml, ggml-common.h")
+
+
+TYPES = {
+    name: block_type(name, block, nbytes)
+    for name, block, nbytes in GGML.values()
+    if name[0] in "BFQ" or name[:2] == "IQ"
+}
+NARROW = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+"""What stands in, in blocks of 32, where a row does not divide into blocks of 256; for the IQ types, IQ4_NL."""
+
+
+def early(share: int) -> Where:
+    """The first n // share layers."""
+    return lambda i, n: i < n // share
+
+
+def first(count: int) -> Where:
+    return lambda i, n: i < count
+
+
+def more_bits(i: int, n: int) -> bool:
+    """The first and the last eighth, and every third layer between: llama.cpp's `use_more_bits`."""
+    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
+
+
+def middle(i: int, n: int) -> bool:
+    """All but the first and the last eighth."""
+    return n // 8 <= i < 7 * n // 8
+
+
+def always(i: int, n: int) -> bool:
+    return True
+
+
+class Step(NamedTuple):
+    """Another type than the base, in some layers."""
+
+    type: str
+    where: Where = always
+
+
+class Mix(NamedTuple):
+    """The type of each role; None: the base. `v` counts among the layers with attention."""
+
+    base: str
+    output: str = "Q6_K"
+    embedding: str | None = None
+    q: str | None = None
+    k: str | None = None
+    v: tuple[Step, ...] = ()
+    v_grouped: str | None = None  # where at least four query heads share a KV head
+    o: str | None = None
+    down: tuple[Step, ...] = ()
+    up: tuple[Step, ...] = ()  # with the gate
+    of_eight: tuple[str | None, str, str] = (None, "Q8_0", "Q8_0")  # o, k and v of a model with eight experts
+
+
+O_OF_EIGHT = ("Q5_K", "Q8_0", "Q8_0")
+
+
+def tiny(base: str, embedding: str, better: str, o: str | None = None) -> Mix:
+    """A mix of one or two bits: a better type for values and the first eighth of the down-projections."""
+    return Mix(
+        base,
+        output="Q5_K",
+        embedding=embedding,
+        v=(Step(better),),
+        v_grouped="Q4_K",
+        o=o,
+        down=(Step(better, early(8)),),
+        of_eight=OF_EIGHT_TINY,
+    )
+
+
+OF_EIGHT_TINY = ("Q5_K", "Q4_K", "Q4_K")
+MIXES: dict[WeightFormat, Mix] = {
+    "Q8_0": Mix("Q8_0", output="Q8_0"),
+    "Q6_K": Mix("Q6_K"),
+    "Q5_K_M": Mix("Q5_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),)),
+    "Q5_K_S": Mix("Q5_K"),
+    "Q5_1": Mix("Q5_1"),
+    "Q5_0": Mix("Q5_0"),
+    "Q4_K_M": Mix("Q4_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),), of_eight=O_OF_EIGHT),
+    "Q4_K_S": Mix("Q4_K", v=(Step("Q5_K", first(4)),), down=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
+    "Q4_1": Mix("Q4_1"),
+    "Q4_0": Mix("Q4_0"),
+    "IQ4_NL": Mix("IQ4_NL", v_grouped="Q5_K", of_eight=O_OF_EIGHT),
+    "IQ4_XS": Mix("IQ4_XS", v_grouped="Q5_K", of_eight=O_OF_EIGHT),
+    "Q3_K_L": Mix("Q3_K", v=(Step("Q5_K"),), o="Q5_K", down=(Step("Q5_K"),)),
+    "Q3_K_M": Mix(
+        "Q3_K",
+        v=(Step("Q5_K", first(2)), Step("Q4_K")),
+        o="Q4_K",
+        down=(Step("Q5_K", early(16)), Step("Q4_K")),
+        of_eight=O_OF_EIGHT,
+    ),
+    "Q3_K_S": Mix("Q3_K", of_eight=O_OF_EIGHT),
+    "IQ3_M": Mix("IQ3_S", v=(Step("Q4_K"),), o="Q4_K", down=(Step("Q4_K", early(8)),), of_eight=O_OF_EIGHT),
+    "IQ3_S": Mix("IQ3_S", v_grouped="Q4_K", of_eight=O_OF_EIGHT),
+    "IQ3_XS": Mix(
+        "IQ3_S", q="IQ3_XXS", k="IQ3_XXS", v_grouped="Q4_K", up=(Step("IQ3_XXS", middle),), of_eight=O_OF_EIGHT
+    ),
+    "IQ3_XXS": Mix(
+        "IQ3_XXS",
+        output="Q5_K",
+        embedding="IQ3_S",
+        q="IQ2_S",
+        k="IQ2_S",
+        v_grouped="Q4_K",
+        o="IQ3_S",
+        of_eight=O_OF_EIGHT,
+    ),
+    "Q2_K": Mix("Q2_K", v=(Step("Q3_K"),), v_grouped="Q4_K", o="Q3_K", down=(Step("Q3_K"),), of_eight=O_OF_EIGHT),
+    "Q2_K_S": Mix("Q2_K", v_grouped="Q4_K", down=(Step("Q4_K", early(8)),)),
+    "IQ2_M": tiny("IQ2_S", "IQ3_S", "IQ3_S", o="IQ3_S"),
+    "IQ2_S": tiny("IQ2_XS", "IQ3_S", "IQ3_S", o="IQ3_S"),
+    "IQ2_XS": tiny("IQ2_XS", "Q2_K", "Q2_K"),
+    "IQ2_XXS": tiny("IQ2_XXS", "Q2_K", "Q2_K"),
+    "IQ1_M": tiny("IQ1_M", "Q2_K", "Q2_K", o="IQ2_XXS"),
+    "IQ1_S": tiny("IQ1_S", "Q2_K", "Q2_K", o="IQ2_XXS"),
+}
+ROLES: dict[Role, tuple[str, ...]] = {  # what checkpoints call them
+    "q": ("q_proj",),
+    "k": ("k_proj",),
+    "v": ("v_proj", "kv_b_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "W_pack", "wqkv"),
+    "o": ("o_proj", "out_proj", "dense", "wo"),
+    "down": ("down_proj", "w2", "fc2", "dense_4h_to_h", "fc_out", "output_linear"),
+}
+
+
+def role_of(tensor: Tensor) -> Role:
+    """What a matrix is to the rules."""
+    if tensor.component == "embedding":
+        return "embedding"
+    if tensor.component == "lm_head":
+        return "output"
+    if tensor.component == "ssm_linear":
+        return "other"
+    module = tensor.name.removesuffix(".weight").rpartition(".")[2]
+    if module == "c_proj":
+        return "o" if tensor.component == "attention" else "down"
+    other: Role = "other" if tensor.component == "attention" else "up"
+    return next((role for role, modules in ROLES.items() if module in modules), other)
+
+
+class Sizes(Frozen):
+    """What the rules ask of a model."""
+
+    layers: int
+    attention_layers: int
+    group: int  # query heads of a KV head
+    experts: int = 0
+
+
+def type_of(mix: WeightFormat, role: Role, i: int, sizes: Sizes) -> str:
+    """The type of a matrix in layer i (of those with attention, for `v`)."""
+    rules, eight = MIXES[mix], sizes.experts == 8
+    tiny = rules.of_eight == OF_EIGHT_TINY
+    if role == "v":
+        if rules.v_grouped and (sizes.group >= 4 or (tiny and sizes.experts >= 4)):
+            chosen = rules.v_grouped
+        else:
+            chosen = stepped(rules.v, i, sizes.attention_layers) or rules.base
+        if sizes.layers == 80 and sizes.group > 1 and not tiny and chosen in ("Q3_K", "Q4_K"):
+            chosen = "Q5_K"  # the values of a 70B model are small
+        return rules.of_eight[2] if eight else chosen
+    if eight and role in ("o", "k"):
+        return rules.of_eight[role == "k"] or rules.base
+    if role in ("down", "up"):
+        steps = rules.down if role == "down" else rules.up
+        if eight and mix == "IQ3_M" and role == "down":
+            steps = (*steps, Step("Q4_K", more_bits))
+        return stepped(steps, i, sizes.layers) or rules.base
+    plain = {"embedding": rules.embedding, "output": rules.output, "q": rules.q, "k": rules.k, "o": rules.o}
+    return plain.get(role) or rules.base
+
+
+def stepped(steps: tuple[Step, ...], i: int, n: int) -> str | None:
+    return next((step.type for step in steps if step.where(i, n)), None)
+
+
+def fitted(name: str, columns: int) -> Format:
+    """The type, or what stands in for it where a row does not divide into its blocks."""
+    candidates = (TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL"), "F16"))
+    return next(form for form in candidates if columns % (form.block[1] or 1) == 0)

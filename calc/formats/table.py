@@ -1,0 +1,59 @@
+"""Storage formats of one matrix: what its weights take, and what its scales take beside them."""
+
+from math import prod
+
+from calc.errors import Frozen
+from calc.formats.format_names import WeightFormat
+from calc.model.tensor import Shape
+
+
+class Format(Frozen):
+    """How a matrix [out, in] is stored: `bits` a weight, and a scale (and zero point) for each block of it."""
+
+    bits: int
+    block: tuple[int | None, int | None] = (1, None)  # rows x columns that share one scale; None: all of them
+    scale_bits: int = 0  # of one block, with the zero point where there is one
+    outer: int | None = None  # scales that share one fp32 scale of their own: double quantisation
+    column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
+    matrix_bits: int = 0  # once a matrix: a scale of the scales
+    source: str
+
+    def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
+        """Bytes of everything beside the weights; the first side of a shape of three counts the matrices."""
+        rows, columns = prod(shape[:-1]) // matrices, shape[-1]
+        down, across = self.block
+        blocks = -(-rows // (down or rows)) * -(-columns // (across or columns))
+        outer = 0 if self.outer is None else 32 * -(-blocks // self.outer)
+        bits = blocks * self.scale_bits + outer + columns * self.column_bits + self.matrix_bits
+        return -(-matrices * bits // 8)
+
+    def nbytes(self, shape: Shape, matrices: int = 1) -> int:
+        """Bytes of a matrix, or of several equal ones in one tensor, scales included."""
+        return -(-prod(shape) * self.bits // 8) + self.scale_nbytes(shape, matrices)
+
+
+def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, source: str) -> Format:
+    """Integers with a 16-bit scale for each group of inputs (None: one a row), a zero point of the same width as the
+    weights unless symmetric, and GPTQ's 32-bit index of each input's group where activations decide the order."""
+    scale = 16 + (bits if zeros else 0)
+    return Format(bits=bits, block=(1, group), scale_bits=scale, column_bits=32 if index else 0, source=source)
+
+
+FORMATS: dict[WeightFormat, Format] = {
+    "fp32": Format(bits=32, source="IEEE 754"),
+    "bf16": Format(bits=16, source="brain floating point"),
+    "fp16": Format(bits=16, source="IEEE 754"),
+    "fp8": Format(bits=8, block=(128, 128), scale_bits=32, source="DeepSeek-V3 section 3.3, arXiv:2412.19437"),
+    "fp8-channel": Format(bits=8, scale_bits=32, source="compressed-tensors FP8: one scale an output channel"),
+    "fp8-tensor": Format(bits=8, matrix_bits=32, source="vLLM `--quantization fp8`: one scale a matrix"),
+    "int8": Format(bits=8, scale_bits=32, source="compressed-tensors W8A8: one scale an output channel"),
+    "int8-bnb": Format(bits=8, scale_bits=32, source="LLM.int8() section 3, arXiv:2208.07339: one scale a row"),
+    "int8-gptq": grouped(8, 128, zeros=True, index=True, source="GPTQ, arXiv:2210.17323, groups of 128, as its files"),
+    "int4": grouped(4, 128, zeros=True, source="AWQ, arXiv:2306.00978, groups of 128: fp16 scale, 4-bit zero"),
+    "int4-gptq": grouped(4, 128, zeros=True, index=True, source="GPTQ, arXiv:2210.17323, groups of 128, as its files"),
+    "int4-w4a16": grouped(4, 128, zeros=False, source="compressed-tensors W4A16: symmetric groups of 128"),
+    "nf4": Format(bits=4, block=(1, 64), scale_bits=32, source="QLoRA section 3, arXiv:2305.14314"),
+    "nf4-dq": Format(bits=4, block=(1, 64), scale_bits=8, outer=256, source="QLoRA section 3, arXiv:2305.14314"),
+    "mxfp4": Format(bits=4, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0; gpt-oss"),
+    "nvfp4": Format(bits=4, block=(1, 16), scale_bits=8, matrix_bits=32, source="NVIDIA NVFP4: an fp8 scale for 16"),
+}

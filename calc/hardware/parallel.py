@@ -1,0 +1,74 @@
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from calc.errors import ConfigError, Frozen
+from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
+
+
+class Layout(Frozen):
+    """How a model is spread: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline), and the
+    sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
+    ones over ep of the tp times dp ranks, each cut into slices for the rest."""
+
+    tp: int = Field(default=1, ge=1, le=1024)
+    pp: int = Field(default=1, ge=1, le=4096)
+    dp: int = Field(default=1, ge=1, le=65_536)
+    ep: int = Field(default=1, ge=1, le=4096)
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    def rank(self, architecture: Architecture) -> Architecture:
+        """What one rank holds of every layer."""
+        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep)
+
+    def stages(self, layers: int) -> Iterator[range]:
+        """The layers of each stage, as vLLM's `get_pp_indices` has it: what does not divide goes one each to the last
+        stages but the very last, which holds the head."""
+        each, more = divmod(layers, self.pp)
+        start = 0
+        for stage in range(self.pp):
+            stop = start + each + (self.pp - 1 - more <= stage < self.pp - 1)
+            yield range(start, stop)
+            start = stop
+
+    def check(self, architecture: Architecture) -> None:
+        """Raise ConfigError where the model can't be divided so."""
+        if not divides(architecture, self.tp):
+            nearest = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if divides(architecture, tp)]
+            raise ConfigError(
+                f"tp is {self.tp:,}, which does not divide this model's heads and feed-forward columns evenly.",
+                "tp",
+                nearest,
+            )
+        if self.pp > architecture.num_layers:
+            layers = architecture.num_layers
+            raise ConfigError(f"pp is {self.pp:,}, but the model has only {layers:,} layers.", "pp", [layers])
+        self.check_experts(architecture)
+
+    def check_experts(self, architecture: Architecture) -> None:
+        """The same for the routed experts."""
+        experts, ranks = [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)], self.tp * self.dp
+        if self.ep > 1 and not experts:
+            raise ConfigError("ep spreads routed experts, which this model does not have.", "ep", [1])
+
+        def fits(ep: int) -> bool:
+            return ranks % ep == 0 and all(ep <= moe.n_experts and moe.expert.divides(ranks // ep) for moe in experts)
+
+        if not fits(self.ep):
+            nearest = [ep for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256) if fits(ep)]
+            raise ConfigError(
+                f"ep is {self.ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks.",
+                "ep",
+                nearest,
+            )
+
+
+def divides(architecture: Architecture, tp: int) -> bool:
+    """Whether tp ranks can share every layer evenly."""
+    return all(
+        part.divides(tp) for block in architecture.all_blocks for part in (*block.mixers, block.ffn) if part is not None
+    )

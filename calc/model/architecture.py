@@ -1,0 +1,176 @@
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+from calc.errors import Frozen
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra, Norm, PredictionModule
+from calc.model.feedforward import MoE
+from calc.model.mixers import Recurrent
+from calc.model.names import Names
+from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
+from calc.model.towers import VisionTower
+
+
+class Parameters(Frozen):
+    """Counts of unique parameters."""
+
+    total: int
+    active: int
+    components: dict[Component, int]
+    not_in_total: dict[Apart, int]
+
+
+class Architecture(Frozen):
+    """A decoder language model: embedding, blocks, head. `tensors()` is the one list that every number is read off."""
+
+    model_type: str
+    hidden: int
+    vocab: int
+    extra_rows: int = 0  # of the embedding, beyond the vocabulary: Llama 3.2 Vision's image token
+    tied: bool
+    blocks: tuple[Block, ...]
+    shared: tuple[Block, ...] = ()  # stored once and run in several places, beside those layers' own blocks
+    names: Names = Names()
+    positions: int = 0  # rows of a learned position table
+    d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
+    final_norm: Norm = "rms"
+    head_bias: bool = False
+    capped_logits: bool = False  # c·tanh(logits / c), Gemma 2
+    extras: tuple[Extra, ...] = ()
+    max_positions: int | None = None  # tokens that the model was made for
+    rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
+    prediction: tuple[PredictionModule, ...] = ()
+    vision: VisionTower | None = None
+    assumptions: tuple[str, ...] = ()
+
+    read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]
+    """How a config becomes one; `calc.families`, which builds Architectures, says it."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Architecture":
+        """Read a `config.json`-shaped dict. Raises ConfigError with a sentence when it can't be read."""
+        return cls.read(config)
+
+    @property
+    def num_layers(self) -> int:
+        return sum(len(block.layers) for block in self.blocks)
+
+    @property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """Those of single layers, and those that several layers share."""
+        return (*self.blocks, *self.shared)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""
+        return tuple(self._all_tensors())
+
+    def parameters(self) -> Parameters:
+        components: dict[Component, int] = {}
+        apart: dict[Apart, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
+        active = 0
+        for tensor in self.tensors():
+            if tensor.apart is None:
+                components[tensor.component] = components.get(tensor.component, 0) + tensor.parameters
+                active += tensor.active
+            else:
+                apart[tensor.apart] += tensor.parameters
+        return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=apart)
+
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """What one of tp tensor-parallel ranks holds. The vocabulary is divided too, padded to 64 rows as vLLM does."""
+        if tp == spread == 1 and slices in (None, 1):
+            return self
+        return self.model_copy(
+            update={
+                "blocks": tuple(block.rank(tp, slices, spread) for block in self.blocks),
+                "shared": tuple(block.rank(tp, slices, spread) for block in self.shared),
+                "prediction": tuple(
+                    module.model_copy(update={"block": module.block.rank(tp, slices, spread)})
+                    for module in self.prediction
+                ),
+                "vocab": self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp),
+            }
+        )
+
+    def _all_tensors(self) -> Iterator[Tensor]:
+        names, hidden = self.names, self.hidden
+        table: Shape = (self.vocab, self.d_embedding or hidden)
+        yield Tensor(f"{names.embedding}.weight", (self.vocab + self.extra_rows, table[1]), "embedding")
+        if self.positions:
+            yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
+        for block in self.all_blocks:
+            yield from self._block(block)
+        for name, shape in self._norm(names.final_norm, self.final_norm).items():
+            yield Tensor(name, shape, "norms")
+        for extra in self.extras:
+            yield Tensor(extra.name, extra.shape, extra.component, apart=extra.apart)
+        if not self.tied:
+            yield Tensor(f"{names.lm_head}.weight", table, "lm_head")
+        if self.head_bias:
+            yield Tensor(f"{names.lm_head}.bias", (self.vocab,), "lm_head")
+        for module in self.prediction:
+            yield from self._block(module.block, "multi_token_prediction")
+            for name, shape in module.own_shapes(hidden, self.vocab).items():
+                where = module.block.layers
+                yield Tensor(names.within(name), shape, "other", where, apart="multi_token_prediction")
+        if self.vision is not None:
+            for name, shape, copies in self.vision.shapes(hidden):
+                yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
+
+    def _norm(self, name: str, kind: Norm) -> Shapes:
+        if kind == "none":
+            return {}
+        weights: Shapes = {f"{name}.weight": (self.hidden,)}
+        return weights | {f"{name}.bias": (self.hidden,)} if kind == "layer" else weights
+
+    def _block(self, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
+        names, hidden, layers = self.names, self.hidden, block.layers
+        for name in block.norms:
+            for key, shape in self._norm(name, block.norm).items():
+                yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)
+        for i, mixer in enumerate(block.mixers):
+            path = names.recurrent if isinstance(mixer, Recurrent) else names.attention.replace("{mixer}", str(i))
+            path = names.cross if isinstance(mixer, GQA) and mixer.cross else path
+            for name, shape in names.stored(mixer.shapes(hidden)).items():
+                rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
+                where = names.within(block.path, path, name)
+                yield Tensor(where, shape, mixer.component, layers, rows, rows, apart)
+        if isinstance(block.ffn, MoE):
+            yield from self._experts(block.ffn, layers, apart)
+        elif block.ffn is not None:
+            for name, shape in names.stored(block.ffn.shapes(hidden)).items():
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)
+        for extra in block.extras:
+            where, why = names.within(extra.name), apart or extra.apart
+            yield Tensor(where, extra.shape, extra.component, layers, extra.experts, extra.top_k, why)
+
+    def _experts(self, moe: MoE, layers: tuple[int, ...], apart: Apart | None) -> Iterator[Tensor]:
+        names, hidden, held = self.names, self.hidden, moe.held or moe.n_experts
+        for name, shape in moe.router_shapes(hidden).items():
+            yield Tensor(names.within(names.router, name), shape, "router", layers, apart=apart)
+        if moe.router_correction != "none":
+            why = apart or ("persistent_buffers" if moe.router_correction == "buffer" else None)
+            yield Tensor(names.within(names.correction), moe.correction_shape(), "router", layers, apart=why)
+        one = moe.expert_shapes(hidden)
+        if moe.stacked == "no":
+            routed = names.stored_expert(one)
+        else:
+            routed = names.stored_stack(one, held, moe.stacked)
+        for name, shape in routed.items():
+            where = names.within(names.expert, name)
+            yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, apart)
+        if moe.image_expert is not None:
+            for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
+                where = names.within(names.expert, name)
+                yield Tensor(where, shape, "experts_routed", layers, held, 0, apart, first=moe.n_experts)
+        for name, shape in names.stored(moe.latent_shapes(hidden)).items():
+            yield Tensor(names.within(names.mlp, name), shape, "other", layers, apart=apart)
+        if moe.shared is not None:
+            for name, shape in names.stored(moe.shared.shapes(hidden)).items():
+                yield Tensor(names.within(names.shared_expert, name), shape, "experts_shared", layers, apart=apart)
+        if moe.shared_gate:
+            where = names.within(f"{names.shared_expert_gate}.weight")
+            yield Tensor(where, (1, hidden), "router", layers, apart=apart)
+        if moe.beside is not None:
+            for name, shape in names.stored(moe.beside.shapes(hidden)).items():
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)

@@ -1,0 +1,71 @@
+from typing import Literal, Self
+
+from calc.errors import Frozen
+from calc.model.feedforward import FeedForward, MoE
+from calc.model.mixers import Mixer
+from calc.model.tensor import Apart, Component, Shape, Shapes
+
+Norm = Literal["rms", "rms32", "centred", "layer", "none"]
+"""With a weight: RMSNorm; the same applied in fp32 (Gemma, OLMo 2); with the mean taken off in fp32 too (Cohere); with
+a weight and a bias: LayerNorm; OLMo's holds nothing."""
+
+
+class Extra(Frozen):
+    """A weight that only one family has, by its name within the layer or the model."""
+
+    name: str
+    shape: Shape
+    component: Component
+    apart: Apart | None = None
+    experts: int = 1  # routed experts stacked in it
+    top_k: int = 1
+
+
+class Block(Frozen):
+    """Equal decoder layers: mixers (attention or recurrent, or both side by side) and a feed-forward, with norms."""
+
+    layers: tuple[int, ...]  # indices
+    mixers: tuple[Mixer, ...]
+    ffn: FeedForward | None
+    norms: tuple[str, ...]  # names; each holds hidden_size weights
+    norm: Norm = "rms"
+    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
+    held_states: int = 0  # that transformers' class holds on to in the feed-forward without a need: StableLM
+    extras: tuple[Extra, ...] = ()
+    path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
+    places: tuple[int, ...] = ()
+    """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
+
+    @property
+    def norms_first(self) -> bool:
+        """Whether mixer and feed-forward read a normed copy of the state, not the state itself as in OLMo 2."""
+        return self.norms[:1] != ("post_attention_layernorm",)
+
+    @property
+    def runs_in(self) -> tuple[int, ...]:
+        """Indices of the layers that run it."""
+        return self.places or self.layers
+
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""
+        mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
+        if isinstance(self.ffn, MoE):
+            return self.model_copy(update={"mixers": mixers, "ffn": self.ffn.rank(tp, slices, spread)})
+        return self.model_copy(update={"mixers": mixers, "ffn": None if self.ffn is None else self.ffn.rank(tp)})
+
+
+class PredictionModule(Frozen):
+    """Multi-token prediction, DeepSeek-V3 section 2.2: further layers that the model answers without; listed apart."""
+
+    block: Block
+    norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
+    projection: str = "eh_proj"  # of [state; next embedding]
+    embedding: str | None = None  # its own table and head; None: those of the model
+    head: str | None = None
+
+    def own_shapes(self, hidden: int, vocab: int) -> Shapes:
+        """What it holds beside the layer."""
+        weights: Shapes = {f"{name}.weight": (hidden,) for name in self.norms}
+        weights |= {f"{self.projection}.weight": (hidden, 2 * hidden)}
+        tables = [name for name in (self.embedding, self.head) if name is not None]
+        return weights | {f"{name}.weight": (vocab, hidden) for name in tables}

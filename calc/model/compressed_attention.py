@@ -1,0 +1,73 @@
+from typing import Literal, Self
+
+from calc.errors import Frozen
+from calc.model.tensor import Component, Shapes
+
+
+class CompressedAttention(Frozen):
+    """DeepSeek-V4's attention: one key that is also the value, a window of recent tokens, and beyond it one entry for
+    each `rate` tokens (transformers `modeling_deepseek_v4.py`)."""
+
+    kind: Literal["compressed"] = "compressed"
+    component: Component = "attention"
+    o_groups: int
+    group_heads: int  # query heads of one output group
+    d_head: int
+    q_rank: int
+    o_rank: int
+    window: int
+    rate: int | None = None  # tokens that one compressed entry stands for; None: the window only
+    overlap: int = 1  # 2 where neighbouring entries overlap (compressed sparse attention)
+    n_index: int | None = None  # heads of the indexer that picks entries; None: all are read
+    d_index: int | None = None
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        weights: Shapes = {
+            "attn_sink": (self.o_groups * self.group_heads,),
+            "wq_a.weight": (self.q_rank, hidden),
+            "q_norm.weight": (self.q_rank,),
+            "wq_b.weight": (self.o_groups * self.group_heads * self.d_head, self.q_rank),
+            "wkv.weight": (self.d_head, hidden),
+            "kv_norm.weight": (self.d_head,),
+            "wo_a.weight": (self.o_groups * self.o_rank, self.group_heads * self.d_head),
+            "wo_b.weight": (hidden, self.o_groups * self.o_rank),
+        }
+        if self.rate is not None:
+            weights |= self._compressor("compressor", self.rate, self.d_head, hidden)
+            if self.n_index is not None and self.d_index is not None:
+                weights |= self._compressor("indexer.compressor", self.rate, self.d_index, hidden)
+                weights |= {
+                    "indexer.wq_b.weight": (self.n_index * self.d_index, self.q_rank),
+                    "indexer.weights_proj.weight": (self.n_index, hidden),
+                }
+        return weights
+
+    def _compressor(self, path: str, rate: int, width: int, hidden: int) -> Shapes:
+        wide = self.overlap * width
+        return {
+            f"{path}.ape": (rate, wide),
+            f"{path}.wkv.weight": (wide, hidden),
+            f"{path}.wgate.weight": (wide, hidden),
+            f"{path}.norm.weight": (width,),
+        }
+
+    def cached_elements(self) -> int:
+        """Elements cached per token and layer within the window: one vector, key and value at once."""
+        return self.d_head
+
+    def compressed_elements(self) -> int:
+        """Elements that each token adds beyond the window, on average: its share of one entry and of its index key."""
+        return 0 if self.rate is None else (self.d_head + (self.d_index or 0)) // self.rate
+
+    @property
+    def n_q(self) -> int:
+        return self.o_groups * self.group_heads
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: output groups with their heads are divided, the cache is not."""
+        return self.model_copy(update={"o_groups": self.o_groups // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.o_groups % tp == 0

@@ -1,0 +1,286 @@
+"""How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+from typing import Any, get_args
+
+from calc.errors import Frozen
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.model.architecture import Architecture
+from calc.model.attention import BlockIndexer
+from calc.model.block import Block, PredictionModule
+from calc.model.feedforward import MLP, MoE
+from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mla import LightningIndexer
+from calc.model.tensor import Component, Tensor
+
+SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
+    "n_experts": ("E", "routed experts"),
+    "top_k": ("K", "num_experts_per_tok"),
+    "n_zero": ("E_0", "experts that compute nothing"),
+    "vocab": ("V", "vocab_size"),
+    "positions": ("P", "rows of the position table"),
+    "o_groups": ("g_o", "o_groups"),
+    "group_heads": ("n_g", "query heads of an output group"),
+    "n_q": ("n_q", "num_attention_heads"),
+    "n_kv": ("n_kv", "num_key_value_heads"),
+    "d_head": ("d_head", "head_dim"),
+    "o_rank": ("r_o", "o_lora_rank"),
+    "q_rank": ("r_q", "q_lora_rank"),
+    "kv_rank": ("r_kv", "kv_lora_rank"),
+    "d_nope": ("d_nope", "qk_nope_head_dim"),
+    "d_rope": ("d_rope", "qk_rope_head_dim"),
+    "d_v": ("d_v", "v_head_dim"),
+    "indexer.n_index": ("n_i", "heads of the indexer"),
+    "indexer.d_index": ("d_i", "head width of the indexer"),
+    "n_index": ("n_i", "heads of the indexer"),
+    "d_index": ("d_i", "head width of the indexer"),
+    "rate": ("m", "tokens of a compressed entry"),
+    "n_groups": ("g", "groups"),
+    "n_heads": ("n_m", "heads of the recurrent mixer"),
+    "n_heads.d_head": ("d_m", "head width of the recurrent mixer"),
+    "n_k": ("n_k", "linear_num_key_heads"),
+    "n_v": ("n_v", "linear_num_value_heads"),
+    "d_k": ("d_k", "linear_key_head_dim"),
+    "n_v.d_v": ("d_lv", "linear_value_head_dim"),
+    "n_blocks": ("n_b", "blocks of the gates"),
+    "d_block": ("d_b", "width of a block"),
+    "d_inner": ("d_inner", "inner width"),
+    "d_state": ("d_state", "state size"),
+    "d_conv": ("d_conv", "convolution width"),
+    "dt_rank": ("r_dt", "time step rank"),
+    "intermediate": ("f", "intermediate_size"),
+    "expert.intermediate": ("f_e", "width of one routed expert"),
+    "shared.intermediate": ("f_s", "width of the shared experts together"),
+    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
+    "latent": ("h_l", "moe_latent_size"),
+    "d_embedding": ("h_e", "word_embed_proj_dim"),
+    "d_in": ("h_in", "width of the input"),
+    "hidden": ("h", "hidden_size"),
+    "sequence": ("S", "tokens of a sequence"),
+    "tokens": ("T", "tokens of a micro-batch on one GPU"),
+}
+STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
+"""What has sizes of its own to be replaced. A vision tower and a family's extra weights stay numbers."""
+
+
+class Step(Frozen):
+    """One line of a derivation."""
+
+    what: str
+    formula: str
+    values: str
+    result: int
+    unit: str = "parameters"
+
+
+class Derivation(Frozen):
+    legend: dict[str, tuple[str, int]]  # symbol -> what configs call it, value; those that occur
+    tensors: tuple[Step, ...]  # elements of one occurrence of each of `Architecture.tensors()`, in its order
+    parameters: tuple[Step, ...]  # they sum to the total
+    active: tuple[Step, ...]  # they sum to the active ones
+    cache: tuple[Step, ...]  # elements a token and layer, times the layers: they sum to one token's
+
+
+class Symbols:
+    """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
+
+    def __init__(self) -> None:
+        self.legend: dict[str, tuple[str, int]] = {}
+        self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
+        self.written_so_far: dict[Any, tuple[str, str]] = {}
+        self.used: set[str] = set()
+
+    def of(self, field: str, value: int) -> Any:
+        """The symbol of a field: f, then f_2 where another layer has another width."""
+        from sympy import Symbol
+
+        stem, meaning = SYMBOLS[field]
+        name, number = stem, 1
+        while self.legend.get(name, (meaning, value)) != (meaning, value):
+            number += 1
+            name = f"{stem}_{number}"
+        self.legend[name] = (meaning, value)
+        self.rank[name] = (STEMS.index(stem), number)
+        return Symbol(name, positive=True, integer=True)
+
+    def apply(self, model: Frozen, prefix: str = "") -> Any:
+        """The same model with symbols for its sizes, and for those of its parts."""
+        values: dict[str, Any] = {}
+        fields = type(model).model_fields
+        for field, value in model:
+            if isinstance(value, PARTS):
+                within = f"{field}."
+                values[field] = self.apply(value, within if any(name.startswith(within) for name in SYMBOLS) else "")
+            elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
+                values[field] = tuple(self.apply(part) for part in value)
+            elif isinstance(value, int) and not isinstance(value, bool) and value:
+                # where the same word means another thing beside a sibling: the d_head that goes with n_heads
+                beside = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
+                name = beside[0] if beside else prefix + field
+                values[field] = self.of(name, value) if name in SYMBOLS else value
+            else:
+                values[field] = value
+        return type(model).model_construct(**values)
+
+    def written(self, expression: Any) -> tuple[str, str]:
+        """A formula as people write it, and the same with the values filled in."""
+        if expression not in self.written_so_far:
+            self.used |= {symbol.name for symbol in getattr(expression, "free_symbols", ())}
+            self.written_so_far[expression] = (
+                write(expression, str, self.rank),
+                write(expression, lambda name: str(self.legend[name][1]), self.rank),
+            )
+        return self.written_so_far[expression]
+
+    def occurring(self) -> dict[str, tuple[str, int]]:
+        """The legend of what was written."""
+        return {name: row for name, row in self.legend.items() if name in self.used}
+
+
+def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[int, int]]) -> str:
+    """An expression as people write it, `word` standing for each symbol: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
+
+    def place(part: Any) -> list[tuple[int, int]]:
+        return sorted(rank[symbol.name] for symbol in part.free_symbols)
+
+    def degree(term: Any) -> Any:
+        """Matrices before biases and norms."""
+        factors = term.args if term.is_Mul else (term,)
+        return -sum(factor.exp if factor.is_Pow else int(not factor.is_Number) for factor in factors), place(term)
+
+    def inner(part: Any) -> str:
+        return f"({text(part)})" if part.is_Add else text(part)
+
+    def product(factors: list[Any]) -> str:
+        factors.sort(key=lambda factor: (not factor.is_Number, place(factor)))
+        return "·".join(inner(factor) for factor in factors) or "1"
+
+    def text(part: Any) -> str:
+        if part.is_Symbol:
+            return word(part.name)
+        if part.is_Add:
+            return " + ".join(text(term) for term in sorted(part.args, key=degree))
+        if part.is_Pow and part.exp.is_Integer and part.exp > 1:
+            return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
+        if part.is_Mul or part.is_Pow or part.is_Rational:
+            above, below = part.as_numer_denom()
+            if below == 1:
+                return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
+            return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"
+        if part.func.__name__ == "floor":
+            return f"⌊{text(part.args[0])}⌋"
+        raise TypeError(f"A formula holds {part.func.__name__}, which has no way of being written.")
+
+    return str(expression) if isinstance(expression, int) else text(expression)
+
+
+def symbolic(model: Frozen) -> Any:
+    """The same architecture, block, mixer or feed-forward with symbols for its sizes: its methods yield formulas."""
+    return Symbols().apply(model)
+
+
+def derive(architecture: Architecture) -> Derivation:
+    """Formulas and values of every tensor, of the totals, and of the cache."""
+    symbols = Symbols()
+    formulas = symbols.apply(architecture)
+    pairs = list(zip(architecture.tensors(), formulas.tensors(), strict=True))
+    return Derivation(
+        tensors=tuple(_shape_step(symbols, tensor, formula) for tensor, formula in pairs),
+        parameters=tuple(_parameter_steps(symbols, pairs, active=False)),
+        active=tuple(_parameter_steps(symbols, pairs, active=True)),
+        cache=tuple(step for _, step in _cache_steps(symbols, architecture, formulas)),
+        legend=symbols.occurring(),
+    )
+
+
+def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
+    """Bytes that a token adds, by window and formula. Those of the whole context sum to the bytes a token; those of a
+    window hold until it is full."""
+    symbols = Symbols()
+    bits = CACHE_BITS[kv]
+    return [
+        Step(
+            what=step.what,
+            formula=f"{step.formula} · bits / 8",
+            values=f"{step.values} · {bits} / 8",
+            result=step.result * bits // 8,
+            unit="bytes a token" if window is None else f"bytes a token, up to {window:,} tokens",
+        )
+        for window, step in _cache_steps(symbols, architecture, symbols.apply(architecture))
+    ]
+
+
+def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
+    plain, filled = zip(*(symbols.written(side) for side in formula.shape), strict=True)
+    return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
+
+
+def _times(sides: Iterable[str]) -> str:
+    sides = tuple(sides)
+    return " × ".join(f"({side})" if " + " in side and len(sides) > 1 else side for side in sides)
+
+
+def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, active: bool) -> list[Step]:
+    """One step for each component, or more where layers differ in it."""
+    groups: dict[tuple[Component, tuple[int, ...]], list[tuple[Tensor, Tensor]]] = {}
+    for tensor, formula in pairs:
+        if tensor.apart is None:
+            groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
+    alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
+    for (component, layers), members in groups.items():
+        one: Any = 0
+        for _, formula in members:
+            copies = formula.experts if "{expert}" in formula.name else 1
+            one += (
+                prod(formula.shape)
+                * copies
+                * (formula.top_k / formula.experts if active and formula.experts != 1 else 1)
+            )
+        key = (component, bool(layers), *symbols.written(one))
+        seen, parameters = alike.get(key, (0, 0))
+        more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
+        alike[key] = (seen + len(layers), parameters + more)
+    return [
+        Step(
+            what=component,
+            formula=f"{layers} layers · ({text})" if layers else text,
+            values=f"{layers} · ({values})" if layers else values,
+            result=parameters,
+        )
+        for (component, _, text, values), (layers, parameters) in alike.items()
+    ]
+
+
+def _cache_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
+    """One step for each window and formula; None, the whole context, is a window too."""
+    alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
+
+    def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
+        if elements:
+            key = (window, *symbols.written(formula))
+            seen, held = alike.get(key, (0, 0))
+            alike[key] = (seen + layers, held + layers * elements)
+
+    blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
+    for block, symbolic_block in blocks:
+        layers = len(block.runs_in)
+        for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
+            add(mixer.window, formula.cached_elements(), layers, mixer.cached_elements())
+            if isinstance(mixer, CompressedAttention) and isinstance(formula, CompressedAttention):
+                add(None, formula.compressed_elements(), layers, mixer.compressed_elements())
+    return [
+        (
+            window,
+            Step(
+                what="whole context" if window is None else f"last {window:,} tokens",
+                formula=f"{layers} layers · ({text})",
+                values=f"{layers} · ({values})",
+                result=elements,
+                unit="elements a token",
+            ),
+        )
+        for (window, text, values), (layers, elements) in alike.items()
+    ]

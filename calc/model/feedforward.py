@@ -1,0 +1,116 @@
+from typing import Literal, Self
+
+from calc.errors import Frozen
+from calc.model.tensor import Shape, Shapes
+
+Stacked = Literal["no", "in_out", "out_in", "module", "module_in_out"]
+
+
+class MLP(Frozen):
+    """Dense feed-forward: gated as in SwiGLU, arXiv:2002.05202 (three matrices), or plain (two)."""
+
+    kind: Literal["mlp"] = "mlp"
+    intermediate: int
+    gated: bool = True
+    bias: bool = False
+    written_out: bool = False  # GELU in elementary operations instead of one kernel ("gelu_new"): GPT-2
+    squared: bool = False  # relu squared: Nemotron
+    clamped: bool = False  # gate and up, before a gate that is written out: gpt-oss
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        rows: Shapes = {"up_proj": (self.intermediate, hidden), "down_proj": (hidden, self.intermediate)}
+        if self.gated:
+            rows = {"gate_proj": (self.intermediate, hidden)} | rows
+        weights: Shapes = {f"{name}.weight": shape for name, shape in rows.items()}
+        if self.bias:
+            weights |= {f"{name}.bias": shape[:1] for name, shape in rows.items()}
+        return weights
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp tensor-parallel ranks holds."""
+        return self.model_copy(update={"intermediate": self.intermediate // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.intermediate % tp == 0
+
+
+class MoE(Frozen):
+    """Mixture of experts, arXiv:1701.06538: a router sends each token to top_k of n_experts equal MLPs.
+
+    Shared experts (DeepSeekMoE, arXiv:2401.06066) see every token; `shared` is their joint MLP.
+    """
+
+    kind: Literal["moe"] = "moe"
+    n_experts: int
+    top_k: int
+    expert: MLP
+    shared: MLP | None = None
+    shared_gate: bool = False  # a sigmoid gate of one row on the shared expert, Qwen2-MoE
+    router_bias: bool = False
+    router_correction: Literal["none", "buffer", "parameter", "row"] = "none"
+    """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
+    fp32_weights: bool = False  # the router's weights stay in fp32, and so do the outputs that they multiply
+    n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
+    passes_all: bool = False  # transformers sends each token through every expert, most weighted by zero: Llama 4
+    held: int | None = None  # routed experts on one rank; None: all
+    latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
+    latent_bias: bool = False
+    beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
+    image_expert: MLP | None = None  # one of as many more, which only tokens of images pass through: ERNIE 4.5 VL
+    stacked: Stacked = "no"
+    """Whether the checkpoint holds all experts in one tensor: [expert, in, out] or [expert, out, in], under
+    the bare name or, of a module, under its `.weight`."""
+
+    def router_shapes(self, hidden: int) -> Shapes:
+        """The router: one row an expert; ERNIE 4.5 VL's two lie turned."""
+        rows = self.n_experts + self.n_zero
+        if self.image_expert is not None:
+            return {"weight": (hidden, rows), "weight_1": (hidden, rows)}
+        weights: Shapes = {"weight": (rows, hidden)}
+        return weights | {"bias": (rows,)} if self.router_bias else weights
+
+    def correction_shape(self) -> Shape:
+        """The bias that balances load."""
+        rows = self.n_experts + self.n_zero
+        return (1, rows) if self.router_correction == "row" else (rows,)
+
+    def expert_shapes(self, hidden: int) -> Shapes:
+        """One routed expert."""
+        return self.expert.shapes(self.latent or hidden)
+
+    def latent_shapes(self, hidden: int) -> Shapes:
+        """The projections into and out of the experts' width, where it is not hidden_size."""
+        if self.latent is None:
+            return {}
+        weights: Shapes = {
+            "fc1_latent_proj.weight": (self.latent, hidden),
+            "fc2_latent_proj.weight": (hidden, self.latent),
+        }
+        if self.latent_bias:
+            weights |= {"fc1_latent_proj.bias": (self.latent,), "fc2_latent_proj.bias": (hidden,)}
+        return weights
+
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut
+        into another number of slices, and these be spread over further ranks, which share the tokens."""
+        slices = tp if slices is None else slices
+        parts = {"shared": self.shared, "beside": self.beside}
+        return self.model_copy(
+            update={name: part.rank(tp) for name, part in parts.items() if part is not None}
+            | {
+                "expert": self.expert.rank(slices),
+                "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),
+                "held": None if spread == 1 else -(-self.n_experts // spread),
+                "top_k": -(-self.top_k * slices // tp),
+            }
+        )
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share each expert evenly."""
+        parts = (self.expert, self.shared, self.beside, self.image_expert)
+        return all(part.divides(tp) for part in parts if part is not None)
+
+
+FeedForward = MLP | MoE

@@ -1,0 +1,134 @@
+"""Attention without a softmax: a matrix of keys times values is the whole memory of a sequence."""
+
+from typing import Literal, Self
+
+from calc.model.recurrent import Recurrent
+from calc.model.tensor import Shapes
+
+
+class GatedDeltaNet(Recurrent):
+    """Gated delta rule, arXiv:2412.06464, as in Qwen3-Next and OLMo Hybrid."""
+
+    kind: Literal["gated_delta"] = "gated_delta"
+    n_k: int
+    n_v: int
+    d_k: int
+    d_v: int
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        k, v = self.n_k * self.d_k, self.n_v * self.d_v
+        return {
+            "in_q.weight": (k, hidden),
+            "in_k.weight": (k, hidden),
+            "in_v.weight": (v, hidden),
+            "in_z.weight": (v, hidden),
+            "in_b.weight": (self.n_v, hidden),
+            "in_a.weight": (self.n_v, hidden),
+            "q_conv1d.weight": (k, 1, self.d_conv),
+            "k_conv1d.weight": (k, 1, self.d_conv),
+            "v_conv1d.weight": (v, 1, self.d_conv),
+            "A_log": (self.n_v,),
+            "dt_bias": (self.n_v,),
+            "norm.weight": (self.d_v,),
+            "out_proj.weight": (hidden, v),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_v * self.d_k * self.d_v
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return (2 * self.n_k * self.d_k + self.n_v * self.d_v) * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_k": self.n_k // tp, "n_v": self.n_v // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_k % tp == 0 and self.n_v % tp == 0
+
+
+class KimiDelta(Recurrent):
+    """Kimi delta attention, arXiv:2510.26692: a gate for each channel. Ling makes its gates without a bottleneck."""
+
+    kind: Literal["kimi_delta"] = "kimi_delta"
+    fp32_state: bool = True
+    n_heads: int
+    d_head: int
+    d_conv: int
+    low_rank_gates: bool = True
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide = self.n_heads * self.d_head
+        weights: Shapes = {f"{name}_proj.weight": (wide, hidden) for name in ("q", "k", "v")}
+        weights |= {f"{name}_conv1d.weight": (wide, 1, self.d_conv) for name in ("q", "k", "v")}
+        for gate in ("f", "g"):
+            if self.low_rank_gates:
+                weights |= {
+                    f"{gate}_a_proj.weight": (self.d_head, hidden),
+                    f"{gate}_b_proj.weight": (wide, self.d_head),
+                }
+            else:
+                weights |= {f"{gate}_proj.weight": (wide, hidden)}
+        return weights | {
+            "A_log": (1, 1, self.n_heads, 1) if self.low_rank_gates else (self.n_heads,),
+            "dt_bias": (wide,),
+            "b_proj.weight": (self.n_heads, hidden),
+            "o_norm.weight": (self.d_head,),
+            "o_proj.weight": (hidden, wide),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_head
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return 3 * self.n_heads * self.d_head * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0
+
+
+class LightningAttention(Recurrent):
+    """Linear attention with decay, arXiv:2401.04658, as in MiniMax-01."""
+
+    kind: Literal["lightning"] = "lightning"
+    n_heads: int
+    d_head: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide = self.n_heads * self.d_head
+        return {
+            "qkv_proj.weight": (3 * wide, hidden),
+            "output_gate.weight": (wide, hidden),
+            "norm.weight": (wide,),
+            "out_proj.weight": (hidden, wide),
+        }
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_head
+
+    def conv_elements(self) -> int:
+        """It has no convolution."""
+        return 0
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0

@@ -1,0 +1,91 @@
+from typing import Literal, Self
+
+from calc.errors import Frozen
+from calc.model.tensor import Component, Shapes
+
+
+class LatentAttention(Frozen):
+    """Multi-head latent attention, DeepSeek-V2 section 2.1, arXiv:2405.04434."""
+
+    kind: Literal["mla"] = "mla"
+    component: Component = "attention"
+    n_q: int
+    q_rank: int | None  # d_c'; None: queries are not compressed (V2-Lite)
+    kv_rank: int  # d_c
+    d_nope: int  # d_h
+    d_rope: int  # d_h^R
+    d_v: int
+    bias: bool = False  # on the two down-projections and the output
+    gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output: Ling, Hy4
+    query_gate: bool = False  # the query's second projection reads twice its rank and also yields a gate: A.X K2
+    sinks: bool = False  # one learned logit a query head
+    indexer: "LightningIndexer | None" = None
+    window: None = None
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        q = self.n_q * (self.d_nope + self.d_rope)
+        weights: Shapes
+        if self.q_rank is None:
+            weights = {"q_proj.weight": (q, hidden)}
+        else:
+            weights = {
+                "q_a_proj.weight": (self.q_rank, hidden),
+                "q_a_layernorm.weight": (self.q_rank,),
+                "q_b_proj.weight": (q, self.q_rank),
+            }
+            if self.query_gate:
+                weights |= {"q_b_proj.weight": (q + self.n_q * self.d_v, 2 * self.q_rank)}
+        weights |= {
+            "kv_a_proj_with_mqa.weight": (self.kv_rank + self.d_rope, hidden),
+            "kv_a_layernorm.weight": (self.kv_rank,),
+            "kv_b_proj.weight": (self.n_q * (self.d_nope + self.d_v), self.kv_rank),
+            "o_proj.weight": (hidden, self.n_q * self.d_v),
+        }
+        if self.bias:
+            weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,), "o_proj.bias": (hidden,)}
+            if self.q_rank is not None:
+                weights |= {"q_a_proj.bias": (self.q_rank,)}
+        if self.gate != "none":
+            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * self.d_v, hidden)}
+        if self.sinks:
+            weights |= {"sinks": (self.n_q,)}
+        if self.indexer is not None and self.q_rank is not None:
+            weights |= self.indexer.shapes(hidden, self.q_rank)
+        return weights
+
+    def cached_elements(self) -> int:
+        """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
+        index_keys = self.indexer.d_index if self.indexer is not None and self.indexer.owned else 0
+        return self.kv_rank + self.d_rope + index_keys
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: heads are divided, the down-projections and the latent are not."""
+        return self.model_copy(update={"n_q": self.n_q // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_q % tp == 0
+
+
+class LightningIndexer(Frozen):
+    """Picks the tokens that sparse attention looks at: DeepSeek-V3.2, arXiv:2512.02556. Replicated on every rank."""
+
+    n_index: int
+    d_index: int
+    owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
+
+    def shapes(self, hidden: int, q_rank: int) -> Shapes:
+        """Queries from the compressed query, one key, a weight for each head."""
+        if not self.owned:
+            return {}
+        return {
+            "indexer.wq_b.weight": (self.n_index * self.d_index, q_rank),
+            "indexer.wk.weight": (self.d_index, hidden),
+            "indexer.k_norm.weight": (self.d_index,),
+            "indexer.k_norm.bias": (self.d_index,),
+            "indexer.weights_proj.weight": (self.n_index, hidden),
+        }
+
+
+LatentAttention.model_rebuild()

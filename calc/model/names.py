@@ -1,0 +1,70 @@
+from collections.abc import Mapping
+
+from calc.errors import Frozen
+from calc.model.feedforward import Stacked
+from calc.model.tensor import Shapes
+
+
+class Names(Frozen):
+    """Where a family's checkpoints keep each part. The defaults are Llama's, which most families share.
+
+    Local names (`q_proj.weight`) come from the formulas; `packed`, `renamed` and the two flags say how the checkpoint
+    writes them down.
+    """
+
+    embedding: str = "model.embed_tokens"
+    positions: str = "model.embed_positions"
+    layer: str = "model.layers.{layer}"
+    attention: str = "self_attn"  # {mixer} numbers them where a layer has several
+    cross: str = "cross_attn"
+    recurrent: str = "linear_attn"
+    mlp: str = "mlp"
+    router: str = "mlp.gate"
+    correction: str = "mlp.gate.e_score_correction_bias"
+    expert: str = "mlp.experts.{expert}"
+    shared_expert: str = "mlp.shared_experts"
+    shared_expert_gate: str = "mlp.shared_expert_gate"
+    final_norm: str = "model.norm"
+    lm_head: str = "lm_head"
+    packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
+    renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj; {expert} numbers its rows
+    expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
+    expert_renamed: dict[str, str] = {}
+    transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
+
+    def within(self, *path: str) -> str:
+        """The full name of something in a layer; empty parts of the path vanish."""
+        return ".".join(part for part in (self.layer, *path) if part)
+
+    def stored(self, shapes: Shapes) -> Shapes:
+        """The weights of one module as the checkpoint writes them."""
+        plain = _written(shapes, self.packed, self.renamed)
+        return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
+
+    def stored_expert(self, shapes: Shapes) -> Shapes:
+        """The weights of one routed expert."""
+        return _written(shapes, self.expert_packed, self.expert_renamed)
+
+    def stored_stack(self, shapes: Shapes, experts: int, how: Stacked) -> Shapes:
+        """The weights of all experts in one tensor."""
+        stack: Shapes = {}
+        for name, shape in self.stored_expert(shapes).items():
+            module, _, leaf = name.rpartition(".")
+            bare = module if leaf == "weight" else f"{module}_bias"
+            turned = shape[::-1] if how.endswith("in_out") else shape
+            stack[name if how.startswith("module") else bare] = (experts, *turned)
+        return stack
+
+
+def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Mapping[str, str]) -> Shapes:
+    shapes = dict(shapes)
+    for whole, parts in packed.items():
+        for suffix in ("weight", "bias"):
+            found = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
+            if found:
+                shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in found), *found[0][1:])
+    written: Shapes = {}
+    for name, shape in shapes.items():
+        module, _, leaf = name.rpartition(".")
+        written[f"{renamed.get(module, module)}.{leaf}" if module else renamed.get(leaf, leaf)] = shape
+    return written

@@ -1,0 +1,263 @@
+"""Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
+
+from typing import Literal, Self
+
+from calc.errors import Frozen
+from calc.model.tensor import Component, Shapes
+
+
+class Recurrent(Frozen):
+    """What all of them share."""
+
+    component: Component = "ssm_linear"
+    window: None = None
+    fp32_state: bool = False  # vLLM keeps the state in 16 bits where the config does not ask for fp32
+
+    def cached_elements(self) -> int:
+        """Elements that one more token adds: none."""
+        return 0
+
+    def shapes(self, hidden: int) -> Shapes:
+        raise NotImplementedError
+
+    def state_elements(self) -> int:
+        raise NotImplementedError
+
+    def conv_elements(self) -> int:
+        raise NotImplementedError
+
+    def projected(self, hidden: int) -> int:
+        """Elements a token that the projections of the layer's input make."""
+        return sum(shape[0] for shape in self.shapes(hidden).values() if shape[1:] == (hidden,))
+
+
+class Mamba(Recurrent):
+    """Selective state space, arXiv:2312.00752."""
+
+    kind: Literal["mamba"] = "mamba"
+    d_inner: int
+    d_state: int
+    d_conv: int
+    dt_rank: int
+    conv_bias: bool = True
+    bias: bool = False
+    inner_norms: bool = False  # on dt, B and C: Jamba
+    n_heads: int | None = None  # heads that share nothing but the projections in and out: Zamba
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        weights: Shapes = {
+            "in_proj.weight": (2 * self.d_inner, hidden),
+            "conv1d.weight": (self.d_inner, 1, self.d_conv),
+            "out_proj.weight": (hidden, self.d_inner),
+        }
+        if self.n_heads is None:
+            weights |= {
+                "x_proj.weight": (self.dt_rank + 2 * self.d_state, self.d_inner),
+                "dt_proj.weight": (self.d_inner, self.dt_rank),
+                "dt_proj.bias": (self.d_inner,),
+                "A_log": (self.d_inner, self.d_state),
+                "D": (self.d_inner,),
+            }
+        else:
+            head = (self.n_heads, self.d_inner // self.n_heads)
+            weights |= {
+                "x_proj_weight": (self.n_heads, self.dt_rank + 2 * self.d_state, self.d_inner // self.n_heads),
+                "dt_proj_weight": (*head, self.dt_rank),
+                "dt_proj_bias": head,
+                "A_log": (*head, self.d_state),
+                "D": head,
+            }
+        if self.conv_bias:
+            weights |= {"conv1d.bias": (self.d_inner,)}
+        if self.bias:
+            weights |= {"in_proj.bias": (2 * self.d_inner,), "out_proj.bias": (hidden,)}
+        if self.inner_norms:
+            weights |= {
+                "dt_layernorm.weight": (self.dt_rank,),
+                "b_layernorm.weight": (self.d_state,),
+                "c_layernorm.weight": (self.d_state,),
+            }
+        return weights
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.d_inner * self.d_state
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.d_inner * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"d_inner": self.d_inner // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.d_inner % tp == 0
+
+
+class Mamba2(Recurrent):
+    """State space duality, arXiv:2405.21060."""
+
+    kind: Literal["mamba2"] = "mamba2"
+    n_heads: int
+    d_head: int
+    d_state: int
+    n_groups: int
+    d_conv: int
+    conv_bias: bool = True
+    bias: bool = False
+    out_bias: bool | None = None  # of the output projection where it differs: Falcon-H1
+    norm: bool = True
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        inner, channels = self.n_heads * self.d_head, self.channels()
+        weights: Shapes = {
+            "in_proj.weight": (inner + channels + self.n_heads, hidden),
+            "conv1d.weight": (channels, 1, self.d_conv),
+            "A_log": (self.n_heads,),
+            "D": (self.n_heads,),
+            "dt_bias": (self.n_heads,),
+            "out_proj.weight": (hidden, inner),
+        }
+        if self.conv_bias:
+            weights |= {"conv1d.bias": (channels,)}
+        if self.bias:
+            weights |= {"in_proj.bias": (inner + channels + self.n_heads,)}
+        if self.bias if self.out_bias is None else self.out_bias:
+            weights |= {"out_proj.bias": (hidden,)}
+        if self.norm:
+            weights |= {"norm.weight": (inner,)}
+        return weights
+
+    def channels(self) -> int:
+        """Channels of the convolution: x, B and C."""
+        return self.n_heads * self.d_head + 2 * self.n_groups * self.d_state
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_heads * self.d_head * self.d_state
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.channels() * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds; groups are replicated once ranks outnumber them."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp, "n_groups": max(1, self.n_groups // tp)})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0 and (self.n_groups % tp == 0 or tp % self.n_groups == 0)
+
+
+class ShortConv(Recurrent):
+    """Gated short convolution, LFM2, arXiv:2511.23404."""
+
+    kind: Literal["short_conv"] = "short_conv"
+    d_inner: int
+    d_conv: int
+    bias: bool = False
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        weights: Shapes = {
+            "in_proj.weight": (3 * self.d_inner, hidden),
+            "conv.weight": (self.d_inner, 1, self.d_conv),
+            "out_proj.weight": (hidden, self.d_inner),
+        }
+        if self.bias:
+            weights |= {"in_proj.bias": (3 * self.d_inner,), "conv.bias": (self.d_inner,), "out_proj.bias": (hidden,)}
+        return weights
+
+    def state_elements(self) -> int:
+        """It has no state beside the convolution's memory."""
+        return 0
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.d_inner * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"d_inner": self.d_inner // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.d_inner % tp == 0
+
+
+class SideConvs(Recurrent):
+    """Short convolutions over keys, values and the outputs of attention and feed-forward, Inkling (transformers
+    `modeling_inkling.py`)."""
+
+    kind: Literal["side_convs"] = "side_convs"
+    hidden: int
+    kv: int  # width of the keys, and of the values
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name: a kernel for each channel."""
+        widths = {"self_attn.k_sconv": self.kv, "self_attn.v_sconv": self.kv, "attn_sconv": hidden, "mlp_sconv": hidden}
+        return {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
+
+    def state_elements(self) -> int:
+        """They have no state beside their memory."""
+        return 0
+
+    def conv_elements(self) -> int:
+        """Elements of the convolutions' memory a sequence and layer."""
+        return 2 * (self.kv + self.hidden) * self.d_conv
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: keys and values are divided, the outputs are not."""
+        return self.model_copy(update={"kv": self.kv // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.kv % tp == 0
+
+
+class GatedLRU(Recurrent):
+    """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
+
+    kind: Literal["rg_lru"] = "rg_lru"
+    n_blocks: int  # the gates are block-diagonal
+    d_block: int
+    d_conv: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        wide, side = self.n_blocks * self.d_block, self.d_block
+        weights: Shapes = {}
+        for name, shape in {
+            "linear_y": (wide, hidden),
+            "linear_x": (wide, hidden),
+            "linear_out": (hidden, wide),
+        }.items():
+            weights |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        weights |= {"conv_1d.weight": (wide, 1, self.d_conv), "conv_1d.bias": (wide,)}
+        for gate in ("input_gate", "recurrent_gate"):
+            weights |= {
+                f"rg_lru.{gate}_weight": (self.n_blocks, side, side),
+                f"rg_lru.{gate}_bias": (self.n_blocks, side),
+            }
+        return weights | {"rg_lru.recurrent_param": (wide,)}
+
+    def state_elements(self) -> int:
+        """Elements of the recurrent state a sequence and layer."""
+        return self.n_blocks * self.d_block
+
+    def conv_elements(self) -> int:
+        """Elements of the convolution's memory a sequence and layer."""
+        return self.n_blocks * self.d_block * (self.d_conv - 1)
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds: whole blocks of the gates."""
+        return self.model_copy(update={"n_blocks": self.n_blocks // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_blocks % tp == 0

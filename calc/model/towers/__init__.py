@@ -1,0 +1,31 @@
+"""Every tower that is counted."""
+
+from calc.model.towers.audio import OmniTowers
+from calc.model.towers.encoders import EncodedVision
+from calc.model.towers.image import (
+    Gemma4Vision,
+    Glm4Vision,
+    InternVision,
+    Llama4Vision,
+    LlamaVision,
+    MiniMaxVision,
+    MoonVision,
+    PixtralVision,
+    Qwen2Vision,
+    QwenVision,
+)
+
+VisionTower = (
+    EncodedVision
+    | QwenVision
+    | Glm4Vision
+    | LlamaVision
+    | OmniTowers
+    | Qwen2Vision
+    | PixtralVision
+    | Llama4Vision
+    | Gemma4Vision
+    | MiniMaxVision
+    | MoonVision
+    | InternVision
+)

@@ -1,0 +1,78 @@
+"""KV cache and recurrent state: what a sequence leaves in memory."""
+
+from collections.abc import Iterable, Mapping
+
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.model.block import Block
+from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mla import LatentAttention
+from calc.serving.workload import Workload
+
+PAGE = 16
+"""Tokens of a block of vLLM's cache, its default `block_size`."""
+
+
+def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
+    """Bits cached per token and layer."""
+    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
+        return fp8_latent_bits(mixer)
+    return int(mixer.cached_elements() * CACHE_BITS[kv])
+
+
+def fp8_latent_bits(mixer: LatentAttention) -> int:
+    """The latent in fp8 with an fp32 scale for each 128, the rotary key in 16 bits: 656 bytes of 512 + 64 elements; an
+    index key in fp8 with its scale (vLLM `flashmla_sparse.py`)."""
+    index = mixer.indexer.d_index if mixer.indexer is not None and mixer.indexer.owned else 0
+    scales = -(-mixer.kv_rank // 128) + -(-index // 128)
+    return 8 * (mixer.kv_rank + index) + 32 * scales + 16 * mixer.d_rope
+
+
+def growth(blocks: Iterable[Block], kv: CacheFormat) -> dict[int | None, int]:
+    """Bits cached per token of all layers, by their window; None: the layers that keep the whole context."""
+    bits: dict[int | None, int] = {}
+    for block in blocks:
+        places = len(block.runs_in)
+        for mixer in block.mixers:
+            bits[mixer.window] = bits.get(mixer.window, 0) + places * token_bits(mixer, kv)
+            if isinstance(mixer, CompressedAttention):
+                bits[None] = bits.get(None, 0) + places * int(mixer.compressed_elements() * CACHE_BITS[kv])
+    return bits
+
+
+def state_bytes(blocks: Iterable[Block]) -> int:
+    """Bytes a sequence of recurrent state, in fp32, and of the convolutions' memory, in 16 bits; of any length."""
+    return sum(
+        len(block.runs_in) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
+        for block in blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Recurrent)
+    )
+
+
+def bytes_per_token(growth: Mapping[int | None, int]) -> int:
+    """Bytes that one more token of one sequence adds, in the layers that keep the whole context."""
+    return growth.get(None, 0) // 8
+
+
+def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
+    """Bytes a sequence in the layers that look back on a window only: they stop growing once it is full."""
+    return sum(bits * min(context, window) for window, bits in growth.items() if window is not None) // 8
+
+
+def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
+    """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
+    return batch * (context * bytes_per_token(growth) + window_bytes(growth, context) + state)
+
+
+def reserved_bytes(growth: Mapping[int | None, int], state: int, workload: Workload, in_flight: int) -> int:
+    """Bytes that the engine holds for the workload while `in_flight` tokens pass: vLLM in whole pages, and in windows
+    one more than they fill, for they start anywhere in a page (`SlidingWindowSpec`). transformers keeps what was passed
+    last in whole, windows or not, until the next pass."""
+    page = PAGE if workload.engine == "vllm" else 1
+    batch, longest = workload.batch, page * -(-workload.context // page)
+    bits = batch * longest * growth.get(None, 0)
+    for window, of_a_token in growth.items():
+        if window is not None:
+            old = page * -(-(window - 1) // page) + (page if page > 1 else 0)
+            bits += min(batch * longest, batch * old + page * -(-in_flight // page)) * of_a_token
+    return bits // 8 + batch * state

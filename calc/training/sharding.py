@@ -1,0 +1,37 @@
+from typing import Literal
+
+from pydantic import Field
+
+from calc.errors import ConfigError
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
+
+
+class TrainingLayout(Layout):
+    """How a training step is spread. Each of dp replicas sees its own sequences, each of cp ranks its part of them;
+    routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
+    (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
+
+    cp: int = Field(default=1, ge=1, le=1024)
+    zero: Literal[0, 1, 2, 3] = 0
+    sequence_parallel: bool = True  # norms and what they read are divided over the tensor-parallel ranks too
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same weights, were they not sharded."""
+        return self.dp * self.cp
+
+    def check_experts(self, architecture: Architecture) -> None:
+        if self.replicas % self.ep:
+            fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if self.replicas % ep == 0]
+            raise ConfigError(f"ep is {self.ep:,}, which does not divide dp times cp, {self.replicas:,}.", "ep", fit)
+        for count in {block.ffn.n_experts for block in architecture.blocks if isinstance(block.ffn, MoE)} or {1}:
+            if count % self.ep:
+                raise ConfigError(
+                    f"ep is {self.ep:,}, which does not divide the {count:,} routed experts of this model.", "ep", [1]
+                )

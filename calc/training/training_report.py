@@ -1,0 +1,121 @@
+"""Everything about one training step, in one object: the sibling of calc.report."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calc.errors import Frozen
+from calc.families.towers import uncounted
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import usual_gpus
+from calc.hardware.overhead import Overhead, OverheadItem
+from calc.model.architecture import Architecture, Parameters
+from calc.model.feedforward import MoE
+from calc.model.mixers import CompressedAttention, Recurrent
+from calc.training.recipe import RECIPES, Recipe
+from calc.training.sharding import TrainingLayout
+from calc.training.step import Training, TrainingMemory
+from calc.training.training_verdict import TrainingVerdict, judge_training
+from calc.training.training_workload import TrainingWorkload
+from calc.units import GIB
+
+SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
+
+
+class TrainingScenario(Frozen):
+    """What was asked."""
+
+    workload: TrainingWorkload
+    recipe: Recipe
+    frozen: Precision
+    layout: TrainingLayout
+    overhead: Overhead
+
+
+class TrainingReport(Frozen):
+    model: str
+    parameters: Parameters
+    trained_parameters: int  # of all GPUs, each counted once
+    memory: TrainingMemory
+    overhead_items: dict[OverheadItem, tuple[int, int]]
+    stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
+    by_sequence: dict[int, TrainingMemory]  # the same with other lengths
+    verdicts: tuple[TrainingVerdict, ...]
+    assumptions: tuple[str, ...]
+    scenario: TrainingScenario
+
+
+def training_report(
+    config: Mapping[str, Any],
+    *,
+    model: str | None = None,
+    workload: TrainingWorkload | None = None,
+    recipe: Recipe | None = None,
+    frozen: Precision | None = None,
+    layout: TrainingLayout | None = None,
+    overhead: Overhead | None = None,
+    gpus: Iterable[GPU] | None = None,
+) -> TrainingReport:
+    """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
+
+    Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
+    by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
+    """
+    architecture = Architecture.from_config(config)
+    workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
+    layout, overhead = layout or TrainingLayout(), overhead or Overhead()
+    frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
+    training = Training(architecture, workload, recipe, layout, overhead, frozen)
+    memory = training.memory()
+    return TrainingReport(
+        model=model or architecture.model_type,
+        parameters=architecture.parameters(),
+        trained_parameters=training.trained_parameters(),
+        memory=memory,
+        overhead_items=overhead.items("transformers", layout.gpus, memory.total - memory.overhead),
+        stages=tuple(training.by_stage()),
+        by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
+        verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
+        assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
+        scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
+    )
+
+
+def training_assumptions(
+    architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
+) -> Iterable[str]:
+    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
+    yield from architecture.assumptions
+    blocks, work, layout = architecture.all_blocks, training.work, training.layout
+    yield {
+        "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",
+        "backward": "The step is fullest in the backward pass of a stage's last layer.",
+        "step": "The step is fullest when the optimizer makes its fp32 copy of the gradients.",
+        "end of backward": "The step is fullest at the end of the backward pass, when all gradients are there.",
+    }[memory.moment]
+    if memory.gradients == 0 and training.largest_gradients():
+        size = training.largest_gradients() / GIB
+        yield f"Gradients, {size:.2f} GiB, come only after that moment, as the activations go."
+    mixers = [mixer for block in blocks for mixer in block.mixers]
+    if any(isinstance(mixer, Recurrent) for mixer in mixers):
+        yield (
+            "Recurrent layers are assumed to keep what their projections make, the same behind the convolution, and "
+            "their output; no computed value stands behind it."
+        )
+    if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
+        yield "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+    if any(isinstance(block.ffn, MoE) for block in blocks):
+        yield "Tokens are assumed to spread evenly over the experts and their GPUs."
+    if not work.trains_base:
+        yield "LoRA without dropout; routed experts, embedding and head have no adapters."
+    if work.recompute == "selective" and work.attention == "flash":
+        yield "Selective recomputation drops attention scores, which flash attention does not keep in any case."
+    if layout.zero == 3 and layout.replicas > 1:
+        yield "Of sharded weights, two layers are gathered at a time: the one at work and the next."
+    apart = architecture.parameters().not_in_total
+    for what, count in (("vision tower", apart["vision"]), ("multi-token prediction", apart["multi_token_prediction"])):
+        if count:
+            yield f"The {what} is neither loaded nor trained: {count:,} parameters."
+    if tower is not None:
+        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
+    yield "Overhead is a range measured in public logs; the totals count its middle."

@@ -1,0 +1,194 @@
+"""The cache of a log beside ours, in the engine's own pages."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from calc.model.architecture import Architecture
+from calc.model.mla import LatentAttention
+from calc.serving.budget import held
+from calc.serving.kv_cache import PAGE
+from calc.serving.memory import Serving
+from calc.serving.paging import Pool, alike, pool_of
+from calc.serving.report import Report
+from calc.serving.workload import Workload
+from calc.units import GIB
+from calc.verify.logs.difference import Difference
+from calc.verify.logs.log import ROUNDING, Log
+
+STEPS = (2048, 8192)
+"""Tokens of a step of vLLM by default, on small GPUs and on large ones."""
+
+
+class Case(NamedTuple):
+    """One way in which the engine may have divided its cache: the pool of each pipeline stage, and tokens of a step."""
+
+    pools: tuple[Pool, ...]
+    step: int
+    prefixes: bool  # a request has a second state, for prefix caching
+
+
+class Pages(NamedTuple):
+    """How an engine divides its cache, as far as the log says: all ways that are left open."""
+
+    architecture: Architecture
+    workload: Workload
+    cases: tuple[Case, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether a number of bytes stands for a token."""
+        return all(pool.keeps_all for case in self.cases for pool in case.pools)
+
+    @property
+    def token(self) -> int:
+        """Bytes of a token on the fullest rank, where every layer keeps the whole context."""
+        return max(pool.block_bytes for pool in self.cases[0].pools) // PAGE
+
+    @property
+    def latent(self) -> bool:
+        return any(isinstance(mixer, LatentAttention) for block in self.architecture.blocks for mixer in block.mixers)
+
+    def tokens(self, case: Case, nbytes: int) -> int:
+        """What vLLM prints for so many bytes: tokens of the fullest stage."""
+        return min(held(pool, self.workload, nbytes, case.step)[1] for pool in case.pools)
+
+    def request(self, case: Case) -> int:
+        """Bytes of a request of the whole context on the fullest stage."""
+        return max(pool.block_bytes * pool.request(self.workload.context, case.step) for pool in case.pools)
+
+    def requests(self, case: Case, tokens: int) -> tuple[float, float]:
+        """Requests of the whole context that fit so many tokens as vLLM prints them: the least, where every group has
+        just these blocks, and the most, where all but one have one more."""
+        pool, length = case.pools[0], self.workload.context
+        if pool.only_states or (len(pool.groups) > 1 and not self.workload.older(0, 21)):
+            return tokens / length, tokens / length
+        least = tokens // min(group.block for group in pool.groups if group.block) * len(pool.groups)
+        most = least + len(pool.groups) - 1
+        return pool.concurrency(least, length, case.step), pool.concurrency(most, length, case.step)
+
+
+def pages(architecture: Architecture, serving: Serving, ours: Report) -> Pages:
+    """The cases that are left open: a step that the log does not state, and whether prefixes are cached."""
+    workload, kv = ours.scenario.workload, serving.precision.kv
+    pools = tuple(pool_of(stage.blocks, kv, workload) for stage in serving.stages if alike(stage.blocks, kv))
+    stated = [budget.max_num_batched_tokens for budget in ours.kv_budget]
+    if workload.prefill_tokens is not None:
+        stated = [workload.prefill_tokens]
+    kinds = {pools: False}
+    kinds.setdefault(tuple(pool.caching_prefixes() for pool in pools), True)
+    cases = tuple(Case(kind, step, prefixes) for kind, prefixes in kinds.items() for step in stated or STEPS)
+    return Pages(architecture, workload, cases if pools else ())
+
+
+def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
+    """Rows of what the cache holds."""
+    if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
+        if cache.whole:
+            yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
+        elif log.engine == "vllm":
+            yield _tokens(log.kv_bytes, log.kv_tokens, cache)
+    if log.kv_needed and log.settings.max_model_len == cache.workload.context:
+        yield _one_request(log.kv_needed, cache)
+    if log.concurrency and log.concurrency_length == cache.workload.context and log.kv_tokens:
+        yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
+
+
+def block_size(log: Log, cache: Pages) -> int:
+    """Tokens of a block: FlashMLA asks for 64."""
+    return log.settings.block_size or (64 if cache.latent else PAGE)
+
+
+def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
+    """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
+    one, block = cache.token, block_size(log, cache)
+    rounding = ROUNDING if log.engine == "vllm" else 2 * ROUNDING  # SGLang writes keys and values apart
+    low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
+    agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
+    if agrees:
+        sentence = f"The cache takes {one:,} bytes a token and rank in both."
+    else:
+        why = _why_per_token(low, high, cache, ours)
+        sentence = f"Bytes per token and rank: {stated:,} in the log, {one:,} ours: {why}."
+    yield Difference(term="bytes per token", unit="bytes", log=stated, ours=one, agrees=agrees, sentence=sentence)
+    hold = kv_bytes // one // block * block
+    sentence = f"At our bytes per token the log's {kv_bytes / GIB:.2f} GiB of cache hold {hold:,} tokens."
+    yield Difference(term="tokens", unit="tokens", log=tokens, ours=hold, agrees=agrees, sentence=sentence)
+
+
+def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> str:
+    """Why the log's bytes per token are between `low` and `high` times ours."""
+    layers, layout, latent = cache.architecture.num_layers, ours.scenario.layout, cache.latent
+    ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
+    if latent and low <= 640 / 576 <= high:
+        return "vLLM before 0.8 pads the latent to 640 elements a layer"
+    if low <= (layers + 1) / layers <= high:
+        return "a draft layer (EAGLE, multi-token prediction) has a cache of its own"
+    if ranks is not None:
+        return f"the tokens of {ranks} ranks are counted together (decode context parallel)"
+    if low <= 2 <= high or low <= 0.5 <= high:
+        return f"the log's cache has {'twice' if high >= 2 else 'half'} the bits of our {ours.scenario.precision.kv}"
+    if layout.gpus > 1 and low > 1:
+        return "the tokens are those of the fullest rank, and the bytes may be those of a rank with more room"
+    return "another cache format, layout or model than ours"
+
+
+def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
+    """The tokens that vLLM prints where layers differ in what they keep: of one kind of layer, or, since 0.21, the
+    requests times their length; in the case that is nearest."""
+    case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
+    low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
+    agrees = low <= tokens <= high
+    hold = f"In vLLM's pages the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
+    if case.prefixes:
+        hold += " (with a second state of each request, for prefix caching)"
+    if agrees:
+        sentence = f"{hold}; its {tokens:,} are within the range."
+    else:
+        sentence = f"{hold}, but it has {tokens:,}: another step, version, cache format or model than ours."
+    ours = cache.tokens(case, kv_bytes)
+    return Difference(
+        term="tokens", unit="tokens", log=tokens, ours=ours, low=low, high=high, agrees=agrees, sentence=sentence
+    )
+
+
+def _one_request(needed: int, cache: Pages) -> Difference:
+    """What vLLM needs for a request of the whole context, when it refuses to start."""
+    case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
+    one, tokens = cache.request(case), cache.workload.context
+    agrees = abs(one - needed) <= ROUNDING
+    if agrees:
+        sentence = f"A request of {tokens:,} tokens takes as much cache in the log as in ours."
+    elif cache.whole:
+        sentence = "The cache of a request differs: another cache format, layout or model than ours."
+    else:
+        sentence = (
+            f"The cache of a request differs: windows hold the tokens of a step too, {case.step:,} in ours, and the "
+            "log's step, version, cache format or model may be another."
+        )
+    return Difference(term="one request", unit="bytes", log=needed, ours=one, agrees=agrees, sentence=sentence)
+
+
+def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> Difference:
+    """Requests of the whole context, which have whole blocks, by the tokens of the same log: two decimals."""
+    length = cache.workload.context
+    case = min(cache.cases, key=lambda case: abs(cache.requests(case, tokens)[0] - concurrency))
+    low, high = cache.requests(case, tokens)
+    sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in vLLM's pages"
+    ours = round(high * length)
+    if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
+        low, high = low * length / (length + block), high * (length + PAGE) / length
+    agrees = low - 0.005 <= concurrency <= high + 0.005
+    if agrees:
+        sentence = f"{sentence}; the log's {concurrency:,.2f} agree."
+    elif cache.whole:
+        sentence = f"{sentence}, but {concurrency:,.2f} in the log: these lines are not of one rank and start."
+    else:
+        sentence = f"{sentence}, but {concurrency:,.2f} in the log: another step, version or cache format than ours."
+    return Difference(
+        term="concurrency",
+        unit="tokens",
+        log=round(concurrency * length),
+        ours=ours,
+        agrees=agrees,
+        sentence=sentence,
+    )

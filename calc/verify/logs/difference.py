@@ -1,0 +1,38 @@
+from typing import Literal
+
+from calc.errors import Frozen
+
+Term = Literal[
+    "weights",
+    "bytes per token",
+    "tokens",
+    "one request",
+    "concurrency",
+    "activations",
+    "cuda_graphs",
+    "libraries",
+    "KV budget",
+    "memory",
+]
+
+
+class Difference(Frozen):
+    """A term in the log and ours; the sentence says whether they agree, and if not, why that is so."""
+
+    term: Term
+    unit: Literal["bytes", "tokens"]
+    log: int
+    ours: int  # the middle, where ours is a range
+    low: int | None = None
+    high: int | None = None
+    agrees: bool
+    sentence: str
+
+    @property
+    def difference(self) -> int:
+        return self.log - self.ours
+
+    @property
+    def share(self) -> float:
+        """Of ours."""
+        return self.difference / max(self.ours, 1)

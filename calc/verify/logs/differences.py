@@ -1,0 +1,214 @@
+"""A log's figures beside ours."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Literal
+
+from calc.formats import FLOATS
+from calc.model.architecture import Architecture
+from calc.serving.budget import KVBudget
+from calc.serving.memory import Serving
+from calc.serving.report import Report
+from calc.serving.weights import Kernel, Parts, stored_bytes
+from calc.units import GIB
+from calc.verify.logs.cached import cache_rows, pages
+from calc.verify.logs.difference import Difference
+from calc.verify.logs.log import ROUNDING, Log, OutOfMemory
+
+CLOSE = 0.003
+"""Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4
+checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
+PROFILE = 0.06
+"""The same of the profile run's peak, of which the formula was fitted to ten logs, at most 5.4 % off."""
+RANGES = {"cuda_graphs": "CUDA graphs take", "libraries": "Libraries outside PyTorch take"}
+"""What stands in a sentence before a part of the overhead."""
+FOLLOWS = ("tokens", "concurrency", "KV budget")
+"""Terms that differ where others do."""
+
+
+def differences(log: Log, architecture: Architecture, ours: Report) -> tuple[Difference, ...]:
+    """Every term that the log states and we compute."""
+    return tuple(_rows(log, architecture, ours))
+
+
+def largest(rows: Sequence[Difference]) -> Difference | None:
+    """The term that differs most from ours, by its share; None where all agree. A cause goes before what follows."""
+    differ = [row for row in rows if not row.agrees]
+    causes = [row for row in differ if row.term not in FOLLOWS]
+    return max(causes or differ, key=lambda row: abs(row.share), default=None)
+
+
+def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Difference]:
+    asked = ours.scenario
+    if log.weights is not None:
+        yield _weights(log, log.weights, architecture, ours)
+    serving = Serving(architecture, asked.precision, asked.layout, asked.overhead, asked.workload.speculative)
+    cache = pages(architecture, serving, ours)
+    if cache.cases:
+        yield from cache_rows(log, cache, ours)
+    if log.engine == "vllm":
+        yield from _vllm(log, ours)
+    if log.out_of_memory is not None and log.engine == "torch":
+        yield from _memory(log.out_of_memory, ours)
+
+
+def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -> Difference:
+    """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
+    found = dict(_candidates(architecture, ours))
+    what = min(found, key=lambda name: abs(found[name].total - weights))
+    held = found[what]
+    off = weights - held.total
+    agrees = abs(off) <= CLOSE * held.total + ROUNDING
+    if agrees:
+        sentence = (
+            f"The weights{what} agree ({off / held.total:+.2%}); of ours {_beside(held) / GIB:.2f} GiB are rotary "
+            "tables, padding and what the allocator rounds up."
+        )
+    else:
+        sentence = f"The weights{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, off, ours)}."
+    return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
+
+
+def _beside(held: Parts) -> int:
+    """Bytes that an engine adds to the tensors."""
+    return held.rotary + held.padding + held.rounding
+
+
+def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[str, Parts]]:
+    """What the fullest rank may hold: the image tower too, which vLLM loads unless told otherwise, and experts in MXFP4
+    as either kernel pads them."""
+    precision, layout = ours.scenario.precision, ours.scenario.layout
+    towers = {" with the image tower": True, "": False} if ours.parameters.not_in_total["vision"] else {"": False}
+    kernels: dict[str, Kernel] = {"": "marlin"}
+    if precision.weights == "mxfp4":
+        kernels = {", experts padded for Marlin,": "marlin", ", experts padded for Triton,": "triton"}
+    for (with_tower, tower), (padded, kernel) in product(towers.items(), kernels.items()):
+        stages = stored_bytes(architecture, precision, layout, "vllm", tower=tower, kernel=kernel)
+        yield f"{with_tower}{padded}", max(stages, key=lambda stage: stage.total)
+
+
+def _why_weights(log: Log, off: int, ours: Report) -> str:
+    """Why the log's weights are `off` bytes more than ours."""
+    stored = ours.scenario.precision.weights
+    if off < 0:
+        return f"fewer bits a weight than our {stored}, or layers and experts that sit on other ranks"
+    if log.settings.enable_lora:
+        return "LoRA slots sit in the log's"
+    if log.settings.speculative and log.engine == "vllm":
+        return "a draft model sits in the log's"
+    if log.engine == "sglang" and off <= ours.overhead_items["libraries"][1]:
+        return "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+    if stored in FLOATS:
+        return "LoRA slots or a draft model may sit in the log's, or it is another model than ours"
+    return f"LoRA slots, a draft model or matrices in more bits than our {stored} may sit in the log's"
+
+
+def _vllm(log: Log, ours: Report) -> Iterator[Difference]:
+    """What vLLM says of its profile run, and what it leaves for the cache by its settings."""
+    if log.activations is not None and ours.kv_budget:
+        yield _activations(log, log.activations, ours)
+    if log.cuda_graphs is not None:
+        yield _ranged("cuda_graphs", log.cuda_graphs, ours)
+    if log.non_torch is not None:
+        yield _ranged("libraries", log.non_torch, ours)
+    if log.kv_bytes is not None and ours.kv_budget:
+        yield _budget(log, log.kv_bytes, ours)
+
+
+def _activations(log: Log, figure: int, ours: Report) -> Difference:
+    """The profile run's peak on the GPU that is nearest."""
+    budget = min(ours.kv_budget, key=lambda budget: abs(budget.profile - figure))
+    agrees = abs(figure - budget.profile) <= PROFILE * budget.profile + ROUNDING
+    run = f"{budget.max_num_batched_tokens:,} tokens and sampling for {budget.max_num_seqs:,} sequences"
+    if agrees:
+        sentence = f"The profile run's peak, of {run}, agrees within the {PROFILE:.0%} that are usual."
+    else:
+        sentence = f"The profile run's peak differs from ours, which is of {run}: {_why_profile(log, ours)}."
+    return Difference(
+        term="activations", unit="bytes", log=figure, ours=budget.profile, agrees=agrees, sentence=sentence
+    )
+
+
+def _why_profile(log: Log, ours: Report) -> str:
+    """What may make the profile run another than ours."""
+    silent = [name for name in ("max_num_batched_tokens", "max_num_seqs") if getattr(log.settings, name) is None]
+    if silent:
+        return f"the log does not state {' and '.join(silent)}, and we take vLLM's defaults"
+    if ours.parameters.not_in_total["vision"]:
+        return "the log's may pass images, too"
+    if "experts_routed" in ours.parameters.components:
+        return "what experts take beside their products depends on their kernel"
+    return "another kernel, version or model than ours"
+
+
+def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report) -> Difference:
+    """A part of the overhead, which has no closed form."""
+    low, high = ours.overhead_items[item]
+    agrees = low - ROUNDING <= figure <= high + ROUNDING
+    where = "within" if agrees else "outside"
+    return Difference(
+        term=item,
+        unit="bytes",
+        log=figure,
+        ours=(low + high) // 2,
+        low=low,
+        high=high,
+        agrees=agrees,
+        sentence=f"{RANGES[item]} {figure / GIB:.2f} GiB, {where} the range of {low / GIB:.2f} to {high / GIB:.2f} GiB "
+        "that we count.",
+    )
+
+
+def _budget(log: Log, figure: int, ours: Report) -> Difference:
+    """What vLLM leaves for the cache by its settings and the GPU's total, on the GPU that is nearest; its range is that
+    of libraries and CUDA graphs, and of the profile run's formula."""
+    budget = min(ours.kv_budget, key=lambda budget: abs(budget.bytes - figure))
+    error = round(PROFILE * budget.profile)
+    low, high = budget.bytes_low - error, budget.bytes_high + error
+    agrees = low - ROUNDING <= figure <= high + ROUNDING
+    left = f"By its settings vLLM leaves {low / GIB:.2f} to {high / GIB:.2f} GiB for the cache"
+    if agrees:
+        sentence = f"{left}; the log's {figure / GIB:.2f} GiB are within the range."
+    else:
+        sentence = f"{left}, but {figure / GIB:.2f} GiB in the log: {_why_budget(log, budget, ours)}."
+    return Difference(
+        term="KV budget",
+        unit="bytes",
+        log=figure,
+        ours=budget.bytes,
+        low=low,
+        high=high,
+        agrees=agrees,
+        sentence=sentence,
+    )
+
+
+def _why_budget(log: Log, budget: KVBudget, ours: Report) -> str:
+    """What leaves more or less for the cache than by ours."""
+    if log.weights is not None and abs(log.weights - budget.weights) > CLOSE * budget.weights + ROUNDING:
+        return "its weights differ from ours"
+    if log.activations is not None and abs(log.activations - budget.profile) > PROFILE * budget.profile + ROUNDING:
+        return "its profile run differs from ours"
+    return _why_profile(log, ours)
+
+
+def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
+    """What the process held and asked for against our total, where PyTorch ran out."""
+    held = failure.in_use
+    if held is None and failure.allocated is not None:
+        held = failure.allocated + (failure.reserved or 0)
+    if held is None:
+        return
+    wanted, memory = held + failure.tried, ours.memory
+    free = "" if failure.free is None else f" with {failure.free / GIB:.2f} GiB free"
+    yield Difference(
+        term="memory",
+        unit="bytes",
+        log=wanted,
+        ours=memory.total,
+        low=memory.low,
+        high=memory.high,
+        agrees=memory.low <= wanted <= memory.high,
+        sentence=f"The process held {held / GIB:.2f} GiB and asked for {failure.tried / GIB:.2f} GiB more{free}; "
+        f"we compute {memory.low / GIB:.2f} to {memory.high / GIB:.2f} GiB for this workload.",
+    )

@@ -1,0 +1,101 @@
+"""What a log ran, weighed by us."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from calc.errors import ConfigError, shown
+from calc.formats import CacheFormat, Precision, WeightFormat, native_weights
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.serving.report import Report, report
+from calc.serving.vllm import is_large
+from calc.serving.workload import Workload
+from calc.units import MIB
+from calc.verify.logs.log import Log
+
+WEIGHTS: dict[str, tuple[WeightFormat, ...]] = {
+    "awq": ("int4",),
+    "awq_marlin": ("int4",),
+    "bitsandbytes": ("nf4", "nf4-dq", "int8-bnb"),
+    "fp8": ("fp8", "fp8-channel", "fp8-tensor"),
+    "gptq": ("int4-gptq", "int4-w4a16", "int8-gptq"),
+    "gptq_marlin": ("int4-gptq", "int4-w4a16", "int8-gptq"),
+    "modelopt_fp4": ("nvfp4",),
+    "mxfp4": ("mxfp4",),
+    "w8a8_int8": ("int8",),
+}
+"""`quantization` of the engines -> the formats that it may mean: the checkpoint's where its config is of one of them,
+else the first. What is not here is read from the config alone."""
+CACHES: dict[str, CacheFormat] = {
+    "auto": "bf16",
+    "bfloat16": "bf16",
+    "bf16": "bf16",
+    "float16": "fp16",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "fp8_ds_mla": "fp8_ds_mla",
+}
+ALIKE = 0.01
+"""Totals of GPUs of one kind, as CUDA prints them, differ by less, share: 39.49 and 39.56 GiB of an A100-40."""
+
+
+def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> Report:
+    """Our report of what the log ran: layout, formats, one request of the length allowed, and those of the GPUs that
+    may be the log's. Raises ConfigError."""
+    asked = log.settings
+    try:
+        workload = Workload(
+            context=asked.max_model_len or log.concurrency_length or 8192,
+            prefill_tokens=asked.max_num_batched_tokens,
+            max_num_seqs=asked.max_num_seqs,
+            gpu_memory_utilization=asked.gpu_memory_utilization,
+            engine_version=_version(log),
+        )
+        layout = Layout(
+            tp=asked.tensor_parallel_size or 1,
+            pp=asked.pipeline_parallel_size or 1,
+            dp=(asked.data_parallel_size or 1) if log.engine == "vllm" else 1,  # SGLang's lie within its tp
+        )
+    except ValidationError as error:
+        name, limit = error.errors()[0]["loc"][0], error.errors()[0]["msg"].lower()
+        raise ConfigError(f"The log states a {name} that can't be weighed: {limit}.", str(name)) from None
+    return report(
+        config, workload=workload, precision=_precision(log, config), layout=layout, gpus=_near(log, workload, gpus)
+    )
+
+
+def _version(log: Log) -> str | None:
+    """0.10.2 of 0.10.2.dev378+g4d7fe40fc, of vLLM."""
+    found = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", log.version or "")
+    return found[0] if found and log.engine == "vllm" else None
+
+
+def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
+    """As the checkpoint is stored, unless the engine quantised it, or another checkpoint of the model was run."""
+    asked, native = log.settings, native_weights(config)
+    cache = asked.kv_cache_dtype or "auto"
+    if cache not in CACHES:
+        known = ", ".join(CACHES)
+        raise ConfigError(
+            f"The log's cache is stored as {shown(cache)}; we know {known}.", "kv_cache_dtype", list(CACHES)
+        )
+    formats = WEIGHTS.get(asked.quantization or "", (native,))
+    weights = native if native in formats else formats[0]
+    if asked.dtype in ("float32", "float") and weights == "bf16":
+        return Precision(weights="fp32", kv="fp32" if cache == "auto" else CACHES[cache])
+    return Precision.of(config, weights, CACHES[cache])
+
+
+def _near(log: Log, workload: Workload, gpus: Iterable[GPU]) -> Iterator[GPU]:
+    """GPUs with the total that the log states, one of each kind for which vLLM has defaults of its own; none where the
+    log says too little of what was divided."""
+    stated = workload.engine_version or (workload.prefill_tokens and workload.max_num_seqs)
+    if log.total is None or log.engine != "vllm" or not stated or workload.gpu_memory_utilization is None:
+        return
+    kinds = {is_large(gpu): gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total}
+    for gpu in kinds.values():
+        yield gpu.model_copy(update={"usable_mib": log.total // MIB})

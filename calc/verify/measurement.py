@@ -1,0 +1,212 @@
+"""What `benchmarks/measure.py` measured on somebody's GPU, and the same sizes as predicted."""
+
+import json
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, JsonValue, ValidationError, model_validator
+
+from calc.errors import ConfigError, Frozen
+from calc.formats import Precision
+from calc.hardware.overhead import Overhead
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.memory import Serving
+from calc.serving.workload import Attention, Workload
+from calc.text import written
+from calc.training import Training
+from calc.training.recipe import Recipe
+from calc.training.sharding import TrainingLayout
+from calc.training.training_workload import Recompute, TrainingWorkload
+
+MAX_BYTES = 1_000_000  # a thousand rows are a third of it
+Bytes = Annotated[int, Field(ge=0, le=2**60)]
+Name = Annotated[str, Field(max_length=300)]
+
+
+class Device(Frozen):
+    """What it ran on; `total_mib` as the driver prints it."""
+
+    name: Name
+    total_mib: Bytes | None
+    driver: Name | None
+    cuda: Name | None
+    torch: Name
+    transformers: Name
+
+
+class Settings(Frozen):
+    device: Literal["cuda", "cpu"]
+    dtype: Literal["bf16", "fp16", "fp32"]
+    layers: int | None  # the model was cut to so many
+    implementations: dict[Attention, Name]
+    optimizer: Name
+    peaks: Name
+    """How they were read: by torch's allocator, or on a CPU by watching tensors."""
+
+
+class Size(Frozen):
+    """Bytes, or the reason why there are none."""
+
+    bytes: Bytes | None
+    error: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.bytes is None) == (self.error is None):
+            raise ValueError("a row has either bytes or an error")
+        return self
+
+
+class Weights(Size):
+    """All parameters, a tied one once; `allocated` and `reserved` are the allocator's, rounding included."""
+
+    kind: Literal["weights"]
+    parameters: Bytes | None = None
+    buffers: Bytes | None = None
+    allocated: Bytes | None = None
+    reserved: Bytes | None = None
+
+
+class Context(Size):
+    """What the driver gave out beyond what the allocator reserved; cuBLAS's workspace lies within the reserved."""
+
+    kind: Literal["context"]
+    workspace: Bytes
+
+
+class Pass(Size):
+    batch: int = Field(ge=1, le=2**24)
+    context: int = Field(ge=1, le=2**29)  # tokens of each sequence that pass at once
+    attention: Attention
+    floor: Bytes | None = None
+    """What was allocated before."""
+    reserved: Bytes | None = None
+    """What the allocator had reserved at the most, weights included."""
+
+
+class Serve(Pass):
+    """A prefill, or a decode of one more token after it: the peak above the weights, with the cache. Or the storages of
+    that cache, and what of them is visible."""
+
+    kind: Literal["prefill", "decode", "cache"]
+    generated: Literal[0, 1]
+    logits: Literal["last", "all"]
+    views: Bytes | None = None
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(
+            batch=self.batch,
+            context=self.context + self.generated,
+            generated=self.generated,
+            attention=self.attention,
+            logits=self.logits,
+            engine="transformers",
+        )
+
+
+class Train(Pass):
+    """Peak above the weights of forward pass, backward pass and optimizer step."""
+
+    kind: Literal["train"]
+    checkpointing: bool
+    gradients: Bytes | None = None
+    optimizer: Bytes | None = None
+
+    @property
+    def workload(self) -> TrainingWorkload:
+        recompute: Recompute = "full" if self.checkpointing else "none"
+        batch, context, attention = self.batch, self.context, self.attention
+        return TrainingWorkload(micro_batch=batch, sequence=context, attention=attention, recompute=recompute)
+
+
+Measured = Weights | Context | Serve | Train
+
+
+class Measurement(Frozen):
+    """The file that the script writes."""
+
+    format: Literal["weighbridge-measurement/1"]
+    config: dict[str, JsonValue]
+    device: Device
+    settings: Settings
+    rows: tuple[Annotated[Measured, Field(discriminator="kind")], ...] = Field(min_length=1, max_length=1000)
+
+
+class Row(Frozen):
+    """One size, measured and predicted, in bytes (parameters: their number)."""
+
+    kind: Literal["parameters", "weights", "context", "cache", "prefill", "decode", "train"]
+    batch: int | None = None
+    context: int | None = None
+    attention: Attention | None = None
+    generated: int | None = None
+    logits: Literal["last", "all"] | None = None
+    checkpointing: bool | None = None
+    measured: int | None  # None: the error says why
+    predicted: int
+    error: str | None = None
+
+    @property
+    def difference(self) -> int | None:
+        """How much more was predicted than measured."""
+        return None if self.measured is None else self.predicted - self.measured
+
+
+def read_measurement(text: str) -> Measurement:
+    """The file as the script wrote it. Raises ConfigError."""
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise ConfigError(f"The file is larger than {MAX_BYTES // 10**6} MB; a thousand rows are a third of that.")
+    try:
+        read = json.loads(text)
+        written(read)
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError):
+        raise ConfigError("This is not JSON; give the file that measure.py wrote, whole.") from None
+    if not isinstance(read, dict) or "format" not in read:
+        raise ConfigError("This is not a measurement: it must be the object with “format” that measure.py wrote.")
+    try:
+        return Measurement.model_validate(read)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ConfigError(f"In this measurement {where[:100]} is not right: {first['msg'][:200]}.") from None
+
+
+def beside(measurement: Measurement) -> list[Row]:
+    """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
+    dtype = measurement.settings.dtype
+    architecture = Architecture.from_config(measurement.config)
+    serving = Serving(architecture, Precision(weights=dtype, kv=dtype), Layout(), Overhead())
+    recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
+    common = set(Row.model_fields)
+    rows = []
+    for row in measurement.rows:
+        if isinstance(row, Weights) and row.parameters is not None:
+            total = architecture.parameters().total
+            rows.append(Row(kind="parameters", measured=row.parameters, predicted=total))
+        rows.append(
+            Row(
+                **row.model_dump(include=common),
+                measured=row.bytes,
+                predicted=predicted(row, architecture, serving, recipe),
+            )
+        )
+    return rows
+
+
+def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:
+    """Bytes of what a row measured."""
+    (stage,) = serving.stages
+    if isinstance(row, Weights):
+        return stage.weights
+    if isinstance(row, Context):
+        ranges = serving.overhead.items("transformers", 1, 0)
+        return (sum(ranges["cuda_context"]) + sum(ranges["libraries"])) // 2
+    if isinstance(row, Train):
+        training = Training(architecture, row.workload, recipe, TrainingLayout(), serving.overhead, serving.precision)
+        memory = training.memory()
+        return memory.total - memory.overhead - memory.weights
+    cache, working = serving.moments(stage, row.workload)[row.generated]
+    return cache if row.kind == "cache" else cache + working

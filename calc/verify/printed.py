@@ -1,0 +1,236 @@
+"""A printed module tree as a list of tensors, to lay beside our own.
+
+Parameters themselves are not printed: shapes follow from what modules of known kinds say of themselves (`extra_repr` of
+torch.nn's Linear, Embedding, convolutions and norms, of transformers' Conv1D and RMS norms).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from calc.errors import ConfigError, Frozen, shown
+from calc.families.fields import MAX_SIZE
+from calc.model.tensor import Shape, Shapes
+from calc.verify.checkpoint import MAX_TENSORS
+from calc.verify.module_tree import WRAPPERS, Module, Repeats, module_tree, printed_parts, spoken, times
+
+MAX_KINDS_NAMED = 20
+
+WEIGHTLESS = frozenset(
+    """
+    ModuleList ModuleDict Sequential ParameterList ParameterDict Identity Flatten Unflatten Unfold Fold Softmax Upsample
+    PixelShuffle PixelUnshuffle ReLU ReLU6 LeakyReLU ELU SELU CELU GELU GELUTanh SiLU Mish Sigmoid LogSigmoid Tanh
+    Hardtanh Hardswish Hardsigmoid Softplus Softsign GLU AccurateGELUActivation ClippedGELUActivation FastGELUActivation
+    GELUActivation LaplaceActivation LinearActivation MishActivation NewGELUActivation PytorchGELUTanh
+    QuickGELUActivation ReLUSquaredActivation SiLUActivation SqrtSoftplusActivation
+    """.split()
+)
+WEIGHTLESS_ENDINGS = (
+    *("RotaryEmbedding", "RotaryEmb", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DropPath"),
+    *("UnweightedRMSNorm", "L2Norm", "Pool1d", "Pool2d", "Pool3d", "Loss"),
+)
+QUANTISED = ("4bit", "8bit", "QLinear", "QuantLinear", "Quantized", "FP8", "Fp8", "AQLM", "EETQ", "BitLinear")
+"""Parts of the names of linear layers whose weights are stored packed."""
+ALWAYS = (
+    "Parameters that a module holds outside any linear layer, embedding, convolution or norm are never printed: A_log, "
+    "D and dt_bias of recurrent layers, attention sinks, stacked experts; lay the list beside the model's config to "
+    "see what is missing.",
+    "Nor does a print-out say which modules share their weights: each is counted in every place where it is printed.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedTensor:
+    """One weight that a print-out shows, with everywhere that it repeats."""
+
+    name: str
+    """Checkpoint name; `{}` stands for each index that repeats."""
+    shape: Shape
+    repeats: Repeats = ()
+    """First and last index for each `{}`."""
+
+    @property
+    def count(self) -> int:
+        """How many times it occurs."""
+        return times(self.repeats)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all occurrences."""
+        return prod(self.shape) * self.count
+
+    def names(self) -> Iterator[str]:
+        """The name of each occurrence, as the checkpoint has it."""
+        for indices in product(*(range(first, last + 1) for first, last in self.repeats)):
+            yield self.name.format(*indices)
+
+
+class Printed(Frozen):
+    """What a print-out shows of a model, and what it can't."""
+
+    kind: str
+    """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
+    tensors: tuple[PrintedTensor, ...]
+    """In the order printed. A module that is used in several places is printed, and counted, at each."""
+    unseen: tuple[str, ...]
+    """What the list may lack or hold twice, in sentences."""
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all tensors shown."""
+        return sum(tensor.parameters for tensor in self.tensors)
+
+    def shapes(self) -> Shapes:
+        """The shape of each tensor by its checkpoint name, repeated ones written out."""
+        return {name: tensor.shape for tensor in self.tensors for name in tensor.names()}
+
+
+def read_printed(text: str) -> Printed:
+    """The tensors that `print(model)` shows, which may stand in a longer log. Raises ConfigError."""
+    root, rest = module_tree(text)
+    modules = list(root.within())
+    tensors: list[PrintedTensor] = []
+    sizeless = _collect(root, tensors)
+    if not tensors:
+        raise ConfigError("This print-out shows no sizes; it has lines like (lm_head): Linear(in_features=768, ...).")
+    (name, repeats), most = Counter((tensor.name, tensor.repeats) for tensor in tensors).most_common(1)[0]
+    if most > 1:
+        raise ConfigError(f"{shown(spoken(name, repeats))} is printed twice; each part of a module has its own name.")
+    if (count := sum(tensor.count for tensor in tensors)) > MAX_TENSORS:
+        written = f"{count:,}" if count < 10**15 else "far too many"
+        raise ConfigError(f"This print-out stands for {written} tensors; a model has at most {MAX_TENSORS:,}.")
+    unseen = (*_missing(sizeless), *_tied(modules, tensors), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
+    return Printed(kind=root.kind, tensors=tuple(tensors), unseen=unseen)
+
+
+def _collect(module: Module, tensors: list[PrintedTensor]) -> list[Module]:
+    """Adds the tensors of a module and all in it to `tensors`; returns the innermost modules without any size."""
+    before = len(tensors)
+    shapes = _shapes(module)
+    for leaf, shape in (shapes or {}).items():
+        tensors.append(PrintedTensor(".".join(filter(None, (module.name, leaf))), shape, module.repeats))
+    sizeless = [inner for part in module.parts for inner in _collect(part, tensors)]
+    known = shapes is not None or sizeless or len(tensors) > before
+    weightless = module.kind in WEIGHTLESS or module.kind.endswith(WEIGHTLESS_ENDINGS)
+    return sizeless if known or weightless else [module]
+
+
+def _shapes(module: Module) -> Shapes | None:
+    """The weights of a module alone, by what it says of itself; None where that gives no sizes."""
+    kind, (sizes, named) = module.kind, module.arguments
+    if kind in WEIGHTLESS or kind.endswith(WEIGHTLESS_ENDINGS):
+        return None
+    if kind == "Parameter":
+        return {"": _shape(module, "".join(module.said))}
+    if {"in_features", "out_features"} <= named.keys():
+        weight = _size(module, named["out_features"]), _size(module, named["in_features"])
+        return _with_bias(weight, named.get("bias") == "True")
+    if {"nf", "nx"} <= named.keys():  # transformers' Conv1D, a linear layer as [in, out]
+        n_in, n_out = _size(module, named["nx"]), _size(module, named["nf"])
+        return {"weight": (n_in, n_out), "bias": (n_out,)}
+    if "kernel_size" in named and len(sizes) == 2 and "Transpose" not in kind:
+        n_in, n_out, groups = (_size(module, size) for size in (*sizes, named.get("groups", "1")))
+        if n_in % groups:
+            raise ConfigError(f"{module.place} has {groups:,} groups, which must divide its {n_in:,} channels.")
+        return _with_bias((n_out, n_in // groups, *_shape(module, named["kernel_size"])), named.get("bias") != "False")
+    if "Embedding" in kind and len(sizes) == 2:
+        return {"weight": (_size(module, sizes[0]), _size(module, sizes[1]))}
+    if "Norm" in kind and len(sizes) == 1:
+        if "False" in (named.get("affine"), named.get("elementwise_affine")):
+            return {}
+        shape = _shape(module, sizes[0])
+        return (
+            {"weight": shape, "bias": shape} if _centred(module) and named.get("bias") != "False" else {"weight": shape}
+        )
+    return None
+
+
+def _with_bias(weight: Shape, bias: bool) -> Shapes:
+    return {"weight": weight, "bias": weight[:1]} if bias else {"weight": weight}
+
+
+def _centred(module: Module) -> bool:
+    """Whether it is torch.nn's LayerNorm or BatchNorm, or of their kin: these have a bias unless told otherwise."""
+    _, named = module.arguments
+    return "RMS" not in module.kind and ("elementwise_affine" in named or "affine" in named)
+
+
+def _shape(module: Module, words: str) -> Shape:
+    return tuple(_size(module, word) for word in words.split())
+
+
+def _size(module: Module, word: str) -> int:
+    size = int(word) if word.isascii() and word.isdecimal() and len(word) <= 18 else 0
+    if not 1 <= size <= MAX_SIZE:
+        raise ConfigError(
+            f"{module.place} says {shown(word)} where {shown(module.kind)} has a size: "
+            f"a whole number between 1 and {MAX_SIZE:,}."
+        )
+    return size
+
+
+def _missing(sizeless: list[Module]) -> Iterator[str]:
+    """Modules without sizes, one sentence a kind."""
+    kinds: dict[str, list[Module]] = {}
+    for module in sizeless:
+        kinds.setdefault(module.kind, []).append(module)
+    for kind, modules in list(kinds.items())[:MAX_KINDS_NAMED]:
+        count = sum(module.count for module in modules)
+        place = modules[0].place + (" and elsewhere" if len(modules) > 1 else "")
+        yield f"The print-out gives no sizes for {count:,} × {kind} ({place}): weights that they hold are missing."
+    if len(kinds) > MAX_KINDS_NAMED:
+        yield f"Nor does it give sizes for {len(kinds) - MAX_KINDS_NAMED:,} further kinds of module."
+
+
+def _tied(modules: list[Module], tensors: list[PrintedTensor]) -> Iterator[str]:
+    """A head of the embedding's shape may be the embedding itself."""
+    kinds = {f"{module.name}.weight": module for module in modules if not module.repeats}
+    alone = [(tensor, kinds[tensor.name]) for tensor in tensors if tensor.name in kinds]
+    tables = {tensor.shape: tensor.name for tensor, module in alone if "Embedding" in module.kind}
+    for tensor, module in alone:
+        if tensor.shape in tables and "in_features" in module.arguments[1]:
+            yield (
+                f"{tensor.name} has the shape of {tables[tensor.shape]}: if the model ties them, they are one tensor, "
+                f"and its {tensor.parameters:,} parameters are counted twice here."
+            )
+
+
+def _assumed(modules: list[Module]) -> Iterator[str]:
+    """Biases that are not printed, and packed weights."""
+    linear = [module for module in modules if "in_features" in module.arguments[1]]
+    unsaid = [module for module in linear if "bias" not in module.arguments[1]]
+    norms = [module for module in modules if "Norm" in module.kind and _centred(module)]
+    old_norms = [module for module in norms if "bias" not in module.arguments[1]]  # as older torch prints them
+    packed = [module for module in linear if any(word in module.kind for word in QUANTISED)]
+    if unsaid:
+        yield f"Whether {_listed(unsaid)} have a bias is not printed; none is counted."
+    if old_norms:
+        yield f"Whether {_listed(old_norms)} have a bias is not printed; one is counted."
+    if packed:
+        yield (
+            f"{_listed(packed)} are listed with the shape that they stand for; what is stored is packed, with scales "
+            "that are not printed."
+        )
+
+
+def _left_out(modules: list[Module], rest: str) -> Iterator[str]:
+    """What the list leaves out, by itself or because the text does."""
+    wrappers = [module for module in modules if module.kind in WRAPPERS]
+    if wrappers:
+        yield f"Names are given without the wrappers {_listed(wrappers)}, as the wrapped model's checkpoint has them."
+    cut = [module for module in modules if any("..." in words or "…" in words for words in module.said)]
+    if cut:
+        yield f"The text has “...” inside {cut[0].place}: what stood there is missing."
+    if any(part["kind"] for part in printed_parts(rest)):
+        yield "More modules follow after the end of the first model; they are not read."
+
+
+def _listed(modules: list[Module]) -> str:
+    """Their kinds, each with how often it occurs."""
+    kinds = Counter[str]()
+    for module in modules:
+        kinds[module.kind] += module.count
+    named = [f"{count:,} × {kind}" for kind, count in list(kinds.items())[:MAX_KINDS_NAMED]]
+    return ", ".join(named) + (" and others" if len(kinds) > MAX_KINDS_NAMED else "")

@@ -1,0 +1,173 @@
+"""The sliders: one for each config field that decides a size and that a reader may want to move."""
+
+from typing import Any
+
+from calc.errors import Frozen
+
+
+class Control(Frozen):
+    """A config field on screen."""
+
+    label: str
+    least: int
+    most: int
+    step: int
+    help: str
+    moe: bool = False
+    advanced: bool = False
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number from {self.least:,} to {self.most:,}"
+
+    def parse(self, text: str) -> int | None:
+        """The value that a text means; None when it makes no sense."""
+        if not text.isascii() or not text.isdecimal() or len(text) > len(str(self.most)):
+            return None
+        return int(text) if self.least <= int(text) <= self.most else None
+
+    def span(self, value: int) -> tuple[int, int]:
+        """Ends of the slider: four times the preset's value, in whole steps, so that arrow keys meet round numbers."""
+        reach = max(4 * value, 8 * self.step)
+        high = min(self.most, -(-reach // self.step) * self.step)
+        return min(self.least, value), max(high, value)
+
+
+class Switch(Frozen):
+    """A true-or-false field on screen."""
+
+    label: str
+    help: str
+    expected: str = "true or false"
+    moe: bool = False
+    advanced: bool = False
+
+    def parse(self, text: str) -> bool | None:
+        return {"true": True, "false": False}.get(text)
+
+
+HIDDEN = Control(
+    label="Hidden size", least=64, most=65_536, step=64, help="Width of the residual stream: `hidden_size`."
+)
+LAYERS = Control(label="Layers", least=1, most=512, step=1, help="Decoder layers: `num_hidden_layers`.")
+HEADS = Control(label="Query heads", least=1, most=512, step=1, help="Attention heads: `num_attention_heads`.")
+FFN = Control(
+    label="FFN multiplier",
+    least=1,
+    most=1_048_576,
+    step=64,
+    help="Feed-forward width over hidden size. The config holds the product: `intermediate_size`.",
+)
+EXPERTS = Control(
+    label="Routed experts",
+    least=1,
+    most=4096,
+    step=1,
+    moe=True,
+    help="Experts a layer among which the router chooses.",
+)
+CONTROLS: dict[str, Control | Switch] = {
+    "hidden_size": HIDDEN,
+    "n_embd": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "n_layer": LAYERS,
+    "num_attention_heads": HEADS,
+    "n_head": HEADS,
+    "num_key_value_heads": Control(
+        label="KV heads",
+        least=1,
+        most=512,
+        step=1,
+        help="Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`.",
+    ),
+    "head_dim": Control(
+        label="Head dimension",
+        least=8,
+        most=1024,
+        step=8,
+        help="Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads.",
+    ),
+    "q_lora_rank": Control(
+        label="Query rank", least=1, most=16_384, step=64, help="Width of the compressed query in MLA: `q_lora_rank`."
+    ),
+    "kv_lora_rank": Control(
+        label="KV rank",
+        least=1,
+        most=16_384,
+        step=64,
+        help="Width of the latent that MLA caches: `kv_lora_rank`.",
+    ),
+    "qk_nope_head_dim": Control(
+        label="Head dimension without position", least=1, most=1024, step=8, help="`qk_nope_head_dim`, MLA."
+    ),
+    "qk_rope_head_dim": Control(
+        label="Head dimension with position", least=1, most=1024, step=8, help="`qk_rope_head_dim`, MLA: cached too."
+    ),
+    "v_head_dim": Control(label="Value head dimension", least=1, most=1024, step=8, help="`v_head_dim`, MLA."),
+    "intermediate_size": FFN,
+    "n_inner": FFN,
+    "vocab_size": Control(
+        label="Vocabulary", least=64, most=4_194_304, step=64, help="Rows of the embedding: `vocab_size`."
+    ),
+    "tie_word_embeddings": Switch(
+        label="Tied embeddings",
+        help="The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`.",
+    ),
+    "sliding_window": Control(
+        label="Sliding window",
+        least=1,
+        most=1_048_576,
+        step=128,
+        help="Tokens that a sliding-window layer looks back on: `sliding_window`.",
+    ),
+    "num_experts": EXPERTS,
+    "num_local_experts": EXPERTS,
+    "n_routed_experts": EXPERTS,
+    "num_experts_per_tok": Control(
+        label="Experts per token",
+        least=1,
+        most=512,
+        step=1,
+        moe=True,
+        help="Routed experts that one token passes through: `num_experts_per_tok`.",
+    ),
+    "n_shared_experts": Control(
+        label="Shared experts",
+        least=0,
+        most=64,
+        step=1,
+        moe=True,
+        help="Experts that every token passes through: `n_shared_experts`.",
+    ),
+    "shared_expert_intermediate_size": Control(
+        label="Shared expert FFN size",
+        least=1,
+        most=131_072,
+        step=64,
+        moe=True,
+        help="Width of the shared expert: `shared_expert_intermediate_size`.",
+    ),
+    "moe_intermediate_size": Control(
+        label="Expert FFN size",
+        least=1,
+        most=131_072,
+        step=64,
+        moe=True,
+        help="Width of one routed expert: `moe_intermediate_size`.",
+    ),
+    "first_k_dense_replace": Control(
+        label="Dense first layers",
+        least=0,
+        most=512,
+        step=1,
+        moe=True,
+        help="Layers before the first one with experts: `first_k_dense_replace`.",
+    ),
+}
+MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd"}
+"""Feed-forward width -> the hidden size that its slider multiplies."""
+
+
+def controlled(settings: dict[str, Any]) -> dict[str, Control | Switch]:
+    """The controls of one model, in the order of the table: a field that it reads and that is not null."""
+    return {name: control for name, control in CONTROLS.items() if settings.get(name) is not None}

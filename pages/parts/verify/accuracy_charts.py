@@ -1,0 +1,94 @@
+"""Charts of predicted against measured."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from math import log10
+
+import plotly.graph_objects as go
+
+from pages.parts.outputs.charts import DARK, GIB, LIGHT, ROW, figure, small
+from presets import Compared
+
+MARKS = (
+    ("#0072B2", "circle"),
+    ("#56B4E9", "square"),
+    ("#009E73", "diamond"),
+    ("#D55E00", "cross"),
+    ("#CC79A7", "triangle-up"),
+    ("#E69F00", "x"),
+    ("#6F63C0", "star"),
+    ("#6B4A3A", "pentagon"),
+)
+"""Colours and shapes of kinds of records, in turn."""
+TICKS = [size * ten for ten in (0.01, 0.1, 1, 10, 100, 1000) for size in (1, 2, 5)]  # GiB
+
+
+def agreement(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
+    """Predicted bytes over measured ones, on the line where both are equal; click a name in the key to hide a kind."""
+    theme = DARK if dark else LIGHT
+    sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
+    values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
+    ends = [min(values) / 1.3, max(values) * 1.3]
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": ends,
+        "y": ends,
+        "line": {"color": theme.grid, "width": 1.5},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    points = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": kind,
+            "x": [row.measured / GIB for row in rows],
+            "y": [row.predicted / GIB for row in rows],
+            "customdata": [[row.name, row.error, row.source] for row in rows],
+            "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
+            "hovertemplate": "<b>%{customdata[0]}</b><br>measured %{x:,.2f} GiB, predicted %{y:,.2f} GiB "
+            "(%{customdata[1]:+.2%})<extra></extra>",
+        }
+        for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
+        if kind in sizes
+    ]
+    axis = {"type": "log", "range": [log10(end) for end in ends], "tickvals": TICKS}
+    return figure(
+        [line, *points],
+        theme,
+        height=480,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        showlegend=True,
+        legend={"orientation": "h", "y": -0.16, "x": 0, "itemsizing": "constant"},
+        hovermode="closest",
+        xaxis=axis | {"title": small("Measured, GiB")},
+        yaxis=axis | {"title": small("Predicted, GiB")},
+    )
+
+
+def errors(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
+    """The errors of each kind: a box from quarter to quarter, and every record as a point."""
+    boxes = [
+        {
+            "type": "box",
+            "name": f"{kind} ({len(rows)})",
+            "x": [100 * row.error for row in rows],
+            "text": [row.name for row in rows],
+            "boxpoints": "all",
+            "jitter": 0.5,
+            "pointpos": 0,
+            "marker": {"color": color, "size": 4, "opacity": 0.6},
+            "line": {"width": 1.5},
+            "hovertemplate": "%{text}<br>%{x:+.2f}%<extra></extra>",
+        }
+        for (kind, rows), (color, _) in zip(kinds.items(), cycle(MARKS))
+    ]
+    return figure(
+        boxes,
+        DARK if dark else LIGHT,
+        height=ROW * len(boxes) + 60,
+        margin={"l": 8, "r": 8, "t": 8, "b": 50},
+        xaxis={"title": small("Predicted more than measured, percent"), "zeroline": True},
+        yaxis={"autorange": "reversed", "showgrid": False},
+    )
