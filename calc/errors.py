@@ -1,6 +1,49 @@
-from collections.abc import Mapping, Sequence
+"""What every module shares: values that never change, sentences for people, and the one error that an input ends in."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_serializer
+
+
+class Frozen(BaseModel):
+    """A value: never changed after it is made, and nothing in it that was not asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Message(BaseModel):
+    """A sentence for people: a whole template and the values that fill it, so that a page can say it in any language.
+
+    `str()` and JSON are the English sentence. A value may be a Message itself. Where a number decides between singular
+    and plural it is called `n` and `plural` is the template for more than one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    template: str
+    plural: str | None = None
+    values: dict[str, Any] = {}
+
+    def __init__(self, template: str, /, *, plural: str | None = None, **values: Any) -> None:
+        super().__init__(template=template, plural=plural, values=values)
+
+    @property
+    def english(self) -> str:
+        """The English template for its number."""
+        return self.template if self.plural is None or self.values["n"] == 1 else self.plural
+
+    def __str__(self) -> str:
+        return self.english.format(**self.values)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __hash__(self) -> int:
+        return hash((self.template, str(self)))
+
+    @model_serializer
+    def _as_text(self) -> str:
+        return str(self)
 
 
 class ConfigError(ValueError):
@@ -9,16 +52,13 @@ class ConfigError(ValueError):
     `field` is the config field or option at fault; `nearest` are valid values close to the one given.
     """
 
-    def __init__(self, message: str, field: str | None = None, nearest: Sequence[int | str] = ()) -> None:
+    def __init__(
+        self, message: Message | str, field: str | None = None, nearest: Sequence[int | float | str] = ()
+    ) -> None:
         super().__init__(message)
+        self.message = message if isinstance(message, Message) else Message("{text}", text=message)
         self.field = field
         self.nearest = tuple(nearest)
-
-
-class Frozen(BaseModel):
-    """A value: never changed after it is made, and nothing in it that was not asked for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def shown(value: object) -> str:
