@@ -1,0 +1,60 @@
+"""What vLLM is started with: its flags under their own names, with the limits and defaults of its command line."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from calc.errors import Frozen
+
+Version = tuple[int, ...]
+StateDtype = Literal["auto", "bfloat16", "float16", "float32"]
+Speculative = Literal["none", "mtp", "eagle"]
+NEWEST: Version = (0, 33)
+"""The version that the rules were read in (`vllm/v1/core/kv_cache_planning.py` and what it calls)."""
+
+
+class VLLMOptions(Frozen):
+    """Flags of `vllm serve`; None: vLLM's own default, which may hang on the GPU and the version."""
+
+    max_num_batched_tokens: int | None = Field(default=None, ge=1, le=2**30, description="Tokens of one forward pass.")
+    max_num_seqs: int | None = Field(default=None, ge=1, le=2**24, description="Sequences that run at once.")
+    gpu_memory_utilization: float | None = Field(
+        default=None, gt=0, le=1, description="Share of the GPU's memory that vLLM takes."
+    )
+    kv_cache_memory_bytes: int | None = Field(
+        default=None, ge=1, le=2**60, description="Bytes of the KV cache on each GPU, instead of what is left."
+    )
+    num_gpu_blocks_override: int | None = Field(
+        default=None, ge=1, le=2**40, description="Blocks of the KV cache, instead of what fits."
+    )
+    block_size: int | None = Field(default=None, ge=1, le=2**20, description="Tokens of one block of the KV cache.")
+    enable_prefix_caching: bool | None = Field(default=None, description="Keep the cache of shared prefixes.")
+    mamba_ssm_cache_dtype: StateDtype = Field(default="auto", description="Storage of recurrent states.")
+    gdn_prefill_backend: Literal["flashinfer", "triton"] | None = Field(
+        default=None, description="Kernel of gated delta nets at prefill."
+    )
+    async_scheduling: bool | None = Field(default=None, description="Schedule a step while the last one runs.")
+    disable_hybrid_kv_cache_manager: bool = Field(
+        default=False, description="Keep the whole context in layers with a window too."
+    )
+    enforce_eager: bool = Field(default=False, description="No CUDA graphs.")
+    language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
+    speculative: Speculative = Field(
+        default="none",
+        description="Draft layer that is loaded too: the model's own multi-token prediction, or one more layer (EAGLE).",
+    )
+    version: str | None = Field(
+        default=None, pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$", description="Version of vLLM; None: 0.33."
+    )
+
+    @model_validator(mode="after")
+    def _one_size_of_the_cache(self) -> Self:
+        if self.kv_cache_memory_bytes is not None and self.num_gpu_blocks_override is not None:
+            raise ValueError("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache")
+        return self
+
+    def older(self, *version: int) -> bool:
+        """Whether vLLM is stated to be of a version before this one."""
+        if self.version is None:
+            return NEWEST < version
+        return tuple(int(part) for part in self.version.split(".")[: len(version)]) < version
