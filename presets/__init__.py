@@ -68,7 +68,7 @@ class LeftOut(Frozen):
 
 
 class Accuracy(Frozen):
-    """What `benchmarks/accuracy.py` found."""
+    """What `python -m benchmarks.accuracy` found."""
 
     rows: tuple[Compared, ...]
     left_out: tuple[LeftOut, ...]

@@ -1,0 +1,3 @@
+from benchmarks.accuracy.accuracy import main
+
+main()

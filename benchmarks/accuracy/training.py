@@ -1,0 +1,333 @@
+"""python -m benchmarks.accuracy.training [MEASURED.json]: what people's GPUs held while they trained, beside ours.
+
+A record is used when it, or the published configuration that it names, states every input that the figure depends on;
+the others are counted with the reason. No constant is fitted. But where neither says how something was done, the
+reading that is marked as inferred was chosen with the figure in sight, so that its row is no independent check.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from benchmarks.accuracy.records import resolve
+from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
+from calc.training import Training
+from calc.units import GIB
+
+RECORDS = Path(__file__).parents[2] / "tests" / "data" / "train_peaks.json"
+Meter = Literal["allocated", "reserved", "process"]
+"""What was read: the allocator's peak of what is in use, of what it holds, or the driver's figure for the process."""
+
+
+def qwen(hidden: int, layers: int, heads: int, intermediate: int, vocab: int) -> dict[str, Any]:
+    """The first Qwen, by the config.json of Qwen/Qwen-7B and its siblings: the layers of Qwen 2 without groups."""
+    return {
+        "model_type": "qwen2",
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "intermediate_size": intermediate // 2,
+        "vocab_size": vocab,
+        "tie_word_embeddings": False,
+    }
+
+
+SAME = {"Llama 2 7 B": "llama-2-7b", "phi-1.5 1.3 B": "phi-1_5"}
+"""Spellings of litgpt's tables."""
+FIRST_QWEN = {
+    "1.8b": qwen(2048, 24, 16, 11_008, 151_936),
+    "7b": qwen(4096, 32, 32, 22_016, 151_936),
+    "72b": qwen(8192, 80, 64, 49_152, 152_064),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A record with all that our figure depends on."""
+
+    record: Mapping[str, Any]
+    config: Mapping[str, Any]
+    measured: float  # bytes
+    meter: Meter
+    work: TrainingWorkload
+    recipe: Recipe
+    layout: TrainingLayout = field(default_factory=TrainingLayout)
+    frozen: Precision = field(default_factory=Precision)
+
+    @property
+    def group(self) -> str:
+        """What the summary takes together."""
+        if self.record["framework"] == "torchtune ladder":
+            return "torchtune ladder"
+        return f"{self.record['framework']}, {self.work.method}"
+
+    def memory(self) -> TrainingMemory:
+        architecture = Architecture.from_config(self.config)
+        return Training(architecture, self.work, self.recipe, self.layout, Overhead(), self.frozen).memory()
+
+    def predicted(self) -> int:
+        """Bytes that the meter would have read."""
+        memory = self.memory()
+        if self.meter == "process":
+            return memory.total
+        held = memory.total - memory.overhead
+        low, high = Overhead().items("transformers", 1, held)["fragmentation"]
+        return held + ((low + high) // 2 if self.meter == "reserved" else 0)
+
+
+LADDER: tuple[tuple[str, float, dict[str, Any]], ...] = (
+    ("+ packed dataset", 60.0, {}),
+    ("+ compile", 51.0, {"fused": True}),
+    ("+ chunked cross entropy", 42.9, {"loss": "chunked"}),
+    ("+ activation checkpointing", 24.9, {"recompute": "full"}),
+    ("+ optimizer step in backward", 23.1, {"optimizer_in_backward": True}),
+    ("+ activation offloading", 21.8, {"offload_activations": True}),
+    ("+ 8-bit AdamW", 17.6, {"optimizer": "adamw-8bit-ao"}),
+    ("LoRA", 8.5, {"method": "lora", "lora_rank": 64, "optimizer": "adamw", "optimizer_in_backward": False}),
+    ("QLoRA", 4.6, {"method": "qlora"}),
+)
+"""README of torchtune 0.6, "Optimization flags": Llama 3.2 3B, two sequences of 4,096 packed tokens, bf16, peak active
+memory in GiB. Each technique comes on top of those before; LoRA goes back to plain AdamW (recipes/configs/llama3_2).
+Inferred: that the 8-bit AdamW is torchao's, and that the compiled loss writes no fp32 chunk."""
+
+
+def ladder() -> list["Case"]:
+    """The steps of torchtune's table, in its order."""
+    config = resolve("Llama-3.2-3B")
+    assert config is not None
+    settings: dict[str, Any] = {"micro_batch": 2, "sequence": 4096}
+    cases = []
+    for what, gib, change in LADDER:
+        settings |= change
+        record = {"framework": "torchtune ladder", "model": "Llama-3.2-3B", "method": what}
+        frozen = Precision(weights="nf4-dq" if settings.get("method") == "qlora" else "bf16")
+        work = TrainingWorkload(**settings)
+        cases.append(Case(record, config, gib * GIB, "allocated", work, RECIPES["bf16"], frozen=frozen))
+    return cases
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    record: Mapping[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison."""
+
+    case: Case
+    predicted: int
+    error: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", self.predicted / self.case.measured - 1)
+
+
+def read(records: Iterable[Mapping[str, Any]]) -> tuple[list[Case], list[LeftOut]]:
+    """The records of training peaks: those that can be compared, and those that cannot."""
+    cases: list[Case] = []
+    out: list[LeftOut] = []
+    for record in records:
+        if record["kind"] != "train_peak":
+            continue
+        found = case(record)
+        if isinstance(found, Case):
+            cases.append(found)
+        else:
+            out.append(LeftOut(record, found))
+    return cases, out
+
+
+def compare(cases: Iterable[Case]) -> list[Row]:
+    return [Row(case, case.predicted()) for case in cases]
+
+
+def case(record: Mapping[str, Any]) -> Case | str:
+    """What a record says in our terms, or why it does not say enough."""
+    if record["grade"] == "C":
+        return "doubtful: the same figures stand elsewhere too"
+    if record["framework"] == "unsloth":
+        return "only a limit of the sequence length is stated, the data decide"
+    config = config_of(record["model"])
+    if config is None:
+        return "a model that we have no preset of"
+    reader = {
+        "torchtune": torchtune,
+        "torchtitan": torchtitan,
+        "litgpt": litgpt,
+        "HF Trainer+DeepSpeed": qwen_scripts,
+        "ms-swift": ms_swift,
+    }[record["framework"]]
+    return reader(record, config)
+
+
+def config_of(name: str) -> Mapping[str, Any] | None:
+    if size := re.fullmatch(r"(?i)qwen-(1[._]8b|7b|72b)(-chat)?", name):
+        return FIRST_QWEN[size[1].lower().replace("_", ".")]
+    return resolve(SAME.get(name, name))
+
+
+def nbytes(record: Mapping[str, Any]) -> float:
+    """GB of 10^9 only where the source says so; torch's tools and nvidia-smi count in GiB whatever they print."""
+    unit = record["measured"]["unit"]
+    decimal = unit.startswith("GB (1e9") or unit == "GB"
+    return float(record["measured"]["mem_per_gpu"]) * (10**9 if decimal else GIB)
+
+
+def torchtune(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
+    """README: recipes as published in recipes/configs/llama3_1, here of one device, with compile and packed data."""
+    if "seq" not in record:
+        return "the sequence length is not stated"
+    if record["n_gpu"] > 1 or record["gpu"] != "RTX 4090":
+        return "how the recipe was changed for this card is not stated"
+    method = record["method"].lower()
+    work = {
+        "full": {"optimizer_in_backward": True, "optimizer": "sgd"},  # paged states are outside the allocator
+        "lora": {"lora_rank": 8, "lora_targets": "attention"},
+        "qlora": {"lora_rank": 8, "lora_targets": "attention"},
+    }[method]
+    return Case(
+        record,
+        config,
+        nbytes(record),
+        "allocated",
+        TrainingWorkload(
+            micro_batch=record["batch"],
+            sequence=record["seq"],
+            method=method,
+            fused=True,
+            loss="chunked",
+            recompute="full",
+            **work,
+        ),
+        RECIPES["bf16"],
+        frozen=Precision(weights="nf4-dq" if method == "qlora" else "bf16"),
+    )
+
+
+def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
+    """FSDP2 with fp32 shards, gathered in bf16; "selective" is per operation, of every other matrix product."""
+    if "ac" not in record:
+        return "recomputation is not stated"
+    if "PP" in record["method"]:
+        return "the number of micro-batches is not stated"
+    tp, cp = record.get("tp", 1), record.get("cp", 1)
+    return Case(
+        record,
+        config,
+        nbytes(record),
+        "reserved",
+        TrainingWorkload(
+            micro_batch=record["batch"],
+            sequence=record["seq"],
+            method="pretrain",
+            fused=bool(record.get("compile")) or "compile" in record["method"],
+            recompute="full" if record["ac"] == "full" else "alternate",
+            loss="whole" if "202412" in record["url"] else "compiled",  # inferred: its source came to compile the loss
+        ),
+        RECIPES["autocast"],
+        TrainingLayout(dp=record["fsdp"], tp=tp, cp=cp, zero=3),
+    )
+
+
+def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
+    """finetune/lora.py of October 2023: rank 8 on queries and values, all in bf16, plain AdamW, loss in chunks."""
+    if "Adapter" in record["method"]:
+        return "a method that we do not model: LLaMA-Adapter"
+    if record["n_gpu"] > 1:
+        return "what FSDP gathers is not stated"
+    quant = record["quant"]
+    return Case(
+        record,
+        config,
+        nbytes(record),
+        "allocated",
+        TrainingWorkload(
+            micro_batch=int(record["batch"]),
+            sequence=record["seq"],
+            method="lora" if quant == "None" else "qlora",
+            lora_rank=8,
+            lora_targets="qv",
+            fused="phi" in record["model"],  # its GELU is one kernel here
+            loss="whole",  # Fabric's bf16-true hands the logits out in fp32
+        ),
+        RECIPES["bf16"],
+        frozen=Precision(weights={"None": "bf16", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-dq"}[quant]),
+    )
+
+
+def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
+    """finetune/*.sh of QwenLM/Qwen: gradient checkpointing, LoRA of rank 64 on every matrix; DeepSpeed, which does not
+    cast what the model computes, but for LoRA on one GPU, where autocast does."""
+    method = record["method"]
+    if "(emb)" in method:
+        return "a method that we do not model: LoRA that trains the embedding too"
+    kind = "full" if method == "full" else "qlora" if method == "QLoRA" else "lora"
+    gpus = record["n_gpu"]
+    autocast = kind == "lora" and gpus == 1
+    deepspeed = RECIPES["deepspeed"].model_copy(update={"bucket": 200_000_000})  # finetune/ds_config_zero2.json
+    return Case(
+        record,
+        config,
+        nbytes(record) / gpus,  # rows of several GPUs are totals
+        "process",
+        TrainingWorkload(
+            micro_batch=record["batch"],
+            sequence=record["seq"],
+            accumulation=record["grad_accum"],
+            method=kind,
+            lora_rank=64,
+            fp32_rest=kind == "qlora",
+            recompute="full",
+            loss="whole" if autocast else "native",  # inferred: no upcast without autocast
+        ),
+        RECIPES["bf16"] if autocast else deepspeed,
+        TrainingLayout(dp=gpus, zero=3 if "ZeRO-3" in method else 2),
+        Precision(weights="int4" if kind == "qlora" else "bf16"),
+    )
+
+
+def ms_swift(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
+    if "defaults" in record:
+        return "only a limit of the sequence length is stated, the data decide"
+    return "how it was spread over the GPUs is not stated"
+
+
+def main(path: str | None = None) -> None:
+    if path is None:
+        records = json.loads(RECORDS.read_text(encoding="utf-8"))
+    else:
+        records = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
+    cases, out = read(records)
+    rows = compare([*ladder(), *cases])
+    for row in rows:
+        c = row.case
+        print(
+            f"{c.record['framework']:22}{c.record['model']:18}{c.record['method'][:30]:32}"
+            f"{c.work.micro_batch:>3} x {c.work.sequence:>7,}{c.layout.gpus:>5} GPUs"
+            f"{c.measured / GIB:>9.2f}{row.predicted / GIB:>9.2f} GiB{row.error:>+8.1%}"
+        )
+    print()
+    groups: dict[str, list[float]] = {"torchtune ladder": [], "all others": []}
+    for row in rows:
+        groups.setdefault(row.case.group, []).append(row.error)
+        if row.case.group != "torchtune ladder":
+            groups["all others"].append(row.error)
+    for name, errors in groups.items():
+        off = [abs(error) for error in errors]
+        print(f"{name:36}{len(errors):>4} records  median {median(off):>6.1%}  worst {max(off):>6.1%}")
+    print(f"\n{len(out)} records are left out:")
+    for reason, count in Counter(left.reason for left in out).most_common():
+        print(f"{count:>4}  {reason}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

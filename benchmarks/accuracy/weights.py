@@ -1,0 +1,58 @@
+"""python -m benchmarks.accuracy.weights MEASURED.json: weights on a rank, ours against what vLLM logged on loading."""
+
+import sys
+from collections import Counter
+from statistics import median
+
+from benchmarks.accuracy.records import LeftOut, Run, read, runs
+from calc import Architecture
+from calc.serving.memory import with_draft
+from calc.serving.weights import Kernel, Parts, stored_bytes
+from calc.units import GIB
+
+
+def parts(run: Run) -> Parts:
+    """The fullest stage of the pipeline. Models with an image tower are taken to load it."""
+    kernel: Kernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
+    architecture = Architecture.from_config(run.config)
+    if run.draft and not architecture.prediction:
+        architecture = with_draft(architecture, "eagle")  # Qwen3-Next's config does not say its own, which is like it
+    stages = stored_bytes(architecture, run.precision, run.layout, "vllm", draft=run.draft, tower=True, kernel=kernel)
+    return max(stages, key=lambda stage: stage.total)
+
+
+def error(run: Run) -> float:
+    return parts(run).total / GIB / float(run.record["measured"]["weights_gib"]) - 1
+
+
+def summary(name: str, errors: list[float]) -> str:
+    if not errors:
+        return f"{name}: no records"
+    sizes = [abs(e) for e in errors]
+    close = sum(e <= 0.005 for e in sizes) / len(sizes)
+    return (
+        f"{name}: {len(sizes)} records, median {median(sizes):.2%}, largest {max(sizes):.2%}, {close:.0%} within 0.5 %"
+    )
+
+
+def main(path: str) -> None:
+    found = list(runs(read(path), "weights_gib"))
+    usable = [run for run in found if isinstance(run, Run)]
+    print(f"{'model':34}{'format':14}{'tp':>3}{'pp':>3}{'ours GiB':>10}{'logged':>10}{'error':>9}  parts, MiB")
+    for run in usable:
+        held = parts(run)
+        pieces = "  ".join(f"{name} {size / 2**20:.1f}" for name, size in held if size)
+        logged = float(run.record["measured"]["weights_gib"])
+        print(
+            f"{run.record['model']:34}{run.precision.weights:14}{run.layout.tp:>3}{run.layout.pp:>3}"
+            f"{held.total / GIB:>10.4f}{logged:>10.4f}{held.total / GIB / logged - 1:>+9.2%}  {pieces}"
+        )
+    print()
+    for reason, count in Counter(row.reason for row in found if isinstance(row, LeftOut)).most_common():
+        print(f"left out: {count} x {reason}")
+    print(summary("16 bits", [error(run) for run in usable if not run.quantised]))
+    print(summary("quantised", [error(run) for run in usable if run.quantised]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.oracle.oracle import main
+
+sys.exit(main())

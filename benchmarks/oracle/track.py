@@ -1,0 +1,72 @@
+"""python -m benchmarks.oracle.track PRESET flash|eager TOKENS [decode]: peak of a pass above the weights, in bytes.
+
+Of the prompt; or of the next token after it, above the cache that it leaves.
+
+Every storage is tracked while the class of transformers runs on fake tensors. Needs torch and transformers.
+"""
+
+import sys
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from presets import models
+
+
+def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **more: Any) -> Any:
+    """What CUDA runs: keys and values are not repeated; values are as wide as keys."""
+    width = value.shape[-1]
+    value = torch.nn.functional.pad(value, [0, query.shape[-1] - width])
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    out = attend(query, key, value, 0.0, True, False, scale=scaling)[0]
+    return out[..., :width].transpose(1, 2).contiguous(), None
+
+
+class Storages(TorchDispatchMode):
+    """Bytes of the storages that are alive, from their first operation to their end."""
+
+    def __init__(self, known: set[int]) -> None:
+        super().__init__()
+        self.known, self.alive, self.peak = known, dict[int, int](), 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self.known and storage._cdata not in self.alive:
+                    self.alive[storage._cdata] = storage.nbytes()
+                    weakref.finalize(storage, self.alive.pop, storage._cdata, None)
+        self.peak = max(self.peak, sum(self.alive.values()))
+        return out
+
+
+def peak(preset: str, attention: str, tokens: int, *, decode: bool = False) -> int:
+    ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **kwargs: None)
+    attention = "tracked" if attention == "flash" else attention
+    config = dict(models()[preset].config)
+    text = AutoConfig.for_model(config.pop("model_type"), **config).get_text_config()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = AutoModelForCausalLM.from_config(text, dtype=torch.bfloat16, attn_implementation=attention).eval()
+        prompt = torch.ones((1, tokens), dtype=torch.long)
+        held = (*model.parameters(), *model.buffers(), prompt)
+        storages = Storages({tensor.untyped_storage()._cdata for tensor in held})
+        with torch.no_grad(), storages:
+            cache = model(input_ids=prompt, use_cache=decode, logits_to_keep=1).past_key_values
+            if decode:
+                storages.peak = 0
+                model(input_ids=prompt[:, :1], past_key_values=cache, logits_to_keep=1)
+    return storages.peak - (sum(storages.alive.values()) if decode else 0)
+
+
+if __name__ == "__main__":
+    found = peak(sys.argv[1], sys.argv[2], int(sys.argv[3]), decode="decode" in sys.argv[4:])
+    print(f"{found:,}")

@@ -1,0 +1,309 @@
+"""Memory of a training step: outside numbers first, then laws."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import Symbol, expand, sympify
+
+from benchmarks.accuracy.training import ladder
+from calc import (
+    RECIPES,
+    Architecture,
+    ConfigError,
+    Overhead,
+    Precision,
+    TrainingLayout,
+    TrainingWorkload,
+    training_report,
+)
+from calc.model.derivation import symbolic
+from calc.model.tensor import Tensor
+from calc.training import Training
+from calc.training.optimizer import state_bytes
+from calc.training.saved import kept_bytes, layer_bytes
+from calc.training.saved_derivation import kept_steps
+from calc.training.training_verdict import judge_training
+from presets import gpus, models
+from tests import load
+
+ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+SAVED, SMALL = (load(f"{name}.json") for name in ("saved", "saved_small"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id="{model}-{attention}-{micro_batch}x{sequence}-{recompute}-{fused}".format(**row))
+        for row in {json.dumps(row): row for row in SAVED}.values()
+    ],
+)
+def test_saved_by_one_layer(row):
+    """What autograd saved in the classes of transformers 5.23; DeepSeek's layer is one with experts."""
+    architecture = ARCHITECTURES[row["model"]]
+    fields = ("micro_batch", "sequence", "attention", "recompute", "fused")
+    work = TrainingWorkload(**{field: row[field] for field in fields})
+    tokens = row["micro_batch"] * row["sequence"]
+    ours = kept_bytes(architecture.blocks[-1], architecture.hidden, work, tokens)
+    assert ours == pytest.approx(row["bytes"], rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"{row['config']['model_type']}-{row['lora_targets'] or 'full'}") for row in SMALL]
+)
+def test_saved_by_a_layer_of_many_families(row):
+    """benchmarks/track_saved.py: norms in fp32 or without weights, sinks, clamped experts, parallel branches, adapters.
+    Ours leaves out what shows in small layers only: indices, slices of the rotary table, copies of norms' weights."""
+    architecture = Architecture.from_config(row["config"])
+    targets = row["lora_targets"]
+    method = {"method": "full"} if targets is None else {"method": "lora", "lora_targets": targets}
+    work = TrainingWorkload(sequence=row["sequence"], attention="eager", **method)
+    ours = layer_bytes(architecture.blocks[-1], architecture.hidden, work, row["sequence"])
+    assert ours == pytest.approx(row["bytes"], rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "work", "formula"),
+    [  # h hidden, a and k heads, d their width, f intermediate, S sequence
+        ("meta-llama/Llama-3.1-8B", {}, "16*h + 4*a*d + 4*k*d + 4*a + 8*f + 8"),
+        ("meta-llama/Llama-3.1-8B", {"fused": True}, "8*h + 4*a*d + 4*k*d + 4*a + 6*f + 8"),
+        ("meta-llama/Llama-3.1-8B", {"attention": "eager", "sequence": 512}, "16*h + 8*a*d + 6*a*512 + 8*f + 8"),
+        ("Qwen/Qwen3-8B", {}, "16*h + 4*a*d + 4*k*d + 4*a + 8*f + 8 + 6*(a + k)*d + 4*(a + k)"),
+        ("Qwen/Qwen3-8B", {"fused": True}, "8*h + 4*a*d + 4*k*d + 4*a + 6*f + 8 + 2*(a + k)*d + 4*(a + k)"),
+    ],
+)
+def test_formulas_run_on_symbols(model, work, formula):
+    """Bytes a token and layer, as a reader adds them up from the list of saved tensors."""
+    (block,) = ARCHITECTURES[model].blocks
+    names = {"n_q": "a", "n_kv": "k", "d_head": "d"}
+    symbols = {new: Symbol(old, positive=True, integer=True) for old, new in names.items()}
+    symbols |= {name: Symbol(name, positive=True, integer=True) for name in ("h", "f")}
+    ours = layer_bytes(symbolic(block), symbols["h"], TrainingWorkload(**work), 1)
+    assert expand(ours - sympify(formula, locals=symbols)) == 0
+
+
+def training(model, recipe="master", frozen="bf16", layout=None, **work):
+    architecture, chosen = ARCHITECTURES[model], RECIPES[recipe]
+    layout, precision = layout or TrainingLayout(), Precision(weights=frozen)
+    return Training(architecture, TrainingWorkload(**work), chosen, layout, Overhead(), precision)
+
+
+def measured(memory):
+    """What PyTorch's allocator would report: all but the overhead."""
+    return memory.total - memory.overhead
+
+
+def test_korthikanti_sums_up_a_gelu_layer():
+    """arXiv:2205.05198 equations 1 and 4: 34 s b h bytes beside the scores, all of it divided by t with sequence
+    parallelism; without it (equation 2) 10 + 24 / t."""
+    architecture = ARCHITECTURES["openai-community/gpt2-xl"]
+    work, hidden = TrainingWorkload(fused=True), architecture.hidden
+    (block,) = architecture.blocks
+    small = 4 * 25 + 16  # log-sum-exps of 25 heads, and the statistics of two norms
+    assert layer_bytes(block, hidden, work, 1) == 34 * hidden + small
+    for t in (5, 25):
+        part = block.rank(t)
+        assert layer_bytes(part, hidden, work, 1, shards=t) == 34 * hidden // t + 100 // t + 16 // t
+        assert layer_bytes(part, hidden, work, 1) == 10 * hidden + 24 * hidden // t + 100 // t + 16
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.record["method"]) for case in ladder()])
+def test_torchtune_ladder(case):
+    assert case.predicted() == pytest.approx(case.measured, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "zero", "dp", "bytes_a_weight"),
+    [
+        pytest.param("master", 0, 1, 16, id="ZeRO, arXiv:1910.02054 section 3.1"),
+        pytest.param("master", 1, 8, 4 + 12 / 8, id="ZeRO figure 1: P_os"),
+        pytest.param("master", 2, 8, 2 + 14 / 8, id="ZeRO figure 1: P_os+g"),
+        pytest.param("master", 3, 8, 16 / 8, id="ZeRO figure 1: P_os+g+p"),
+        pytest.param("megatron", 0, 1, 18, id="Megatron-LM docs/source/api-guide/dist_optimizer: 18"),
+        pytest.param("megatron", 1, 8, 6 + 12 / 8, id="Megatron-LM distributed optimizer: 6 + 12 / d"),
+        pytest.param("autocast", 3, 8, 16 / 8, id="FSDP with fp32 shards"),
+        pytest.param("bf16", 0, 1, 8, id="all in bf16, torchtune"),
+        pytest.param("fp32", 0, 1, 16, id="all in fp32"),
+    ],
+)
+def test_bytes_of_a_weight_and_what_belongs_to_it(recipe, zero, dp, bytes_a_weight):
+    """At the end of the backward pass; with ZeRO-3 without the layers that are gathered."""
+    model = "meta-llama/Llama-3.1-8B"
+    (states,) = training(model, recipe, layout=TrainingLayout(dp=dp, zero=zero)).states
+    held = states.weights + states.master + states.gradients + states.optimizer
+    assert held / ARCHITECTURES[model].parameters().total == pytest.approx(bytes_a_weight, rel=1e-6)
+
+
+def test_deepspeed_copies_all_gradients_at_its_step():
+    """runtime/zero/stage_1_and_2.py: they are flattened in 16 bits, then cast: 16 bytes a weight, 2 and 4 more."""
+    model = "meta-llama/Llama-3.1-8B"
+    memory = training(model, "deepspeed", recompute="full", sequence=128).memory()
+    assert memory.moment == "step"
+    assert measured(memory) == 22 * ARCHITECTURES[model].parameters().total
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "nbytes"),
+    [
+        ("adamw", 2 * 4 * 1024 * 4096),
+        ("adamw-8bit", 2 * 1024 * 4096 * (1 + 4 / 256)),  # arXiv:2110.02861: blocks, here of 256, share an fp32 scale
+        ("adafactor", 4 * (1024 + 4096)),  # arXiv:1804.04235: n + m instead of n m
+        ("muon", 4 * 1024 * 4096),
+        ("sgd-momentum", 4 * 1024 * 4096),
+        ("sgd", 0),
+    ],
+)
+def test_state_of_a_matrix(optimizer, nbytes):
+    assert state_bytes(optimizer, Tensor("x.weight", (1024, 4096), "mlp", (0,)), 4) == nbytes
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit", "adafactor", "muon"])
+def test_small_tensors_have_full_states(optimizer):
+    one = 1 if optimizer == "adafactor" else 2
+    assert state_bytes(optimizer, Tensor("norm.weight", (1024,), "norms", (0,)), 4) == one * 4 * 1024
+
+
+@pytest.mark.parametrize(
+    ("model", "rank", "targets", "trained"),
+    [
+        pytest.param("meta-llama/Llama-2-7b-hf", 8, "qv", 4_194_304, id="litgpt tutorials/resource-tables.md"),
+        pytest.param("microsoft/phi-1_5", 8, "qv", 1_572_864, id="litgpt tutorials/resource-tables.md, phi"),
+        pytest.param("meta-llama/Llama-3.2-1B", 16, "all", 11_272_192, id="unsloth notebook Llama3.2 (1B) RAFT"),
+        pytest.param("Qwen/Qwen2.5-7B", 16, "all", 40_370_176, id="unsloth notebook CodeForces-cot"),
+        pytest.param("Qwen/Qwen3-14B", 16, "all", 64_225_280, id="unsloth notebook Qwen3 (14B) Alpaca"),
+        pytest.param("Qwen/Qwen3-32B", 32, "all", 268_435_456, id="unsloth notebook Qwen3 (32B)"),
+    ],
+)
+def test_adapters(model, rank, targets, trained):
+    assert training(model, method="lora", lora_rank=rank, lora_targets=targets).trained_parameters() == trained
+
+
+def test_first_stage_holds_as_many_micro_batches_as_there_are_stages():
+    """1F1B, arXiv:2104.04473 section 2.2: with p stages the first holds activations of p, that is of all L layers."""
+    model = "meta-llama/Llama-3.1-8B"
+    step = training(model, layout=TrainingLayout(pp=4), accumulation=8)
+    whole = ARCHITECTURES[model]
+    assert step.memory().moment == "backward"
+    assert step.memory().activations == 32 * layer_bytes(whole.blocks[0], whole.hidden, step.work, 4096)
+    alone = training(model, layout=TrainingLayout(pp=4)).memory()  # a single micro-batch is in one stage at a time
+    assert alone.activations < step.memory().activations // 3
+
+
+STEPS = st.fixed_dictionaries(
+    {
+        "model": st.sampled_from(list(ARCHITECTURES)),
+        "recipe": st.sampled_from(list(RECIPES)),
+        "micro_batch": st.integers(1, 64),
+        "sequence": st.integers(1, 100_000),
+        "accumulation": st.integers(1, 8),
+        "method": st.sampled_from(["full", "lora", "qlora", "pretrain"]),
+        "optimizer": st.sampled_from(["adamw", "adamw-8bit", "adamw-8bit-ao", "adafactor", "muon", "sgd"]),
+        "recompute": st.sampled_from(["none", "selective", "full"]),
+        "attention": st.sampled_from(["flash", "eager"]),
+        "loss": st.sampled_from(["whole", "chunked", "fused"]),
+        "fused": st.booleans(),
+        "offload_activations": st.booleans(),
+    }
+)
+LAYOUTS = st.builds(
+    TrainingLayout,
+    tp=st.sampled_from([1, 2, 4]),
+    pp=st.integers(1, 6),
+    dp=st.sampled_from([1, 2, 8]),
+    cp=st.sampled_from([1, 2]),
+    zero=st.sampled_from([0, 1, 2, 3]),
+)
+
+
+@given(STEPS, LAYOUTS)
+@settings(deadline=None)
+def test_parts_add_up_and_more_never_costs_less(step, layout):
+    layout = layout.model_copy(update={"pp": min(layout.pp, ARCHITECTURES[step["model"]].num_layers)})
+    try:
+        here = training(**step, layout=layout)
+    except ConfigError as error:
+        assert error.field == "tp"
+        return
+    m = here.memory()
+    assert measured(m) == m.weights + m.master_weights + m.gradients + m.optimizer + m.activations + m.logits
+    assert 0 < m.overhead_low <= m.overhead <= m.overhead_high
+    more = [{"micro_batch": step["micro_batch"] + 1}, {"sequence": step["sequence"] + 1}]
+    assert all(here.memory(**change).total >= m.total for change in more)
+    if not step["offload_activations"]:
+        less = training(**step | {"offload_activations": True}, layout=layout).memory()
+        assert less.total <= m.total
+
+
+@given(STEPS, LAYOUTS, st.sampled_from([("zero", 1), ("zero", 2), ("dp", 16), ("accumulation", 1)]))
+@settings(deadline=None)
+def test_what_is_meant_to_save_memory_saves_memory(step, layout, change):
+    layout = layout.model_copy(
+        update={"pp": min(layout.pp, ARCHITECTURES[step["model"]].num_layers), "zero": 0, "tp": 1}
+    )
+    field, value = change
+    before = training(**step, layout=layout).memory()
+    if field == "accumulation":
+        after = training(**step | {field: value}, layout=layout).memory()
+    else:
+        after = training(**step, layout=layout.model_copy(update={field: value})).memory()
+    assert after.total <= before.total + (before.overhead_high if field == "dp" else 0)
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-0.5B", "openai-community/gpt2", "LiquidAI/LFM2-1.2B"])
+@pytest.mark.parametrize("gpu", ["v100-sxm2-16gb", "a100-sxm-40gb", "h100-sxm"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_what_the_solver_says_fits_fits_and_one_more_does_not(model, gpu, recompute):
+    step = training(model, recompute=recompute)
+    verdict = judge_training(gpus()[gpu], step)
+    usable = gpus()[gpu].usable_bytes
+    assert (verdict.verdict == "fits") == (step.memory().high <= usable)
+    for field, most in (("micro_batch", verdict.max_micro_batch), ("sequence", verdict.max_sequence)):
+        assert most == 0 or step.memory(**{field: most}).high <= usable
+        assert step.memory(**{field: most + 1}).high > usable
+    assert verdict.min_gpus is None or (verdict.min_gpus == 1) == (verdict.verdict == "fits")
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "field"),
+    [
+        ("Qwen/Qwen3-30B-A3B", TrainingLayout(ep=3, dp=4), "ep"),
+        ("Qwen/Qwen3-30B-A3B", TrainingLayout(ep=3, dp=3), "ep"),
+        ("meta-llama/Llama-3.1-8B", TrainingLayout(tp=3), "tp"),
+        ("meta-llama/Llama-3.1-8B", TrainingLayout(pp=33), "pp"),
+    ],
+)
+def test_layouts_that_do_not_divide(model, layout, field):
+    with pytest.raises(ConfigError) as error:
+        training(model, layout=layout)
+    assert error.value.field == field
+
+
+def test_the_first_stage_holds_most_micro_batches():
+    """1F1B, arXiv:2104.04473 section 2.2: stage i keeps p - i of them; the fullest stage is the answer."""
+    layout, work = TrainingLayout(pp=4), TrainingWorkload(accumulation=8)
+    whole = training_report(models()["meta-llama/Llama-3.1-8B"].config, workload=work, layout=layout, gpus=[])
+    kept = [stage.activations for stage in whole.stages]
+    assert len(kept) == 4
+    assert kept == sorted(kept, reverse=True)
+    assert whole.memory == max(whole.stages, key=lambda memory: memory.total)
+
+
+@pytest.mark.parametrize(
+    ("model", "formula", "layers", "result"),
+    [  # transformers with flash attention, tracked by autograd: 200,840 bytes a token
+        pytest.param(
+            "meta-llama/Llama-3.1-8B",
+            "(4·n_q·d_head + 4·n_kv·d_head + 4·n_q + 8·f + 16·h + 8)·T",
+            32,
+            200_840 * 4096,
+            id="llama-3.1-8b",
+        ),
+    ],
+)
+def test_what_a_layer_keeps_is_shown_with_its_values(model, formula, layers, result):
+    config = models()[model].config
+    steps, legend = kept_steps(Architecture.from_config(config), training_report(config, gpus=[]).scenario)
+    assert [(step.formula, step.what, step.result) for step in steps] == [(formula, f"{layers} layers, each", result)]
+    assert eval(steps[0].values.replace("·", "*")) == result
+    assert legend["f"] == ("intermediate_size", 14_336)

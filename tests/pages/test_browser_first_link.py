@@ -1,0 +1,24 @@
+"""The first link that a fresh process is asked for, each page in turn: the right page with the right navigation."""
+
+import pytest
+from playwright.sync_api import expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+from tests.pages.conftest import running_app
+
+PAGES = {"": "Weigh", "train": "Train", "verify": "Verify", "accuracy": "Accuracy"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=PAGES.values())
+def test_first_link_of_a_fresh_process(page, path):
+    frames = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
+    with running_app() as address:
+        page.goto(f"{address}/{path}?model=Qwen/Qwen2.5-3B")
+        for name in PAGES.values():
+            expect(page.get_by_test_id("stTopNavLink").filter(has_text=name)).to_be_visible()
+        title = "How right it is" if path == "accuracy" else "Qwen2.5-3B"
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    kinds = {ForwardMsg.FromString(frame).WhichOneof("type") for frame in frames}
+    assert "navigation" in kinds
+    assert "page_not_found" not in kinds

@@ -1,0 +1,205 @@
+"""The page without a browser: what it shows, and that nothing that a reader does ends in an exception."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from calc.text import pack
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state.scenario import EXPECTED, RANGES
+from presets import models
+
+
+def page(**query):
+    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return run(app)
+
+
+def run(what):
+    app = what.run()
+    assert not app.exception
+    return app
+
+
+def metrics(app):
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def test_the_answer_first():
+    app = page(model="deepseek-ai/DeepSeek-V3")
+    shown = metrics(app)
+    assert shown["Parameters"] == "671.03 B"
+    assert shown["Active for a token"] == "37.55 B"
+    assert shown["KV cache a token"] == "68.62 KiB"
+    assert any("671,026,404,352" in caption.value for caption in app.caption)
+    assert not app.warning
+    assert not app.error
+
+
+def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.slider(key="field_num_key_value_heads").set_value(4))
+    assert metrics(app)["KV cache a token"] == "72.00 KiB"
+    assert app.query_params["num_key_value_heads"] == "4"
+    run(app.button(key="reset_num_key_value_heads").click())
+    assert metrics(app)["KV cache a token"] == "36.00 KiB"
+    assert "num_key_value_heads" not in app.query_params
+
+
+def test_all_sliders_can_be_put_back_together():
+    app = page(model="Qwen/Qwen2.5-3B", num_hidden_layers="12", intermediate_size="8192")
+    assert metrics(app)["Parameters"] != "3.09 B"
+    run(app.button(key="reset_all").click())
+    assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_the_multiplier_moves_the_intermediate_size():
+    app = page(model="Qwen/Qwen2.5-3B")
+    slider = app.slider(key="field_intermediate_size")
+    assert slider.value == 5.375
+    assert "11,008" in slider.label
+    run(slider.set_value(4.0))
+    assert app.query_params["intermediate_size"] == "8192"
+
+
+def test_another_model_starts_from_its_own_values():
+    app = page(model="Qwen/Qwen2.5-3B", num_hidden_layers="12", batch="4")
+    run(app.selectbox(key="model").select("openai-community/gpt2"))
+    assert metrics(app)["Parameters"] == "124.44 M"
+    assert dict(app.query_params) == {"model": "openai-community/gpt2", "batch": "4"}
+
+
+def test_an_impossible_combination_offers_the_nearest():
+    app = page(model="meta-llama/Llama-3.1-8B", num_key_value_heads="7")
+    assert "does not divide" in app.sidebar.error[0].value
+    run(app.button(key="near_4").click())
+    assert not app.error
+    assert app.query_params["num_key_value_heads"] == "4"
+
+
+def test_nonsense_in_the_link_is_named():
+    app = page(model="meta-llama/Llama-3.1-8B", batch="many", context="4096")
+    assert "batch" in app.warning[0].value
+    assert app.select_slider(key="context").value == 4096
+    assert metrics(app)["Parameters"] == "8.03 B"
+
+
+def test_a_layout_that_does_not_divide_says_so():
+    app = page(model="Qwen/Qwen2.5-3B", tp="3")
+    assert "tp is 3" in app.sidebar.error[0].value
+    run(app.button(key="near_2").click())
+    assert not app.error
+
+
+@pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in models()])
+def test_every_preset_draws(model):
+    app = page(model=model)
+    assert len(app.metric) == 6
+    assert not app.error
+
+
+def test_no_gpu_chosen():
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.multiselect(key="gpu").set_value([]))
+    assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_a_pasted_config_travels_in_the_link():
+    app = page()
+    app.text_area(key="own_text").set_value('{"model_type": "llama", "num_key_value_heads": 8}')
+    run(app.button(key="own_weigh").click())
+    # the class's defaults, with 8 KV heads: Llama-2-7B's 6,738,415,616 less 32 layers of 2 x 4096 x 3072
+    assert any("5,933,109,248" in caption.value for caption in app.caption)
+    again = page(pasted=app.query_params["pasted"])
+    assert metrics(again) == metrics(app)
+    run(again.selectbox(key="model").select("Qwen/Qwen2.5-3B"))
+    assert dict(again.query_params) == {"model": "Qwen/Qwen2.5-3B"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "not JSON"),
+        ("[1]", "object of fields"),
+        ('{"model_type": "nonesuch"}', "not one we know"),
+        ('{"model_type": "llama", "hidden_size": "4096"}', "must be a whole number"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_a_paste_that_can_not_be_read_says_why(text, sentence):
+    app = page()
+    app.text_area(key="own_text").set_value(text)
+    run(app.button(key="own_weigh").click())
+    assert sentence in app.sidebar.error[0].value
+    assert metrics(app)["Parameters"] == "8.19 B"
+
+
+def test_a_damaged_link_to_a_pasted_config():
+    app = page(pasted="AAAA", batch="2")
+    assert "pasted" in app.warning[0].value
+    assert app.select_slider(key="batch").value == 2
+
+
+def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
+    app = page()
+    app.text_area(key="own_text").set_value('{"model_type": "nonesuch", "num_hidden_layers": 2}')
+    run(app.button(key="own_weigh").click())
+    run(app.button(key="own_assume").click())
+    assert not app.error
+    assert "nonesuch" in app.title[0].value
+    assert "read as a Llama-like decoder" in app.warning[0].value
+    again = page(pasted=app.query_params["pasted"])
+    assert "read as a Llama-like decoder" in again.warning[0].value
+
+
+@pytest.mark.parametrize(
+    ("query", "button", "parameter"),
+    [
+        ({"model": "meta-llama/Llama-3.1-8B", "num_key_value_heads": "7"}, "main_4", "num_key_value_heads"),
+        ({"model": "Qwen/Qwen3-30B-A3B", "expert_ranks": "3"}, "main_1", "expert_ranks"),
+        ({"model": "Qwen/Qwen3-8B", "tp": "3"}, "main_2", "tp"),
+    ],
+)
+def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, parameter):
+    app = page(**query)
+    assert "Memory, one GPU" not in metrics(app)
+    run(app.button(key=button).click())
+    assert metrics(app)["Memory, one GPU"].endswith("GiB")
+    assert app.query_params.get(parameter) != query[parameter]
+
+
+HOSTILE = {
+    **dict.fromkeys((*EXPECTED, *CONTROLS), ("", "0", "1", "-1", "3", "512", "1024", "65536", "9" * 5000, "nan", "²")),
+    "model": tuple(models()),
+    "pasted": ("AAAA", "=", pack({"model_type": "llama", "num_hidden_layers": 1}), pack({"x": 1})),
+    "assume": ("llama", "x"),
+    "gpu": ("", ",", "h100-sxm", "h900"),
+    "method": ("lora", "qlora", "pretrain", "x"),
+    "weights": ("Q4_K_M", "int4", "mxfp4", "fp3"),
+    "kv": ("fp8_ds_mla", "int4", "x"),
+    "engine": ("transformers", "x"),
+    "attention": ("eager", "x"),
+    "optimizer_in_backward": ("true", "x"),
+    **dict.fromkeys(RANGES, ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
+}
+
+
+@given(
+    st.sampled_from(["weigh", "train", "verify", "accuracy"]),
+    st.sampled_from(list(models())),
+    st.lists(st.sampled_from(list(HOSTILE)), max_size=5, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: st.sampled_from(HOSTILE[name]) for name in names})
+    ),
+)
+@settings(max_examples=50)
+@example("verify", "google/recurrentgemma-2b", {"num_hidden_layers": "1"})  # no layer left that has a cache
+@example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000})
+@example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""})
+def test_no_link_ends_in_an_exception(screen, model, query):
+    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
+    for name, value in {"model": model, **query}.items():
+        app.query_params[name] = value
+    run(app if screen == "weigh" else app.switch_page(f"{screen}.py"))

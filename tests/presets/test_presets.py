@@ -1,0 +1,45 @@
+import pytest
+
+from calc import Architecture
+from calc.families import settings
+from presets import HERE, models
+
+
+@pytest.mark.parametrize("preset", [pytest.param(preset, id=name) for name, preset in models().items()])
+def test_exact_against_the_published_total(preset):
+    ours = Architecture.from_config(preset.config).parameters().total
+    assert ours + sum(part.count for part in preset.published.plus) == preset.published.total
+
+
+@pytest.mark.parametrize("preset", [pytest.param(preset, id=name) for name, preset in models().items()])
+def test_file_and_source(preset):
+    assert (HERE / "models" / f"{preset.id.replace('/', '--')}.json").is_file()
+    assert preset.source.startswith("https://")
+    assert settings(preset.config)
+
+
+def test_the_models_that_people_ask_for():
+    wanted = """
+        deepseek-ai/DeepSeek-V3 deepseek-ai/DeepSeek-R1 Qwen/Qwen2.5-0.5B Qwen/Qwen2.5-72B Qwen/Qwen3-0.6B
+        Qwen/Qwen3-235B-A22B mistralai/Mistral-7B-v0.1 mistralai/Mixtral-8x7B-v0.1 meta-llama/Llama-3.1-8B
+        meta-llama/Llama-3.1-70B meta-llama/Llama-3.1-405B meta-llama/Llama-2-7b-hf google/gemma-2-9b
+        google/gemma-3-27b-it openai/gpt-oss-20b openai/gpt-oss-120b microsoft/phi-4 openai-community/gpt2
+    """
+    assert set(wanted.split()) <= set(models())
+    assert len(models()) >= 30
+
+
+@pytest.mark.parametrize(
+    ("model", "has", "lacks"),
+    [
+        ("deepseek-ai/DeepSeek-V3", {"kv_lora_rank", "first_k_dense_replace"}, {"num_key_value_heads", "head_dim"}),
+        ("openai-community/gpt2", {"n_embd", "n_inner"}, {"num_key_value_heads", "head_dim"}),
+        ("Qwen/Qwen3-30B-A3B", {"moe_intermediate_size"}, {"intermediate_size"}),
+        ("mistralai/Mixtral-8x7B-v0.1", {"intermediate_size", "head_dim"}, {"moe_intermediate_size"}),
+        ("meta-llama/Llama-3.1-8B", {"head_dim", "num_key_value_heads"}, {"sliding_window"}),
+    ],
+)
+def test_settings_are_what_the_size_hangs_on(model, has, lacks):
+    found = settings(models()[model].config)
+    assert has <= set(found)
+    assert not lacks & set(found)
