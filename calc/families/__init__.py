@@ -57,8 +57,6 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
                 ffn=ffn,
                 norms=norms,
                 norm=family.norm,
-                dropout=family.dropout,
-                held_states=family.held_states(c),
                 extras=extras,
                 path=path,
             )
@@ -72,7 +70,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
         final_norm=family.final_norm(c) if family.final_norm else family.norm,
         head_bias=family.head_bias(c),
-        capped_logits=family.capped_logits,
+        kernels=family.kernels,
         extras=family.extras(c),
         prediction=family.prediction(c),
         vision=read_vision(config),

@@ -6,6 +6,7 @@ from calc.families.fields import Fields
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import MLP, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Shape
@@ -146,6 +147,7 @@ DEEPSEEK_V4: dict[str, Family] = {
     "deepseek_v4": Family(
         mixer=v4_mixer,
         ffn=v4_moe,
+        kernels=Kernels(fp32_weights=False),
         norms=V4_NORMS,
         names=V4_NAMES,
         own={"num_hash_layers": 3, "compress_ratios": None},

@@ -26,6 +26,7 @@ from calc.families.family import (
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 
@@ -152,7 +153,7 @@ DENSE: dict[str, Family] = {
     "granite_swa": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True), ffn=gated
     ),
-    "arcee": Family(mixer=plain_gqa, ffn=squared),
+    "arcee": Family(mixer=plain_gqa, ffn=squared, kernels=Kernels(activation="squared")),
     "apertus": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=lambda c, i: plain(c, bias=False),
@@ -160,40 +161,41 @@ DENSE: dict[str, Family] = {
         layer_extras=apertus_scalars,
     ),
     "cohere": Family(
-        mixer=lambda c, i: gqa(
-            c, bias=attention_bias(c), qk_norm="heads" if c.flag("use_qk_norm") else "none", rotation="fp32_copies"
-        ),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="heads" if c.flag("use_qk_norm") else "none"),
         ffn=gated,
         norms=("input_layernorm",),
-        norm="centred",
+        kernels=Kernels(norm="centred", rotation="fp32_copies"),
     ),
     "cohere2": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_window(c, i), rotation="fp32_copies"),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_window(c, i)),
         ffn=gated,
         norms=("input_layernorm",),
         own={"sliding_window_pattern": 4},
-        norm="centred",
+        kernels=Kernels(norm="centred", rotation="fp32_copies"),
     ),
     "olmo": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), rotation="fp32"), ffn=gated, norms=(), norm="none"
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c)),
+        ffn=gated,
+        norms=(),
+        norm="none",
+        kernels=Kernels(rotation="fp32"),
     ),
     "olmo2": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full", rotation="fp32"),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full"),
         ffn=gated,
         norms=POST_NORMS,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", rotation="fp32"),
     ),
     "olmo3": Family(
         mixer=lambda c, i: gqa(
             c,
             bias=attention_bias(c),
             qk_norm="full",
-            rotation="fp32",
             window=window(c, i, every(c, i, 4, "sliding_attention")),
         ),
         ffn=gated,
         norms=POST_NORMS,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", rotation="fp32"),
     ),
     "exaone4": Family(
         mixer=lambda c, i: gqa(c, qk_norm="head", window=exaone4_window(c, i)), ffn=gated, norms=POST_NORMS
@@ -211,8 +213,9 @@ DENSE: dict[str, Family] = {
         ffn=gated,
     ),
     "ernie4_5": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias"), rotation="fp32_spread"),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
         ffn=lambda c, i: gated(c, bias="use_bias"),
+        kernels=Kernels(rotation="fp32_spread"),
     ),
     "hunyuan_v1_dense": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),

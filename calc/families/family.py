@@ -8,6 +8,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA, Projection
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.names import Names
@@ -41,8 +42,7 @@ class Family(Frozen):
     ffn: Callable[[Fields, int], FeedForward | None]
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm = "rms"
-    dropout: bool = False  # by default, where the class was trained with it
-    held_states: Callable[[Fields], int] = lambda c: 0  # `Block.held_states`
+    kernels: Kernels = Kernels()
     names: Names = Names()
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: dict[str, Any] = {}  # defaults that transformers has no class for
@@ -56,7 +56,6 @@ class Family(Frozen):
     d_embedding: str | None = None
     final_norm: Callable[[Fields], Norm] | None = None  # None: of the same kind as in the layers
     head_bias: Callable[[Fields], bool] = lambda c: False
-    capped_logits: bool = False
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()  # outside the layers
     layer_extras: Callable[[Fields, int], tuple[Extra, ...]] = lambda c, i: ()
     path: Callable[[Fields, int], str] = lambda c, i: ""  # module of layer i that norms and mixers lie in
@@ -173,16 +172,14 @@ def gated(c: Fields, layer: int = 0, width: str = "intermediate_size", bias: str
     return MLP(intermediate=c.size(width), bias=bias is not None and c.flag(bias))
 
 
-def plain(
-    c: Fields, layer: int = 0, width: str = "intermediate_size", *, bias: bool = True, written_out: bool = False
-) -> MLP:
+def plain(c: Fields, layer: int = 0, width: str = "intermediate_size", *, bias: bool = True) -> MLP:
     """Two matrices instead of three."""
-    return MLP(intermediate=c.size(width), gated=False, bias=bias, written_out=written_out)
+    return MLP(intermediate=c.size(width), gated=False, bias=bias)
 
 
 def squared(c: Fields, layer: int = 0) -> MLP:
     """Two matrices, with a squared relu between."""
-    return plain(c, bias=c.flag("mlp_bias")).model_copy(update={"squared": True})
+    return plain(c, bias=c.flag("mlp_bias"))
 
 
 def moe(
@@ -193,7 +190,6 @@ def moe(
     top_k: str = "num_experts_per_tok",
     bias: bool = False,
     gate: bool = True,
-    clamped: bool = False,
     **extra: Any,
 ) -> MoE:
     n_experts, chosen = c.size(experts), c.size(top_k)
@@ -201,8 +197,7 @@ def moe(
         raise ConfigError(
             f"{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({experts}).", top_k, [n_experts]
         )
-    expert = MLP(intermediate=c.size(width), gated=gate, bias=bias, clamped=clamped)
-    extra.setdefault("fp32_weights", extra.get("router_correction") == "buffer")
+    expert = MLP(intermediate=c.size(width), gated=gate, bias=bias)
     return MoE(n_experts=n_experts, top_k=chosen, expert=expert, **extra)
 
 
@@ -243,7 +238,6 @@ def deepseek_moe(c: Fields, *, correction: Literal["none", "buffer"] = "buffer",
         "moe_intermediate_size",
         shared=shared,
         router_correction=correction,
-        fp32_weights=True,
     )
 
 

@@ -19,6 +19,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 from calc.model.tensor import Shape
 
@@ -142,7 +143,6 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
         top_k=c.size("top_k_experts"),
         expert=MLP(intermediate=c.size("moe_intermediate_size")),
         beside=dense,
-        fp32_weights=True,
         stacked="out_in",
     )
 
@@ -161,35 +161,33 @@ def gemma4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 GEMMA: dict[str, Family] = {
-    "gemma": Family(mixer=plain_gqa, ffn=gated, norm="rms32"),
+    "gemma": Family(mixer=plain_gqa, ffn=gated, kernels=Kernels(norm="rms32")),
     "gemma2": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=GEMMA_NORMS,
-        capped_logits=True,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", capped_logits=True),
     ),
     "vaultgemma": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=("input_layernorm", "pre_feedforward_layernorm"),
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
     "gemma3_text": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=gemma3_window(c, i), qk_norm="head"),
         ffn=gated,
         norms=GEMMA_NORMS,
         own={"sliding_window_pattern": 6},
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
     "gemma3n_text": Family(
         mixer=gemma3n_attention,
         ffn=gemma3n_mlp,
         norms=GEMMA_NORMS,
-        capped_logits=True,
         extras=gemma3n_extras,
         layer_extras=gemma3n_layer_extras,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", capped_logits=True),
     ),
     "gemma4_text": Family(
         mixer=gemma4_attention,
@@ -199,7 +197,7 @@ GEMMA: dict[str, Family] = {
         own={"global_head_dim": 512, "num_global_key_value_heads": None},
         extras=lambda c: per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else (),
         layer_extras=gemma4_layer_extras,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", fp32_weights=True),
     ),
     "gemma4_unified_text": Family(
         mixer=gemma4_attention,
@@ -209,6 +207,6 @@ GEMMA: dict[str, Family] = {
         layer_extras=lambda c, i: (
             Extra(name="layer_scalar", shape=(1,), component="other", apart="persistent_buffers"),
         ),
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
 }

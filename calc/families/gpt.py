@@ -1,7 +1,5 @@
 """Families of GPT-2's line: LayerNorm, biases, feed-forwards of two matrices; some with learned positions."""
 
-from functools import partial
-
 from calc.families.family import (
     NO_BIAS,
     PACKED_QKV,
@@ -13,7 +11,6 @@ from calc.families.family import (
     extras,
     gated,
     gqa,
-    head_dim,
     mha,
     one_window,
     plain,
@@ -22,16 +19,16 @@ from calc.families.family import (
     squared,
 )
 from calc.families.fields import Fields
-from calc.families.rotary import scaling_of, share_of
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.feedforward import MLP
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 
 def gpt2_attention(c: Fields, layer: int) -> GQA:
     n_q = c.size("n_head")
-    return GQA(n_q=n_q, n_kv=n_q, d_head=shared_width(c, "n_embd", "n_head"), bias=QKVO, fp32_softmax=False)
+    return GQA(n_q=n_q, n_kv=n_q, d_head=shared_width(c, "n_embd", "n_head"), bias=QKVO)
 
 
 def bigcode_attention(c: Fields, layer: int) -> GQA:
@@ -58,9 +55,9 @@ def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
     return ("input_layernorm",) if c.flag("parallel_attn") else TWO_NORMS
 
 
-def gpt2_mlp(c: Fields, layer: int, *, written_out: bool = True) -> MLP:
+def gpt2_mlp(c: Fields, layer: int) -> MLP:
     width = c.maybe("n_inner") or 4 * c.size("n_embd")
-    return MLP(intermediate=width, gated=False, bias=True, written_out=written_out)
+    return MLP(intermediate=width, gated=False, bias=True)
 
 
 def quadruple(c: Fields, field: str | None, hidden: str = "hidden_size", *, bias: bool = True) -> MLP:
@@ -140,17 +137,17 @@ GPT: dict[str, Family] = {
         ffn=gpt2_mlp,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        dropout=True,
+        kernels=Kernels(dropout=True, fp32_softmax=False, activation="written_out"),
         names=GPT2_NAMES.model_copy(update={"transposed": True}),
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
     ),
     "gpt_bigcode": Family(
         mixer=bigcode_attention,
-        ffn=partial(gpt2_mlp, written_out=False),
+        ffn=gpt2_mlp,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        dropout=True,
+        kernels=Kernels(dropout=True),
         names=GPT2_NAMES,
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
@@ -158,6 +155,7 @@ GPT: dict[str, Family] = {
     "gptj": Family(
         mixer=lambda c, i: mha(c, "n_head", "n_embd"),
         ffn=gpt2_mlp,
+        kernels=Kernels(activation="written_out"),
         norms=("ln_1",),
         norm="layer",
         names=Names(
@@ -173,6 +171,7 @@ GPT: dict[str, Family] = {
     "codegen": Family(
         mixer=lambda c, i: mha(c, "n_head", "n_embd"),
         ffn=gpt2_mlp,
+        kernels=Kernels(activation="written_out"),
         norms=("ln_1",),
         norm="layer",
         names=Names(
@@ -200,6 +199,7 @@ GPT: dict[str, Family] = {
         ),
         positions=lambda c: c.size("n_positions"),
         final_norm=lambda c: "none",
+        kernels=Kernels(fp32_softmax=False),
         **GPT2_FIELDS,
     ),
     "biogpt": Family(
@@ -337,7 +337,8 @@ GPT: dict[str, Family] = {
     ),
     "phi": Family(
         mixer=lambda c, i: gqa(c, bias=QKVO, qk_norm="head" if c.flag("qk_layernorm") else "none", qk_norm_bias=True),
-        ffn=partial(plain, written_out=True),
+        ffn=plain,
+        kernels=Kernels(activation="written_out"),
         norms=("input_layernorm",),
         norm="layer",
         names=Names(
@@ -357,12 +358,11 @@ GPT: dict[str, Family] = {
             c,
             bias=QKV if c.flag("use_qkv_bias") else NO_BIAS,
             qk_norm="heads" if c.flag("qk_layernorm") else "none",
-            d_rotated=int(head_dim(c) * share_of("stablelm", c, scaling_of(c))),
         ),
         ffn=gated,
         norms=lambda c, i: ("input_layernorm",) if c.flag("use_parallel_residual") else TWO_NORMS,
         norm="layer",
-        held_states=lambda c: 0 if c.flag("use_parallel_residual") else 2,
+        kernels=Kernels(joins_rotated=True, held_states=2),
         names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
     ),
     "starcoder2": Family(
@@ -375,6 +375,7 @@ GPT: dict[str, Family] = {
         mixer=plain_gqa,
         ffn=squared,
         norm="layer",
+        kernels=Kernels(activation="squared"),
     ),
-    "jais2": Family(mixer=plain_gqa, ffn=squared, norm="layer"),
+    "jais2": Family(mixer=plain_gqa, ffn=squared, norm="layer", kernels=Kernels(activation="squared")),
 }

@@ -5,6 +5,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.recurrent import SideConvs
@@ -58,7 +59,6 @@ def inkling_ffn(c: Fields, layer: int) -> FeedForward:
         width,
         shared=MLP(intermediate=shared * c.size(width)),
         stacked="out_in",
-        fp32_weights=True,
     )
 
 
@@ -90,6 +90,7 @@ INKLING: dict[str, Family] = {
         extras=lambda c: extras("norms", {"model.embed_tokens.embed_norm.weight": (c.size("hidden_size"),)}),
         own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
         ties=False,
+        kernels=Kernels(fp32_weights=True),
         names=Names(recurrent="", expert="mlp.experts", expert_packed={"gate_up_proj": ("gate_proj", "up_proj")}),
     ),
 }

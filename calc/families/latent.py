@@ -18,6 +18,7 @@ from calc.families.family import (
 from calc.families.fields import Fields
 from calc.model.block import Extra, PredictionModule
 from calc.model.feedforward import FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.mla import LightningIndexer
 from calc.model.names import Names
@@ -159,7 +160,11 @@ LATENT: dict[str, Family] = {
         layers="num_layers",
         layer_extras=longcat_mlps,
     ),
-    "deepseek_v2": Family(mixer=mla, ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias")),
+    "deepseek_v2": Family(
+        mixer=mla,
+        ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias"),
+        kernels=Kernels(fp32_weights=True),
+    ),
     "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction),
     "deepseek_v32": Family(
         mixer=dsa,

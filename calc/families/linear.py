@@ -22,6 +22,7 @@ from calc.families.sparse import MIXTRAL_NAMES, gated_shared_moe, local_moe, qwe
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -300,7 +301,7 @@ LINEAR: dict[str, Family] = {
         ffn=qwen2_moe,
         names=QWEN_NEXT_NAMES,
         own={"full_attention_interval": 4},
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
     "qwen3_5_text": Family(
         mixer=qwen35_mixer,
@@ -310,7 +311,7 @@ LINEAR: dict[str, Family] = {
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated(c), "mtp_num_hidden_layers", own_tables=False
         ),
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
     "qwen3_5_moe_text": Family(
         mixer=qwen35_mixer,
@@ -320,7 +321,7 @@ LINEAR: dict[str, Family] = {
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated_shared_moe(c), "mtp_num_hidden_layers", own_tables=False
         ),
-        norm="rms32",
+        kernels=Kernels(norm="rms32"),
     ),
     "olmo_hybrid": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full") if olmo_attends(c, i) else olmo_delta_net(c),
@@ -351,10 +352,9 @@ LINEAR: dict[str, Family] = {
         mixer=recurrent_gemma_mixer,
         ffn=lambda c, i: MLP(intermediate=c.size("intermediate_size") // 2, bias=True),
         norms=("temporal_pre_norm", "channel_pre_norm"),
-        capped_logits=True,
         names=Names(
             attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
         ),
-        norm="rms32",
+        kernels=Kernels(norm="rms32", capped_logits=True),
     ),
 }

@@ -27,6 +27,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 
@@ -164,11 +165,13 @@ MULTIMODAL: dict[str, Family] = {
     "deepseek_ocr2_text": Family(
         mixer=shared_width_gqa,
         ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias"),
+        kernels=Kernels(fp32_weights=True),
         own={"first_k_dense_replace": 0},
     ),
     "unlimited_ocr_text": Family(  # the prompt stays in the cache whole; what is generated slides
         mixer=shared_width_gqa,
         ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias"),
+        kernels=Kernels(fp32_weights=True),
         own={"first_k_dense_replace": 1},
     ),
     "hunyuan_vl_text": Family(
@@ -181,6 +184,7 @@ MULTIMODAL: dict[str, Family] = {
     "cosmos3_edge_text": Family(
         mixer=plain_gqa,
         ffn=squared,
+        kernels=Kernels(activation="squared"),
         ties=False,
         names=Names(
             embedding="embed_tokens",
@@ -235,15 +239,14 @@ MULTIMODAL: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=window(c, i)),
         ffn=lambda c, i: gated(c, bias=None),
         norms=("input_layernorm",),
-        norm="centred",
+        kernels=Kernels(norm="centred"),
     ),
     "muse_glimmer_text": Family(
         mixer=muse_attention,
         ffn=lambda c, i: gated(c, bias=None),
         norms=GEMMA_NORMS,
         names=Names(renamed={"g_proj": "gate_proj"}),
-        capped_logits=True,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", capped_logits=True),
     ),
     "muse_spark_text": Family(
         mixer=muse_attention,
@@ -260,7 +263,6 @@ MULTIMODAL: dict[str, Family] = {
         ),
         layer_extras=muse_spark_extras,
         ties=False,
-        capped_logits=True,
-        norm="rms32",
+        kernels=Kernels(norm="rms32", capped_logits=True),
     ),
 }

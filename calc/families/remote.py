@@ -28,6 +28,7 @@ from calc.families.linear import BAILING_NAMES
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.feedforward import MLP, FeedForward
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 
@@ -370,6 +371,7 @@ REMOTE: dict[str, Family] = {
     "deepseek": Family(
         mixer=plain_gqa,
         ffn=lambda c, i: deepseek_ffn(c, i, correction="none"),
+        kernels=Kernels(fp32_weights=True),
         defaults="deepseek_v2",
         own={"head_dim": None},
     ),

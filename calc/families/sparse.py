@@ -30,6 +30,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Shape
@@ -114,7 +115,7 @@ def hunyuan_moe(c: Fields, layer: int) -> MoE:
     if isinstance(chosen, list):
         c = c.with_stated("moe_topk", chosen[layer] if layer < len(chosen) else None)
     shared = MLP(intermediate=c.size("intermediate_size"))
-    return moe(c, "num_experts", "intermediate_size", top_k="moe_topk", shared=shared, fp32_weights=True)
+    return moe(c, "num_experts", "intermediate_size", top_k="moe_topk", shared=shared)
 
 
 def glm_attention(c: Fields, layer: int = 0) -> Mixer:
@@ -250,8 +251,9 @@ SPARSE: dict[str, Family] = {
         head_bias=lambda c: c.flag("lm_head_bias"),
     ),
     "ernie4_5_moe": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias"), rotation="fp32_spread"),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
         ffn=ernie_ffn,
+        kernels=Kernels(rotation="fp32_spread"),
         own={"num_nextn_predict_layers": 0},
         prediction=ernie_prediction,
         names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
@@ -260,6 +262,7 @@ SPARSE: dict[str, Family] = {
     "hunyuan_v1_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=hunyuan_moe,
+        kernels=Kernels(fp32_weights=True),
         names=Names(
             router="mlp.gate.wg",
             shared_expert="mlp.shared_mlp",

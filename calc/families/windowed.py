@@ -25,6 +25,7 @@ from calc.families.fields import Fields
 from calc.families.sparse import GRANITE_MOE_NAMES, MIXTRAL_NAMES, granite_shared, hy_v3_moe, local_moe
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 
@@ -94,7 +95,7 @@ def llama4_ffn(c: Fields, layer: int) -> FeedForward:
     if not sparse:
         return gated(c, width="intermediate_size_mlp")
     shared = MLP(intermediate=c.size("intermediate_size"))
-    return local_moe(c, layer, shared=shared, stacked="in_out", passes_all=True)
+    return local_moe(c, layer, shared=shared, stacked="in_out")
 
 
 def exaone_moe_ffn(c: Fields, layer: int) -> FeedForward:
@@ -229,9 +230,9 @@ WINDOWED: dict[str, Family] = {
             window=window(c, i, every(c, i, 2, "sliding_attention")),
             sinks=True,
         ),
-        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out", clamped=True),
+        ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out"),
         names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-        norm="rms32",
+        kernels=Kernels(norm="rms32", activation="clamped"),
     ),
     "dots1": Family(
         mixer=lambda c, i: gqa(
@@ -262,6 +263,7 @@ WINDOWED: dict[str, Family] = {
     "llama4_text": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=llama4_window(c, i)),
         ffn=llama4_ffn,
+        kernels=Kernels(passes_all=True),
         names=Names(
             mlp="feed_forward",
             router="feed_forward.router",
@@ -283,11 +285,11 @@ WINDOWED: dict[str, Family] = {
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
     ),
     "cohere2_moe": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i), rotation="fp32_copies"),
+        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i)),
         ffn=cohere2_moe_ffn,
         norms=("input_layernorm",),
         own={"first_k_dense_replace": 0},
-        norm="centred",
+        kernels=Kernels(norm="centred", rotation="fp32_copies"),
     ),
     "granitemoe_swa": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=granite_swa_window(c, i), sinks=True),
@@ -328,7 +330,7 @@ WINDOWED: dict[str, Family] = {
         norms=GEMMA_NORMS,
         names=Names(renamed={"g_proj": "gate_proj"}),
         layer_extras=lambda c, i: extras("attention", {"self_attn.gate_bias": (c.size("num_attention_heads"),)}),
-        capped_logits=True,
+        kernels=Kernels(capped_logits=True),
     ),
     "step3p5": Family(
         mixer=step_attention,

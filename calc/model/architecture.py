@@ -5,6 +5,7 @@ from calc.errors import Frozen
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.feedforward import MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
 from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
@@ -35,7 +36,7 @@ class Architecture(Frozen):
     d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
     final_norm: Norm = "rms"
     head_bias: bool = False
-    capped_logits: bool = False  # c·tanh(logits / c), Gemma 2
+    kernels: Kernels = Kernels()
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep

@@ -4,9 +4,6 @@ from calc.errors import Frozen
 from calc.model.tensor import Component, Shapes
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
-Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
-"""How transformers rotates queries and keys: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads
-over pairs; or in fp32 because they are copied to it first (Cohere)."""
 
 
 class GQA(Frozen):
@@ -29,9 +26,6 @@ class GQA(Frozen):
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     routed: bool = False  # queries and outputs are projected by experts, which stand beside: JetMoE
-    fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
-    rotation: Rotation = "16_bits"
-    d_rotated: int = 0  # where rotated channels are made apart and joined to the rest, which both are held: StableLM
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
     indexer: "BlockIndexer | None" = None

@@ -5,9 +5,9 @@ from calc.model.feedforward import FeedForward, MoE
 from calc.model.mixers import Mixer
 from calc.model.tensor import Apart, Component, Shape, Shapes
 
-Norm = Literal["rms", "rms32", "centred", "layer", "none"]
-"""With a weight: RMSNorm; the same applied in fp32 (Gemma, OLMo 2); with the mean taken off in fp32 too (Cohere); with
-a weight and a bias: LayerNorm; OLMo's holds nothing."""
+Norm = Literal["rms", "layer", "none"]
+"""With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
+nothing."""
 
 
 class Extra(Frozen):
@@ -29,8 +29,6 @@ class Block(Frozen):
     ffn: FeedForward | None
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
-    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
-    held_states: int = 0  # that transformers' class holds on to in the feed-forward without a need: StableLM
     extras: tuple[Extra, ...] = ()
     path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()

@@ -13,9 +13,6 @@ class MLP(Frozen):
     intermediate: int
     gated: bool = True
     bias: bool = False
-    written_out: bool = False  # GELU in elementary operations instead of one kernel ("gelu_new"): GPT-2
-    squared: bool = False  # relu squared: Nemotron
-    clamped: bool = False  # gate and up, before a gate that is written out: gpt-oss
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -51,9 +48,7 @@ class MoE(Frozen):
     router_bias: bool = False
     router_correction: Literal["none", "buffer", "parameter", "row"] = "none"
     """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
-    fp32_weights: bool = False  # the router's weights stay in fp32, and so do the outputs that they multiply
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
-    passes_all: bool = False  # transformers sends each token through every expert, most weighted by zero: Llama 4
     held: int | None = None  # routed experts on one rank; None: all
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False

@@ -12,6 +12,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.serving.workload import Workload
@@ -36,7 +37,7 @@ def decode_bytes(
     moments = [logits]
     for mixer in (mixer for block in blocks for mixer in block.mixers):
         if isinstance(mixer, LatentAttention):
-            scores = mixer.n_q * softmax_bytes(mixer, width) if eager else 0
+            scores = mixer.n_q * softmax_bytes(mixer, width, architecture.kernels) if eager else 0
             moments.append(tokens * (expanded_elements(mixer, eager=eager) * width + scores))
             continue
         old = int(mixer.cached_elements() * CACHE_BITS[precision.kv]) // 16
@@ -61,7 +62,7 @@ def logits_bytes(architecture: Architecture, workload: Workload, precision: Prec
     upcast = architecture.vocab * 4
     if workload.rows_of_logits == "last":
         return workload.batch * (row + upcast)
-    copies = upcast if workload.rows_of_logits == "all_fp32" else row if architecture.capped_logits else 0
+    copies = upcast if workload.rows_of_logits == "all_fp32" else row if architecture.kernels.capped_logits else 0
     return workload.step_tokens * (row + copies + hidden)
 
 
@@ -78,49 +79,52 @@ def layer_bytes(
     if eager:
         around += width * tokens * sequence * masks(architecture)
     scores = tokens * sequence * max((mixer.n_q for mixer in attentions), default=0) if eager else 0
-    states = ((6 if architecture.positions else 3 + block.norms_first) + block.held_states) * architecture.hidden
+    held = architecture.kernels.held_states if len(block.norms) > 1 else 0
+    states = ((6 if architecture.positions else 3 + block.norms_first) + held) * architecture.hidden
     moments = [width * (tokens * (states + feedforward_elements(block.ffn, architecture)) + scores)]
     moments[0] += router_bytes(block.ffn) * tokens
     for mixer in block.mixers:
-        elements = mixer_elements(mixer, architecture.hidden, eager=eager, cached=cached)
+        elements = mixer_elements(mixer, architecture, eager=eager, cached=cached)
         elements -= 0 if block.norms_first else architecture.hidden
-        moments.append(width * tokens * elements + scores * softmax_bytes(mixer, width))
+        moments.append(width * tokens * elements + scores * softmax_bytes(mixer, width, architecture.kernels))
     return around + max(moments)
 
 
-def mixer_elements(mixer: Mixer, hidden: int, *, eager: bool = False, cached: bool = True) -> int:
+def mixer_elements(mixer: Mixer, architecture: Architecture, *, eager: bool = False, cached: bool = True) -> int:
     """Elements a token in a mixer: embedding, residual, normed input; its projections. Flash attention is fullest where
     queries are rotated (with q/k norm in fp32), eager attention at the softmax, with keys and values repeated."""
+    hidden, kernels = architecture.hidden, architecture.kernels
     if isinstance(mixer, Recurrent):
         return 3 * hidden + 2 * mixer.projected(hidden)
     if isinstance(mixer, GQA):
         q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
         if eager:
             repeated = 2 * q if mixer.n_q != mixer.n_kv else 0
-            repeated += q + kv + (mixer.n_q + mixer.n_kv) * mixer.d_rotated if mixer.d_rotated else 0
+            if kernels.joins_rotated:
+                repeated += q + kv + (mixer.n_q + mixer.n_kv) * sum(columns for _, columns in architecture.rotary)
             return 3 * hidden + q + repeated + (0 if cached else 2 * kv)
-        return 3 * hidden + rotated_elements(mixer)
+        return 3 * hidden + rotated_elements(mixer, kernels)
     if isinstance(mixer, CompressedAttention):
         return 3 * hidden + 3 * mixer.n_q * mixer.d_head
     key = mixer.d_nope + mixer.d_rope
     return 3 * hidden + mixer.n_q * (mixer.d_nope + mixer.d_v + 3 * key + mixer.d_rope)
 
 
-def rotated_elements(mixer: GQA) -> int:
+def rotated_elements(mixer: GQA, kernels: Kernels) -> int:
     """Elements a token where queries and keys are rotated, in 16 bits, in which one of fp32 counts twice. In fp32 the
     projections stay beside the two products and their sum (or what is turned by 90 degrees) of queries, or beside
     rotated queries those of keys."""
     q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
-    if mixer.rotation == "16_bits":
+    if kernels.rotation == "16_bits":
         return 2 * q + 2 * kv if mixer.qk_norm == "none" else 5 * q
-    copies = 2 * (q + kv) if mixer.rotation == "fp32_copies" else 0
-    spread = 4 * mixer.d_head if mixer.rotation == "fp32_spread" else 0
+    copies = 2 * (q + kv) if kernels.rotation == "fp32_copies" else 0
+    spread = 4 * mixer.d_head if kernels.rotation == "fp32_spread" else 0
     return q + 2 * kv + copies + spread + max(6 * q, 2 * q + 6 * kv)
 
 
-def softmax_bytes(mixer: Mixer, width: int) -> int:
+def softmax_bytes(mixer: Mixer, width: int, kernels: Kernels) -> int:
     """Bytes of each score of eager attention: once in 16 bits and twice in fp32; or twice in 16, with sinks thrice."""
-    if isinstance(mixer, GQA) and (mixer.sinks or not mixer.fp32_softmax):
+    if isinstance(mixer, GQA) and (mixer.sinks or not kernels.fp32_softmax):
         return (2 + mixer.sinks) * width
     return width + 8
 
@@ -129,23 +133,24 @@ def feedforward_elements(ffn: FeedForward | None, architecture: Architecture) ->
     """Elements a token in the feed-forward. Experts hold copies of the token for each that it is sent to: at their
     fullest with the activation, or when their outputs are weighted (in fp32 by routers that compute so) and sorted
     back."""
-    hidden = architecture.hidden
+    hidden, kernels = architecture.hidden, architecture.kernels
     if ffn is None:
         return 0
     if isinstance(ffn, MLP):
         packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in architecture.names.packed.values())
-        return mlp_elements(ffn, packed=packed)
-    outputs = 6 if ffn.fp32_weights else 4
-    shared = hidden if ffn.shared_gate or ffn.passes_all else 0
-    copies = ffn.n_experts if ffn.passes_all else ffn.top_k
-    return shared + copies * max(hidden + mlp_elements(ffn.expert, packed=True), outputs * hidden)
+        return mlp_elements(ffn, kernels, packed=packed)
+    fp32_weights = ffn.router_correction == "buffer" if kernels.fp32_weights is None else kernels.fp32_weights
+    outputs = 6 if fp32_weights else 4
+    shared = hidden if ffn.shared_gate or kernels.passes_all else 0
+    copies = ffn.n_experts if kernels.passes_all else ffn.top_k
+    return shared + copies * max(hidden + mlp_elements(ffn.expert, kernels, packed=True), outputs * hidden)
 
 
-def mlp_elements(mlp: MLP, *, packed: bool) -> int:
+def mlp_elements(mlp: MLP, kernels: Kernels, *, packed: bool) -> int:
     """Elements a token: what the matrices in give, of which a gate of its own is gone by the end, the steps of the
     activation and, in a gated one, its product with up."""
     into = 2 if mlp.gated and packed else 1
-    steps = 1 + mlp.squared + 2 * mlp.written_out + 5 * mlp.clamped
+    steps = {"one_kernel": 1, "squared": 2, "written_out": 3, "clamped": 6}[kernels.activation]
     return mlp.intermediate * (into + steps + mlp.gated)
 
 
@@ -156,8 +161,7 @@ def router_bytes(ffn: FeedForward | None) -> int:
 
 def table_bytes(architecture: Architecture, width: int) -> int:
     """Bytes a position of the tables of cosines and sines, which are in fp32 where rotation is by them."""
-    mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
-    fp32 = any(isinstance(mixer, GQA) and mixer.rotation in ("fp32", "fp32_spread") for mixer in mixers)
+    fp32 = architecture.kernels.rotation in ("fp32", "fp32_spread")
     return 2 * (4 if fp32 else width) * sum(columns for _, columns in architecture.rotary)
 
 

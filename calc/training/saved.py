@@ -6,23 +6,27 @@ h is hidden, w the bytes of an activation, T the tokens of a micro-batch; all el
 """
 
 from calc.model.attention import GQA
-from calc.model.block import Block, Norm
+from calc.model.block import Block
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.kernels import Kernels, NormKind, RMSKind
 from calc.model.mixers import CompressedAttention, Mixer, RecurrentMixer
 from calc.model.mla import LatentAttention
 from calc.training.training_workload import TrainingWorkload
 
 
-def layer_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+def layer_bytes(
+    block: Block, kernels: Kernels, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1
+) -> int:
     """Bytes that one layer saves of a micro-batch of T tokens. What is as wide as the model is divided over `shards`
     ranks (sequence parallelism, arXiv:2205.05198 section 4.2.2); heads and columns are divided already."""
-    norm: Norm = "rms" if block.norm in ("layer", "none") else block.norm
-    mixers = sum(mixer_bytes(mixer, hidden, norm, work, w) for mixer in block.mixers)
-    inner = mixers + feedforward_bytes(block.ffn, hidden, work, w)
-    return tokens * (stream_bytes(block, hidden, work, w) // shards + inner) + router_copy(block.ffn, hidden)
+    mixers = sum(mixer_bytes(mixer, hidden, kernels.norm, work, w) for mixer in block.mixers)
+    inner = mixers + feedforward_bytes(block.ffn, hidden, work, w, kernels)
+    return tokens * (stream_bytes(block, hidden, work, w, kernels) // shards + inner) + router_copy(block.ffn, hidden)
 
 
-def kept_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+def kept_bytes(
+    block: Block, kernels: Kernels, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1
+) -> int:
     """Bytes of a layer that wait for its backward pass: all it saves, or its input alone, from which the rest is
     computed again (arXiv:1604.06174); none where they wait in host memory."""
     if work.offload_activations:
@@ -31,15 +35,17 @@ def kept_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w
         return tokens * w * hidden // shards
     if work.recompute == "alternate":
         return tokens * (w * hidden // shards + alternate_bytes(block, hidden, w))
-    return layer_bytes(block, hidden, work, tokens, w, shards)
+    return layer_bytes(block, kernels, hidden, work, tokens, w, shards)
 
 
-def returning_bytes(block: Block, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1) -> int:
+def returning_bytes(
+    block: Block, kernels: Kernels, hidden: int, work: TrainingWorkload, tokens: int, w: int = 2, shards: int = 1
+) -> int:
     """Bytes that come back for a layer's backward pass, computed again or fetched, beside what was kept."""
-    whole = layer_bytes(block, hidden, work.model_copy(update={"recompute": "none"}), tokens, w, shards)
-    return (
-        whole if work.recompute in ("full", "alternate") else whole - kept_bytes(block, hidden, work, tokens, w, shards)
-    )
+    whole = layer_bytes(block, kernels, hidden, work.model_copy(update={"recompute": "none"}), tokens, w, shards)
+    if work.recompute in ("full", "alternate"):
+        return whole
+    return whole - kept_bytes(block, kernels, hidden, work, tokens, w, shards)
 
 
 def alternate_bytes(block: Block, hidden: int, w: int) -> int:
@@ -58,17 +64,17 @@ def alternate_bytes(block: Block, hidden: int, w: int) -> int:
     return outputs + w * sum(rows[::2])
 
 
-def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int) -> int:
+def stream_bytes(block: Block, hidden: int, work: TrainingWorkload, w: int, kernels: Kernels) -> int:
     """Bytes a token as wide as the model: norms, what the matrices read, and the masks of dropout behind them."""
     count = len(block.norms) if block.norm != "none" else bool(block.mixers) + (block.ffn is not None)
-    norms = count * norm_bytes(hidden, block.norm, work, w)
+    norms = count * norm_bytes(hidden, kernels.norm_kind(block.norm), work, w)
     mixes, feeds = bool(block.mixers), block.ffn is not None and work.trains_feedforward
     inputs = 1 if mixes and feeds and len(block.norms) == 1 else mixes + feeds  # parallel branches read the same
-    masks = (mixes + (block.ffn is not None)) * mask_bytes(work, w) if block.dropout else 0
+    masks = (mixes + (block.ffn is not None)) * mask_bytes(work, w) if kernels.dropout else 0
     return norms + inputs * w * hidden + masks * hidden
 
 
-def norm_bytes(size: int, kind: Norm, work: TrainingWorkload, w: int) -> int:
+def norm_bytes(size: int, kind: NormKind, work: TrainingWorkload, w: int) -> int:
     """RMSNorm: an fp32 copy, the normalised, and 1/rms; where the mean is taken off, that difference too; fused: its
     input and 1/rms. LayerNorm is one kernel: its input, mean and deviation; without weights on an fp32 copy."""
     if kind == "layer":
@@ -87,7 +93,7 @@ def mask_bytes(work: TrainingWorkload, w: int) -> int:
     return 1 if work.fused else w
 
 
-def mixer_bytes(mixer: Mixer, hidden: int, norm: Norm, work: TrainingWorkload, w: int) -> int:
+def mixer_bytes(mixer: Mixer, hidden: int, norm: RMSKind, work: TrainingWorkload, w: int) -> int:
     """Bytes a token inside a mixer, behind its input."""
     if isinstance(mixer, GQA):
         return gqa_bytes(mixer, norm, work, w)
@@ -99,7 +105,7 @@ def mixer_bytes(mixer: Mixer, hidden: int, norm: Norm, work: TrainingWorkload, w
     return recurrent_bytes(mixer, hidden, w)
 
 
-def gqa_bytes(mixer: GQA, norm: Norm, work: TrainingWorkload, w: int) -> int:
+def gqa_bytes(mixer: GQA, norm: RMSKind, work: TrainingWorkload, w: int) -> int:
     """Flash: queries, keys, values, output, and a log-sum-exp for each head. Eager: keys and values repeated for every
     query head, the scores, and the output where a matrix that is trained reads it. Sinks: one more score, all in 16
     bits."""
@@ -148,34 +154,36 @@ def recurrent_bytes(mixer: RecurrentMixer, hidden: int, w: int) -> int:
     return w * (2 * mixer.projected(hidden) + out)
 
 
-def feedforward_bytes(ffn: FeedForward | None, hidden: int, work: TrainingWorkload, w: int) -> int:
+def feedforward_bytes(ffn: FeedForward | None, hidden: int, work: TrainingWorkload, w: int, kernels: Kernels) -> int:
     """Bytes a token inside a feed-forward, behind its input."""
     if isinstance(ffn, MoE):
-        return moe_bytes(ffn, hidden, work, w)
-    return 0 if ffn is None else mlp_bytes(ffn, work, w)
+        return moe_bytes(ffn, hidden, work, w, kernels)
+    return 0 if ffn is None else mlp_bytes(ffn, work, w, kernels)
 
 
-def mlp_bytes(mlp: MLP, work: TrainingWorkload, w: int) -> int:
+def mlp_bytes(mlp: MLP, work: TrainingWorkload, w: int, kernels: Kernels) -> int:
     """SwiGLU: gate, its silu, up and their product; fused without the silu. Ungated: before and after the activation,
     and three steps between where GELU is written out."""
     made = 1 if work.trains_feedforward else 0  # what the down-projection reads
     if mlp.gated:
         return w * mlp.intermediate * ((2 if work.fused else 3) + made)
-    return w * mlp.intermediate * ((4 if mlp.written_out and not work.fused else 1) + made)
+    written_out = kernels.activation == "written_out" and not work.fused
+    return w * mlp.intermediate * ((4 if written_out else 1) + made)
 
 
-def moe_bytes(moe: MoE, hidden: int, work: TrainingWorkload, w: int) -> int:
+def moe_bytes(moe: MoE, hidden: int, work: TrainingWorkload, w: int, kernels: Kernels) -> int:
     """For each of top_k copies of the token: the copy, gate with up, silu, product, and the output that is weighted;
     three more steps where gate and up are clamped and the gate is written out.
     The router: its probabilities, and indices in 64 bits."""
     wide, f = moe.latent or hidden, moe.expert.intermediate
-    copies = moe.top_k * (w * wide + w * f * ((3 if moe.expert.gated else 1) + 3 * moe.expert.clamped))
+    steps = (3 if moe.expert.gated else 1) + (3 if kernels.activation == "clamped" else 0)
+    copies = moe.top_k * (w * wide + w * f * steps)
     if work.trains_base:
         copies += moe.top_k * (w * wide + w * f)
     return (
         copies
         + router_bytes(moe, hidden)
-        + sum(mlp_bytes(part, work, w) for part in (moe.shared, moe.beside) if part is not None)
+        + sum(mlp_bytes(part, work, w, kernels) for part in (moe.shared, moe.beside) if part is not None)
         + (w * hidden if moe.shared_gate else 0)
     )
 

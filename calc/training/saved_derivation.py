@@ -19,8 +19,9 @@ def kept_steps(architecture: Architecture, asked: TrainingScenario) -> tuple[lis
     symbolic_work = work.model_copy(update={"sequence": symbols.of("sequence", work.sequence)})
     layers: dict[tuple[str, str, int], int] = {}
     for block in rank.all_blocks:
-        formula = kept_bytes(symbols.apply(block), h, symbolic_work, t, w, shards)
-        step = (*symbols.written(formula), kept_bytes(block, rank.hidden, work, tokens, w, shards))
+        formula = kept_bytes(symbols.apply(block), rank.kernels, h, symbolic_work, t, w, shards)
+        kept = kept_bytes(block, rank.kernels, rank.hidden, work, tokens, w, shards)
+        step = (*symbols.written(formula), kept)
         layers[step] = layers.get(step, 0) + len(block.layers)
     steps = [
         Step(what=f"{count:,} layers, each", formula=formula, values=values, result=result, unit="bytes")

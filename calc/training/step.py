@@ -111,10 +111,10 @@ class Training:
         states, stage, pp, hidden = self.states[index], self.stages[index], self.layout.pp, self.rank.hidden
         w, shards = WIDTH[self.recipe.compute], self.layout.tp if self.layout.sequence_parallel else 1
         tokens = work.micro_batch * -(-work.sequence // self.layout.cp)
-        blocks, flight = self.blocks[index], min(work.accumulation, pp - index)
-        each = sum(len(block.layers) * kept_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
-        fullest = max(layer_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
-        returning = max(returning_bytes(block, hidden, work, tokens, w, shards) for block in blocks)
+        blocks, flight, kernels = self.blocks[index], min(work.accumulation, pp - index), self.rank.kernels
+        each = sum(len(block.layers) * kept_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
+        fullest = max(layer_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
+        returning = max(returning_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
         held = self._held(states, work)
         moments = [
             self._moment("backward", states, held, activations=flight * each + returning + states.dequantised),
@@ -129,7 +129,8 @@ class Training:
         if states.copies:
             moments.append(self._moment("step", states, states.gradients, states.copies))
         if stage.stop == self.rank.num_layers:
-            read = (norm_bytes(hidden, self.rank.final_norm, work, w) + w * hidden) * tokens // shards
+            norm = norm_bytes(hidden, kernels.norm_kind(self.rank.final_norm), work, w)
+            read = (norm + w * hidden) * tokens // shards
             for logits, heads in loss_moments(work, tokens, self.rank.vocab, hidden, w):
                 logits += heads * states.head_gradient
                 moments.append(self._moment("loss", states, held, flight * each + read, logits))

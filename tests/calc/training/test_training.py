@@ -45,7 +45,7 @@ def test_saved_by_one_layer(row):
     fields = ("micro_batch", "sequence", "attention", "recompute", "fused")
     work = TrainingWorkload(**{field: row[field] for field in fields})
     tokens = row["micro_batch"] * row["sequence"]
-    ours = kept_bytes(architecture.blocks[-1], architecture.hidden, work, tokens)
+    ours = kept_bytes(architecture.blocks[-1], architecture.kernels, architecture.hidden, work, tokens)
     assert ours == pytest.approx(row["bytes"], rel=0.001)
 
 
@@ -59,7 +59,7 @@ def test_saved_by_a_layer_of_many_families(row):
     targets = row["lora_targets"]
     method = {"method": "full"} if targets is None else {"method": "lora", "lora_targets": targets}
     work = TrainingWorkload(sequence=row["sequence"], attention="eager", **method)
-    ours = layer_bytes(architecture.blocks[-1], architecture.hidden, work, row["sequence"])
+    ours = layer_bytes(architecture.blocks[-1], architecture.kernels, architecture.hidden, work, row["sequence"])
     assert ours == pytest.approx(row["bytes"], rel=0.005)
 
 
@@ -79,7 +79,8 @@ def test_formulas_run_on_symbols(model, work, formula):
     names = {"n_q": "a", "n_kv": "k", "d_head": "d"}
     symbols = {new: Symbol(old, positive=True, integer=True) for old, new in names.items()}
     symbols |= {name: Symbol(name, positive=True, integer=True) for name in ("h", "f")}
-    ours = layer_bytes(symbolic(block), symbols["h"], TrainingWorkload(**work), 1)
+    kernels = ARCHITECTURES[model].kernels
+    ours = layer_bytes(symbolic(block), kernels, symbols["h"], TrainingWorkload(**work), 1)
     assert expand(ours - sympify(formula, locals=symbols)) == 0
 
 
@@ -98,14 +99,14 @@ def test_korthikanti_sums_up_a_gelu_layer():
     """arXiv:2205.05198 equations 1 and 4: 34 s b h bytes beside the scores, all of it divided by t with sequence
     parallelism; without it (equation 2) 10 + 24 / t."""
     architecture = ARCHITECTURES["openai-community/gpt2-xl"]
-    work, hidden = TrainingWorkload(fused=True), architecture.hidden
+    work, kernels, hidden = TrainingWorkload(fused=True), architecture.kernels, architecture.hidden
     (block,) = architecture.blocks
     small = 4 * 25 + 16  # log-sum-exps of 25 heads, and the statistics of two norms
-    assert layer_bytes(block, hidden, work, 1) == 34 * hidden + small
+    assert layer_bytes(block, kernels, hidden, work, 1) == 34 * hidden + small
     for t in (5, 25):
         part = block.rank(t)
-        assert layer_bytes(part, hidden, work, 1, shards=t) == 34 * hidden // t + 100 // t + 16 // t
-        assert layer_bytes(part, hidden, work, 1) == 10 * hidden + 24 * hidden // t + 100 // t + 16
+        assert layer_bytes(part, kernels, hidden, work, 1, shards=t) == 34 * hidden // t + 100 // t + 16 // t
+        assert layer_bytes(part, kernels, hidden, work, 1) == 10 * hidden + 24 * hidden // t + 100 // t + 16
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.record["method"]) for case in ladder()])
@@ -185,7 +186,7 @@ def test_first_stage_holds_as_many_micro_batches_as_there_are_stages():
     step = training(model, layout=TrainingLayout(pp=4), accumulation=8)
     whole = ARCHITECTURES[model]
     assert step.memory().moment == "backward"
-    assert step.memory().activations == 32 * layer_bytes(whole.blocks[0], whole.hidden, step.work, 4096)
+    assert step.memory().activations == 32 * layer_bytes(whole.blocks[0], whole.kernels, whole.hidden, step.work, 4096)
     alone = training(model, layout=TrainingLayout(pp=4)).memory()  # a single micro-batch is in one stage at a time
     assert alone.activations < step.memory().activations // 3
 

@@ -1,0 +1,36 @@
+from typing import Literal
+
+from calc.errors import Frozen
+from calc.model.block import Norm
+
+Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
+"""How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
+or in fp32 because they are copied to it first (Cohere)."""
+Activation = Literal["one_kernel", "written_out", "squared", "clamped"]
+"""Between the matrices of a feed-forward: one kernel; GELU in elementary operations ("gelu_new": GPT-2); relu, squared
+(Nemotron); or gate and up clamped before a gate that is written out (gpt-oss)."""
+RMSKind = Literal["rms", "rms32", "centred"]
+"""RMSNorm as most apply it; applied in fp32 (Gemma, OLMo 2); or with the mean taken off in fp32 too (Cohere)."""
+NormKind = Literal["rms", "rms32", "centred", "layer", "none"]
+
+
+class Kernels(Frozen):
+    """How transformers' modules of one family compute, where that changes what they hold in memory. No shape hangs on
+    it, and engines with kernels of their own do as they please."""
+
+    norm: RMSKind = "rms"
+    rotation: Rotation = "16_bits"
+    joins_rotated: bool = False  # rotated channels are made apart and joined to the rest, and both are held: StableLM
+    fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
+    activation: Activation = "one_kernel"
+    fp32_weights: bool | None = None
+    """Whether the router's weights stay in fp32, and so do the outputs that they multiply; None: where a buffer
+    balances the experts' load."""
+    passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
+    capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
+    held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
+    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
+
+    def norm_kind(self, norm: Norm) -> NormKind:
+        """How a norm of the family is applied."""
+        return self.norm if norm == "rms" else norm
