@@ -15,12 +15,13 @@ from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workloa
 from calc.errors import shown
 from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.workload import Attention, Engine, Speculative
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.units import GIB
 from cli.training import add_training_options, check_options, run_training, training_table
-from presets import gpus, models
+from presets import models
 from presets.hub import HubError, fetch, is_id
 
 
@@ -64,7 +65,13 @@ def parser() -> Parser:
     p.add_argument("--gpu-memory-utilization", type=float, help="vLLM: share of a GPU (default 0.92)")
     p.add_argument("--language-model-only", action="store_true", help="leave an image tower out")
     p.add_argument("--speculative", choices=get_args(Speculative), default="none", help="draft layer that is loaded")
-    p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids (default: the usual five)")
+    p.add_argument(
+        "--gpu",
+        nargs="+",
+        action="extend",
+        metavar="ID",
+        help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual five)",
+    )
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs")
     p.add_argument("--pp", type=int, default=1, help="pipeline stages")
     p.add_argument("--dp", type=int, default=1, help="replicas; in serving they share routed experts")
@@ -115,12 +122,7 @@ def read_text(file: TextIO, name: str) -> str:
 
 
 def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
-    if ids is None:
-        return None
-    unknown = [name for name in ids if name not in gpus()]
-    if unknown:
-        raise ConfigError(f"There is no GPU {shown(unknown[0])}. Known: {', '.join(gpus())}.")
-    return [gpus()[name] for name in ids]
+    return None if ids is None else [find_gpu(text) for text in ids]
 
 
 def run(arguments: argparse.Namespace) -> Report | TrainingReport:

@@ -30,12 +30,17 @@ GPUS = {
 """Names of the records -> GPU."""
 
 
+def nvidia() -> list[GPU]:
+    """The GPUs that a log without a name may be of."""
+    return [gpu for gpu in gpus().values() if gpu.platform == "cuda" and gpu.memory == "dedicated"]
+
+
 def gpu_of(record: Mapping[str, Any]) -> GPU | None:
     """The GPU of a record, with the total that its log states; None where it says neither."""
     found, total = gpus().get(GPUS.get(record.get("gpu") or "", "")), record["measured"].get("total_gib")
     if total is None:
         return found
-    near = found or min(gpus().values(), key=lambda gpu: abs(gpu.usable_bytes - total * 2**30))
+    near = found or min(nvidia(), key=lambda gpu: abs(gpu.usable_bytes - total * 2**30))
     return near.model_copy(update={"usable_mib": round(total * 1024)})
 
 

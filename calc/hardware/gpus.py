@@ -1,19 +1,72 @@
-"""The accelerators, a row each in gpus.toml."""
+"""The accelerators, a row each in catalogue/*.json. Figures are facts with addresses; what follows from a rule (a peak
+from its clock, a vendor from its generation, a smaller memory of the same chip) is worked out here."""
 
-import tomllib
+import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from calc.hardware.generations import Clock, Generation
 from calc.hardware.gpu import GPU
+
+HERE = Path(__file__).with_name("catalogue")
+FILES = ("datacenter", "workstation", "geforce", "amd", "intel", "apple", "others")  # in the order of the pages
+METAL_SHARES = (
+    (128, 0.84, "https://github.com/antirez/ds4/pull/893"),  # 107.52 of 128 GiB
+    (48, 0.75, "https://github.com/ggml-org/llama.cpp/issues/1870"),  # 49152 of 65536 MiB
+    (16, 0.74, "https://github.com/AlexsJones/llmfit/pull/754"),  # 11.84 of 16 GiB
+    (0, 2 / 3, "https://github.com/abetlen/llama-cpp-python/issues/687"),  # 10922.67 of 16384 MiB, older macOS
+)
+"""From how many GB on macOS lets Metal take which share of unified memory (`recommendedMaxWorkingSetSize`): of two
+versions of macOS the one observed for the size, 1/4 kept back where only the older was. `iogpu.wired_limit_mb` raises
+it."""
+
+
+@cache
+def generations() -> dict[str, Generation]:
+    """All generations by name."""
+    return {name: Generation(**row) for name, row in _read("generations").items()}
 
 
 @cache
 def gpus() -> dict[str, GPU]:
-    """All GPUs by id, in the order of the table."""
-    rows = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))
-    return {name: GPU(id=name, **row) for name, row in rows.items()}
+    """All GPUs by id, in the order of the tables."""
+    return {gpu.id: gpu for file in FILES for name, row in _read(file).items() for gpu in _variants(name, row)}
 
 
 def usual_gpus() -> list[GPU]:
     """Those that are shown first."""
     return [gpu for gpu in gpus().values() if gpu.default]
+
+
+def _read(file: str) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = json.loads((HERE / f"{file}.json").read_text(encoding="utf-8"))
+    return rows
+
+
+def _variants(name: str, row: dict[str, Any]) -> Iterator[GPU]:
+    """The GPU of a row, then the same chip with less memory: `also_gb`."""
+    smaller = row.pop("also_gb", ())
+    yield _gpu(name, row | {"name": f"{row['name']} {row['memory_gb']}GB"} if smaller else row)
+    for gb in smaller:
+        yield _gpu(f"{name}-{gb}gb", row | {"name": f"{row['name']} {gb}GB", "memory_gb": gb})
+
+
+def _gpu(name: str, row: dict[str, Any]) -> GPU:
+    generation = generations()[row["generation"]]
+    implied: dict[str, Any] = {
+        "id": name,
+        "vendor": generation.vendor,
+        "platform": generation.platform,
+        "capability": generation.capability,
+        "formats": generation.native,
+    }
+    if clock := row.get("clock"):
+        implied["tflops"] = generation.peaks(Clock(**clock))
+    if "link_gb_s" not in row and row["form"] in ("pcie", "laptop", "soc", "module"):
+        implied["topology"] = "pcie only" if row["form"] == "pcie" else "single"
+    if generation.platform == "metal":
+        share, source = next((share, source) for least, share, source in METAL_SHARES if row["memory_gb"] >= least)
+        implied |= {"usable_share": share, "sources": row["sources"] | {"usable": source}}
+    return GPU(**(row | implied | {"capability": row.get("capability", generation.capability)}))

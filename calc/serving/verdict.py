@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import divides
@@ -32,7 +32,7 @@ class Verdict(Frozen):
     max_batch: int | None  # sequences at this context; None: memory sets no limit
     min_gpus: int | None  # None: not even 1,024 will do
     reason: str
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Workload) -> Verdict:
@@ -44,7 +44,7 @@ def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Work
 
     short = [gpu.lacks(serving.precision.weights)]
     if serving.precision.kv != serving.precision.weights and (note := gpu.lacks(serving.precision.kv)):
-        short.append(f"KV cache: {note}")
+        short.append(Message("KV cache: {note}", note=note))
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,

@@ -1,6 +1,6 @@
 """One GPU type against one training step: does it fit, what still would, and how many GPUs would do."""
 
-from calc.errors import ConfigError, Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.serving.verdict import MOST_GPUS, Word, largest, least, reason, word
 from calc.training.step import Training
@@ -19,7 +19,7 @@ class TrainingVerdict(Frozen):
     max_sequence: int | None  # tokens a sequence at this micro-batch; None: memory sets no limit
     min_gpus: int | None  # with weights, gradients and optimizer sharded over them all (ZeRO-3); None: not even 1,024
     reason: str
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:

@@ -86,6 +86,12 @@ def test_readable_table(capsys):
     assert "v100" not in out
 
 
+def test_a_gpu_of_your_own(capsys):
+    own = "My card:48GiB:960GB/s:fp16=100"
+    (verdict,) = json.loads(run(capsys, "Qwen/Qwen2.5-3B", "--gpu", own, "--json")[1])["verdicts"]
+    assert (verdict["gpu"], verdict["verdict"], verdict["notes"]) == (own, "fits", ["no native bf16: run fp16"])
+
+
 @pytest.mark.parametrize(
     "argv",
     [

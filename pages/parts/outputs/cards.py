@@ -95,7 +95,7 @@ def card(verdict: Verdict | TrainingVerdict, largest: Mapping[str, int | None], 
         lines = [f"{label}: **{most(n)}**" for label, n in largest.items()]
         st.markdown("  \n".join([*lines, f"{fewest}: **{number}**"]))
         st.caption(verdict.reason)
-        for note in verdict.notes:
+        for note in map(str, verdict.notes):
             st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
 
 

@@ -1,0 +1,63 @@
+"""Which engine runs where."""
+
+import pytest
+
+from calc.hardware.custom_gpu import custom_gpu
+from calc.hardware.engines import RUNS, note, runs
+from calc.hardware.gpus import gpus
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engines"),
+    [
+        # docs.vllm.ai (0.31), SGLang's and llama.cpp's own pages
+        ("h100-sxm", "vllm sglang transformers llamacpp"),
+        ("t4", "vllm sglang transformers llamacpp"),
+        ("v100-sxm2-16gb", "vllm transformers llamacpp"),
+        ("p40", "transformers llamacpp"),
+        ("mi300x", "vllm sglang transformers llamacpp"),
+        ("rx-7900-xtx", "vllm transformers llamacpp"),
+        ("mi50-32gb", "transformers llamacpp"),
+        ("apple-m4-max", "vllm transformers llamacpp"),
+        ("arc-b580", "vllm transformers llamacpp"),
+        ("tpu-v6e", "vllm sglang transformers"),
+        ("gaudi3", "vllm transformers"),
+    ],
+)
+def test_engines_of_a_gpu(gpu, engines):
+    assert [engine for engine in RUNS if runs(gpus()[gpu], engine)] == engines.split()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "sentence"),
+    [
+        ("h100-sxm", "vllm", None),
+        ("p40", "vllm", "vLLM needs compute capability 7.5; Tesla P40 has 6.1"),
+        (
+            "v100-sxm2-16gb",
+            "vllm",
+            "vLLM now needs compute capability 7.5: V100 SXM2 16GB, with 7.0, takes an older version",
+        ),
+        ("apple-m1", "vllm", "vLLM runs on Apple M1 16GB with vllm-metal"),
+        (
+            "mi100",
+            "sglang",
+            "SGLang does not run on Instinct MI100: its target gfx908 is not among gfx942, gfx950",
+        ),
+        ("tpu-v5e", "llamacpp", "llama.cpp does not run on TPU v5e"),
+    ],
+)
+def test_why_not(gpu, engine, sentence):
+    found = note(gpus()[gpu], engine)
+    assert (None if found is None else str(found)) == sentence
+
+
+@pytest.mark.parametrize("gpu", [pytest.param(gpu, id=name) for name, gpu in gpus().items()])
+def test_every_gpu_runs_something_and_a_refusal_has_a_reason(gpu):
+    assert any(runs(gpu, engine) for engine in RUNS) or gpu.platform == "neuron"
+    assert all(runs(gpu, engine) or note(gpu, engine) for engine in RUNS)
+
+
+def test_a_users_own_is_given_the_doubt():
+    own = custom_gpu("A", 48, 960)
+    assert all(runs(own, engine) and note(own, engine) is None for engine in RUNS)
