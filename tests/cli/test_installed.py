@@ -1,0 +1,57 @@
+"""The installed package: `pip install .` gives the command `weighbridge` and the name `weighbridge.calc`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder into which the package is installed, and a run of Python that sees nothing else of the project."""
+    folder, clone = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("clone")
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in files.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (clone / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", folder, clone], check=True)
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, *words], cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
+        (["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
+        (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
+        (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
+    ],
+    ids=["help", "report", "module", "library"],
+)
+def test_what_is_installed(installed, words, text):
+    done = installed(*words)
+    assert done.stderr == ""
+    assert text in done.stdout
+
+
+def test_no_name_of_a_clone_is_left(installed):
+    done = installed("-c", "import weighbridge.cli.dashboard, weighbridge.pages.parts.words, sys; print(*sys.modules)")
+    assert not {"calc", "cli", "pages", "presets"} & set(done.stdout.split())
+
+
+def test_the_command_is_named(installed):
+    done = installed("-c", "from importlib.metadata import entry_points as e; print(*e(name='weighbridge'))")
+    assert "weighbridge.cli.dashboard:main" in done.stdout
