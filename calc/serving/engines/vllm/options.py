@@ -41,7 +41,7 @@ class VLLMOptions(Frozen):
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="Draft layer that is loaded too: the model's own multi-token prediction, or one more layer (EAGLE).",
+        description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
     )
     version: str | None = Field(
         default=None, pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$", description="Version of vLLM; None: 0.33."
@@ -56,5 +56,5 @@ class VLLMOptions(Frozen):
     def older(self, *version: int) -> bool:
         """Whether vLLM is stated to be of a version before this one."""
         if self.version is None:
-            return NEWEST < version
+            return version > NEWEST
         return tuple(int(part) for part in self.version.split(".")[: len(version)]) < version
