@@ -1,23 +1,22 @@
 """The part of the command line that weighs a training step: python -m calc MODEL --train."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
-from calc.errors import ConfigError
+from calc.errors import ConfigError, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
+from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RECIPES, WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.training_report import TrainingReport, training_report
 from calc.training.training_workload import LoraTargets, Loss, Method, Recompute, TrainingWorkload
-from calc.units import GIB
+from cli.options import filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
-LAYOUT = ("dp", "cp", "ep", "zero", "sequence_parallel")
-SERVING = tuple(name for name in (*Workload.model_fields, "kv") if name != "attention")
 INSTEAD = {"batch": "--micro-batch", "context": "--sequence"}
 """What stands in training for options that only serving knows."""
 
@@ -48,17 +47,31 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-sequence-parallel", dest="sequence_parallel", action="store_false")
 
 
-def check_options(given: Mapping[str, Any], default: Callable[[str], Any]) -> None:
+def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
     if given["train"]:
-        for name in SERVING:
-            if name in given and given[name] != default(name):
-                hint = f" {INSTEAD[name]} stands for it." if name in INSTEAD else ""
-                raise ConfigError(f"--{name.replace('_', '-')} has no effect with --train.{hint}", name)
+        serving = [*Workload.model_fields, "prefill_tokens", "kv", *engine_options()]
+        for name in (name for name in serving if given.get(name) is not None and name not in WORKLOAD):
+            if name in INSTEAD:
+                raise ConfigError(
+                    Message(
+                        "{flag} has no effect with --train. {other} stands for it.",
+                        flag=flag(name),
+                        other=INSTEAD[name],
+                    ),
+                    name,
+                )
+            raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
         return
     for name in (*WORKLOAD, "cp", "zero", "sequence_parallel", "recipe", "master", "states"):
         if name in given:
-            raise ConfigError(f"--{name.replace('_', '-')} takes effect only with --train.", name)
+            raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)
+
+
+def engine_options() -> set[str]:
+    """Options of serving engines that a training step does not have."""
+    names = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
+    return names - set(TrainingWorkload.model_fields)
 
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
@@ -66,7 +79,7 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     asked = {name: given[name] for name in WORKLOAD if name in given}
     if "lora_rank" in asked or "lora_targets" in asked:
         asked.setdefault("method", "lora")
-    workload = TrainingWorkload(attention=given["attention"], **asked)
+    workload = filled(TrainingWorkload, {"attention": given.get("attention", "flash"), **asked})
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(asked):
         raise ConfigError(
             "LoRA options go with --method lora or qlora, not with one that trains every weight.", "method"
@@ -79,9 +92,7 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         workload=workload,
         recipe=chosen_recipe(given),
         frozen=None if given["weights"] is None else Precision(weights=given["weights"]),
-        layout=TrainingLayout(
-            tp=given["tp"], pp=given["pp"], **{name: given[name] for name in LAYOUT if name in given}
-        ),
+        layout=filled(TrainingLayout, given),
         gpus=gpus,
     )
 
@@ -95,27 +106,3 @@ def chosen_recipe(given: Mapping[str, Any]) -> Recipe:
     if "states" in given:
         changes["states"] = given["states"]
     return recipe.model_copy(update=changes)
-
-
-def training_table(r: TrainingReport) -> str:
-    """The report for reading."""
-    m = r.memory
-    lines = [
-        r.model,
-        "",
-        f"{'parameters':24}{r.parameters.total:>22,}",
-        f"{'trained':24}{r.trained_parameters:>22,}",
-        "",
-    ]
-    parts = m.parts | {"overhead": m.overhead}
-    lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
-    lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
-    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'GPUs':>6}"]
-    for v in r.verdicts:
-        batch = "unlimited" if v.max_micro_batch is None else f"{v.max_micro_batch:,}"
-        sequence = "unlimited" if v.max_sequence is None else f"{v.max_sequence:,}"
-        lines.append(
-            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{batch:>13}{sequence:>12}{v.min_gpus or '>1024':>6}"
-            + "".join(f"  {note}" for note in v.notes)
-        )
-    return "\n".join([*lines, "", *r.assumptions])

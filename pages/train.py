@@ -41,7 +41,7 @@ training_step.cards(result)
 dark = st.context.theme.type == "dark"
 st.subheader("Memory against each GPU", anchor=False)
 names = {name: gpu.name for name, gpu in gpus().items()}
-figure = charts.gpu_bars(result.verdicts, names, result.memory, dark, charts.TRAINED)
+figure = charts.gpu_bars(result.verdicts, names, [result.memory] * len(result.verdicts), dark, charts.TRAINED)
 st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
 st.subheader("Memory over the length of the sequences", anchor=False)
 st.plotly_chart(charts.sequence_bars(result.by_sequence, dark), key="sequences", theme=None, config=charts.CONFIG)

@@ -13,6 +13,7 @@ try:
         scenario.config(),
         model=scenario.model if scenario.pasted is None else scenario.name(),
         workload=scenario.workload(),
+        engine=scenario.serving_engine(),
         precision=scenario.precision(),
         layout=scenario.layout(),
         overhead=scenario.overhead(),
@@ -31,7 +32,7 @@ if result is None:
     st.stop()
 
 architecture = Architecture.from_config(scenario.config())
-steps = derivations.Working(architecture, result)
+steps = derivations.Working(architecture, result, scenario)
 if scenario.hub is not None and scenario.hub.note:
     st.info(scenario.hub.note, icon=":material/info:")
 for sentence in architecture.assumptions:
@@ -50,7 +51,7 @@ with left:
 with right:
     st.subheader("Memory against each GPU", anchor=False)
     names = {name: gpu.name for name, gpu in gpus().items()}
-    figure = charts.gpu_bars(result.verdicts, names, result.memory, dark)
+    figure = charts.gpu_bars(result.verdicts, names, [verdict.memory for verdict in result.verdicts], dark)
     st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
 cards.overtaking(result)
 st.plotly_chart(charts.context_bars(result.by_context, dark), key="contexts", theme=None, config=charts.CONFIG)

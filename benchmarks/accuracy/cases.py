@@ -2,11 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.accuracy.records import resolve, weight_format
 from calc import GPU, Architecture, Layout, Overhead, Precision, Workload
-from calc.errors import Frozen
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.transformers.engine import Transformers
+from calc.serving.engines.transformers.options import TransformersOptions
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus
 
@@ -50,7 +55,8 @@ def version_of(text: str | None) -> str | None:
     return found[0] if found else None
 
 
-class Case(Frozen):
+@dataclass(frozen=True)
+class Case:
     """What a record says was run."""
 
     name: str
@@ -59,10 +65,11 @@ class Case(Frozen):
     precision: Precision
     layout: Layout
     workload: Workload
+    engine: Engine
     gpu: GPU | None
 
     def serving(self) -> Serving:
-        return Serving(self.architecture, self.precision, self.layout, Overhead(), self.workload.speculative)
+        return Serving(self.architecture, self.engine, self.precision, self.layout, Overhead())
 
 
 def vllm_case(record: Mapping[str, Any]) -> Case | str:
@@ -80,13 +87,16 @@ def vllm_case(record: Mapping[str, Any]) -> Case | str:
         architecture=Architecture.from_config(config),
         precision=Precision.of(config, weights, "fp8" if "fp8" in record["kv_cache_dtype"] else "bf16"),
         layout=Layout(tp=record["tp"], pp=record["pp"]),
-        workload=Workload(
-            context=record["max_model_len"] or 8192,
-            prefill_tokens=record["max_num_batched_tokens"],
-            max_num_seqs=record["max_num_seqs"],
-            gpu_memory_utilization=record["gpu_memory_utilization"],
-            engine_version=version_of(record["version"]),
-            speculative="eagle" if "EAGLE" in record["note"] else "none",
+        workload=Workload(context=record["max_model_len"] or 8192),
+        engine=VLLM(
+            VLLMOptions(
+                max_num_batched_tokens=record["max_num_batched_tokens"],
+                max_num_seqs=record["max_num_seqs"],
+                gpu_memory_utilization=record["gpu_memory_utilization"],
+                enforce_eager=bool(record["enforce_eager"]),
+                version=version_of(record["version"]),
+                speculative="eagle" if "EAGLE" in record["note"] else "none",
+            )
         ),
         gpu=gpu_of(record),
     )
@@ -119,9 +129,12 @@ def transformers_case(record: Mapping[str, Any]) -> Case | str:
             batch=record["batch"],
             context=record["input_len"] + record["output_len"],
             generated=record["output_len"],
-            prefill_tokens=CHUNK if version is not None and version.startswith("4.51") else None,
-            engine="transformers",
-            engine_version=version,
+        ),
+        engine=Transformers(
+            TransformersOptions(
+                prefill_chunk_size=CHUNK if version is not None and version.startswith("4.51") else None,
+                version=version,
+            )
         ),
         gpu=gpu_of(record),
     )

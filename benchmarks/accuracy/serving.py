@@ -14,12 +14,13 @@ from benchmarks.accuracy.cases import Case, transformers_case, vllm_case
 from benchmarks.accuracy.records import TOWERS, resolve
 from benchmarks.oracle.tiny import tiny_cache
 from benchmarks.oracle.write_test_data import TRACKED
-from calc import Architecture, Precision, Workload
+from calc import Architecture
 from calc.errors import Frozen
-from calc.serving.activations import decode_bytes, prefill_bytes
-from calc.serving.budget import capacity, kv_budget
+from calc.hardware.gpus import usual_gpus
+from calc.model.named import largest
+from calc.serving.engines.engine import Pool
+from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.kv_cache import bytes_per_token, growth
-from calc.serving.vllm import step_tokens
 from calc.units import GIB, MIB
 from presets import gpus, models
 
@@ -69,19 +70,21 @@ def cache_sizes(computed: dict[str, Any]) -> Iterator[Found]:
         )
 
 
-def prefill_peaks(computed: dict[str, Any]) -> Iterator[Found]:
+def computed_prefills(computed: dict[str, Any]) -> Iterator[Found]:
     """Peaks of tracked passes, above weights."""
     for row in computed["inference_prefill"]:
         attention = "flash" if row["impl"] == "fa_cuda" else "eager"
-        workload = Workload(
-            batch=row["batch"],
-            context=row["seq"],
-            engine="transformers",
+        architecture = Architecture.from_config(models()[TRACKED[row["model"]]].config)
+        prompt = Pass(
+            sequences=row["batch"],
+            length=row["seq"],
+            tokens=row["batch"] * row["seq"],
+            width=2,
             attention=attention,
             logits="last" if row["logits_to_keep"] else "all",
+            cached=row["use_cache"],
         )
-        architecture = Architecture.from_config(models()[TRACKED[row["model"]]].config)
-        peak = prefill_bytes(architecture, workload, Precision(), cached=row["use_cache"])
+        peak = largest(prefill_peaks(architecture.all_blocks, architecture, prompt)).bytes
         yield Comparison(
             kind="prefill peaks, computed",
             name=f"{row['model']} {attention} {row['batch']} x {row['seq']}",
@@ -92,7 +95,7 @@ def prefill_peaks(computed: dict[str, Any]) -> Iterator[Found]:
         )
 
 
-def decode_peaks(computed: dict[str, Any]) -> Iterator[Found]:
+def computed_decodes(computed: dict[str, Any]) -> Iterator[Found]:
     """Peaks of a pass over one token after a prompt."""
     kind = "decode peaks, computed"
     for row in computed["inference_decode"]:
@@ -101,16 +104,18 @@ def decode_peaks(computed: dict[str, Any]) -> Iterator[Found]:
             yield LeftOut(kind=kind, name=row["model"], reason=reason)
             continue
         architecture = Architecture.from_config(models()[TRACKED[row["model"]]].config)
-        workload = Workload(
-            batch=row["batch"],
-            context=row["past"] + 1,
-            engine="transformers",
+        step = Pass(
+            sequences=row["batch"],
+            length=row["past"] + 1,
+            tokens=row["batch"],
+            width=2,
             attention="flash" if row["impl"] == "fa_cuda" else "eager",
+            logits="last",
         )
-        extra = decode_bytes(architecture.blocks, architecture, workload, Precision())
+        extra = largest(decode_peaks(architecture.blocks, architecture, step, "bf16")).bytes
         yield Comparison(
             kind=kind,
-            name=f"{row['model']} {workload.attention} {row['batch']} x {row['past']}",
+            name=f"{row['model']} {step.attention} {row['batch']} x {row['past']}",
             predicted=row["kv_after"] + extra,
             measured=row["peak_total"],
             unit="bytes",
@@ -121,10 +126,11 @@ def decode_peaks(computed: dict[str, Any]) -> Iterator[Found]:
 def transformers_peak(case: Case) -> int:
     """PyTorch's `max_memory_allocated`, summed over GPUs: weights as its allocator holds them, cache and activations at
     their fullest, and cuBLAS's workspace."""
-    serving = case.serving()
-    stages = zip(serving.loaded("transformers"), serving.stages, strict=True)
+    gpu = case.gpu or usual_gpus()[0]
+    allocation = case.serving().on(gpu, case.workload)
     workspace = 0 if case.gpu is None else case.gpu.workspace_bytes
-    return sum(loaded + max(map(sum, serving.moments(stage, case.workload))) + workspace for loaded, stage in stages)
+    loaded = sum(stage.loaded.total for stage in allocation.serving.laid_out.stages)
+    return loaded + sum(stage.memory.kv_cache + stage.memory.activations + workspace for stage in allocation.stages)
 
 
 def transformers_peaks(measured: list[dict[str, Any]]) -> Iterator[Found]:
@@ -163,12 +169,11 @@ def vllm_tokens(measured: list[dict[str, Any]]) -> Iterator[Found]:
         if isinstance(case, str):
             yield LeftOut(kind=kind, name=record["model"], reason=case)
             continue
-        serving = case.serving()
-        in_flight = step_tokens(case.workload, case.gpu or gpus()["h100-sxm"])
-        found = [capacity(stage, serving, case.workload, int(nbytes), in_flight)[1] for stage in serving.stages]
-        yield Comparison(
-            kind=kind, name=case.name, predicted=min(found), measured=tokens, unit="tokens", source=case.source
-        )
+        allocation = case.serving().on(case.gpu or gpus()["h100-sxm"], case.workload)
+        cache = allocation.cache
+        assert isinstance(cache, Pool)
+        found = cache.tokens(cache.blocks([int(nbytes)] * case.layout.pp), case.workload.context)
+        yield Comparison(kind=kind, name=case.name, predicted=found, measured=tokens, unit="tokens", source=case.source)
 
 
 def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
@@ -194,7 +199,8 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
             reason = case if isinstance(case, str) else "the GPU is not stated"
             yield LeftOut(kind=kind, name=record["model"], reason=reason)
             continue
-        budget = kv_budget(case.gpu, case.serving(), case.workload)
+        budget = case.serving().on(case.gpu, case.workload).kv_budget
+        assert budget is not None
         yield Comparison(
             kind=kind,
             name=f"{case.name} on {case.gpu.name}" + (", defaults" if silent else ""),
@@ -235,7 +241,7 @@ def other_engines(measured: list[dict[str, Any]]) -> Iterator[Found]:
 
 def compare(computed: dict[str, Any], measured: list[dict[str, Any]]) -> list[Found]:
     """Every figure of every record."""
-    found: list[Found] = [*cache_sizes(computed), *prefill_peaks(computed), *decode_peaks(computed)]
+    found: list[Found] = [*cache_sizes(computed), *computed_prefills(computed), *computed_decodes(computed)]
     kinds: tuple[Callable[[list[dict[str, Any]]], Iterator[Found]], ...] = (
         transformers_peaks,
         vllm_tokens,

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from benchmarks.accuracy.records import resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
+from calc.hardware.overhead import FRAGMENTATION
 from calc.training import Training
 from calc.units import GIB
 
@@ -78,7 +79,7 @@ class Case:
         if self.meter == "process":
             return memory.total
         held = memory.total - memory.overhead
-        low, high = Overhead().items("transformers", 1, held)["fragmentation"]
+        low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]
         return held + ((low + high) // 2 if self.meter == "reserved" else 0)
 
 

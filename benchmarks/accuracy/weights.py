@@ -5,20 +5,23 @@ from collections import Counter
 from statistics import median
 
 from benchmarks.accuracy.records import LeftOut, Run, read, runs
-from calc import Architecture
-from calc.serving.memory import with_draft
-from calc.serving.weights import Kernel, Parts, stored_bytes
+from calc import Architecture, Overhead
+from calc.serving.engines.engine import LoadedWeights
+from calc.serving.engines.loading import ExpertKernel
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.memory import Serving
 from calc.units import GIB
 
 
-def parts(run: Run) -> Parts:
-    """The fullest stage of the pipeline. Models with an image tower are taken to load it."""
-    kernel: Kernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
+def parts(run: Run) -> LoadedWeights:
+    """The fullest stage of the pipeline. Models with a vision encoder are taken to load it."""
+    kernel: ExpertKernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
     architecture = Architecture.from_config(run.config)
-    if run.draft and not architecture.prediction:
-        architecture = with_draft(architecture, "eagle")  # Qwen3-Next's config does not say its own, which is like it
-    stages = stored_bytes(architecture, run.precision, run.layout, "vllm", draft=run.draft, tower=True, kernel=kernel)
-    return max(stages, key=lambda stage: stage.total)
+    draft = "mtp" if architecture.prediction else "eagle"  # Qwen3-Next's config does not say its own, which is like it
+    engine = VLLM(VLLMOptions(mxfp4_kernel=kernel, speculative=draft if run.draft else "none"))
+    stages = Serving(architecture, engine, run.precision, run.layout, Overhead()).laid_out.stages
+    return max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
 def error(run: Run) -> float:

@@ -1,11 +1,20 @@
-"""What the formulas do not close, as ranges."""
+"""What no formula closes, as ranges: CUDA context, libraries, CUDA graphs, fragmentation.
 
+Each engine has usual ranges of its own, taken from public logs, which a reader may replace.
+"""
+
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from calc.errors import Frozen
 from calc.units import GIB
+
+OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation", "loading"]
+"""`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range."""
+Sizes = dict[OverheadItem, tuple[int, int]]
+"""Bytes of each item, from low to high."""
 
 
 class Range(Frozen):
@@ -21,40 +30,43 @@ class Range(Frozen):
         return self
 
 
+CUDA_CONTEXT = Range(low=0.25, high=0.6)
+"""GiB. vLLM start-up logs, "free / total" before loading: L4 0.23 (github.com/vllm-project/vllm/issues/4959), A100-40
+0.49, H100 0.53 to 0.60 GiB."""
+FRAGMENTATION = Range(low=0.4, high=2)
+"""Per cent of weights, cache and activations. The allocator rounds to 2 MiB: 57 MiB of 14.2 GiB measured; the high end
+is an assumption for what is freed and not reused."""
+NONE = Range(low=0, high=0)
+
+
 class Overhead(Frozen):
-    """What the formulas do not close, itemised: ranges as measured, in GiB a GPU; None: the usual range."""
+    """The ranges that a reader states, in GiB a GPU and per cent for fragmentation; None: the engine's usual ones."""
 
-    cuda_context: Range = Range(low=0.25, high=0.6)
-    """vLLM start-up logs, "free / total" before loading: L4 0.23, A100-40 0.49, H100 0.53 to 0.60 GiB."""
+    cuda_context: Range | None = None
     libraries: Range | None = None
-    """cuBLAS and NCCL, "non-torch" in vLLM logs: one GPU 0.01 to 0.35; several 0.2 (PCIe) to 1.84 GiB (4 x H100)."""
     cuda_graphs: Range | None = None
-    """vLLM logs: 0.04 to 0.7 GiB with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
-    fragmentation: Range = Range(low=0.4, high=2)
-    """Percent of weights, cache and activations. The allocator rounds to 2 MiB: 57 MiB of 14.2 GiB measured; the high
-    end is an assumption for what is freed and not reused."""
+    fragmentation: Range | None = None
 
-    def ranges(self, engine: str, gpus: int) -> dict["OverheadItem", Range]:
-        """The range of each item: GiB, and percent for fragmentation."""
-        several = Range(low=0.2, high=1.84) if gpus > 1 else Range(low=0.01, high=0.35)
-        graphs = Range(low=0, high=2.4) if engine == "vllm" else Range(low=0, high=0)
-        return {
-            "cuda_context": self.cuda_context,
-            "libraries": self.libraries or several,
-            "cuda_graphs": self.cuda_graphs or graphs,
-            "fragmentation": self.fragmentation,
-        }
+    def ranges(self, usual: Mapping[OverheadItem, Range]) -> dict[OverheadItem, Range]:
+        """The usual ranges with those that are stated."""
+        return {item: getattr(self, item) or usual[item] for item in usual}
 
-    def items(self, engine: str, gpus: int, held: int) -> dict["OverheadItem", tuple[int, int]]:
-        """Bytes from low to high of each item, on a GPU that holds `held` bytes beside."""
-        ranges = self.ranges(engine, gpus)
-        unit = {name: held / 100 if name == "fragmentation" else GIB for name in ranges}
-        return {name: (round(r.low * unit[name]), round(r.high * unit[name])) for name, r in ranges.items()}
-
-    def bounds(self, engine: str, gpus: int, held: int) -> tuple[int, int]:
-        """Bytes of all items together, from low to high."""
-        items = self.items(engine, gpus, held).values()
-        return sum(low for low, _ in items), sum(high for _, high in items)
+    def sizes(self, usual: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> Sizes:
+        """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
+        sizes: Sizes = {}
+        for item, span in self.ranges(usual).items():
+            unit = held / 100 if item == "fragmentation" else GIB
+            sizes[item] = round(span.low * unit), round(span.high * unit)
+        if loading:
+            sizes["loading"] = loading, loading
+        return sizes
 
 
-OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation"]
+def bounds(sizes: Sizes) -> tuple[int, int]:
+    """Bytes of all items together, from low to high."""
+    return sum(low for low, _ in sizes.values()), sum(high for _, high in sizes.values())
+
+
+def libraries(gpus: int) -> Range:
+    """GiB of cuBLAS and NCCL, "non-torch" in vLLM's logs: 0.01 to 0.35; several GPUs 0.2 (PCIe) to 1.84 (4 x H100)."""
+    return Range(low=0.2, high=1.84) if gpus > 1 else Range(low=0.01, high=0.35)

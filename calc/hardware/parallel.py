@@ -21,19 +21,9 @@ class Layout(Frozen):
     def gpus(self) -> int:
         return self.tp * self.pp * self.dp
 
-    def rank(self, architecture: Architecture) -> Architecture:
-        """What one rank holds of every layer."""
-        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep)
-
-    def stages(self, layers: int) -> Iterator[range]:
-        """The layers of each stage, as vLLM's `get_pp_indices` has it: what does not divide goes one each to the last
-        stages but the very last, which holds the head."""
-        each, more = divmod(layers, self.pp)
-        start = 0
-        for stage in range(self.pp):
-            stop = start + each + (self.pp - 1 - more <= stage < self.pp - 1)
-            yield range(start, stop)
-            start = stop
+    def rank(self, architecture: Architecture, vocab: int | None = None) -> Architecture:
+        """What one rank holds of every layer, and so many rows of the vocabulary."""
+        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab)
 
     def check(self, architecture: Architecture) -> None:
         """Raise ConfigError where the model can't be divided so."""
@@ -72,3 +62,16 @@ def divides(architecture: Architecture, tp: int) -> bool:
     return all(
         part.divides(tp) for block in architecture.all_blocks for part in (*block.mixers, block.ffn) if part is not None
     )
+
+
+def shapes(architecture: Architecture) -> Iterator[Layout]:
+    """Ways to share every layer: tensor parallelism inside a server of eight; where there are routed experts, also
+    copies of the attention that share these (data-parallel attention with expert parallelism)."""
+    for tp in (1, 2, 4, 8):
+        if divides(architecture, tp):
+            yield Layout(tp=tp)
+    sparse = any(isinstance(block.ffn, MoE) for block in architecture.blocks)
+    for ranks in (2, 4, 8, 16, 32, 64) if sparse else ():
+        for tp in (1, 2, 4):
+            if tp < ranks and divides(architecture, tp):
+                yield Layout(tp=tp, dp=ranks // tp, ep=ranks)

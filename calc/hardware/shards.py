@@ -5,13 +5,38 @@ from collections.abc import Iterable
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
+from calc.model.tensor import Tensor
+
+
+def layers_within(tensor: Tensor, stage: range) -> tuple[int, ...]:
+    """The layers of a stage that hold a tensor; layers are in ascending order."""
+    return tensor.layers[bisect_left(tensor.layers, stage.start) : bisect_left(tensor.layers, stage.stop)]
+
+
+def copies_within(architecture: Architecture, tensor: Tensor, stage: range) -> int:
+    """How many layers of a stage hold a tensor; 1 or 0 for one that stands outside the layers.
+
+    The embedding, its positions and the vision encoder are on the first stage, all that follows the layers and the
+    draft layers on the last; a tied head is the embedding once more.
+    """
+    first, last = stage.start == 0, stage.stop == architecture.num_layers
+    if tensor.apart == "vision":
+        return int(first)
+    if tensor.apart == "multi_token_prediction":
+        return max(1, len(tensor.layers)) * last
+    if tensor.layers:
+        return len(layers_within(tensor, stage))
+    if tensor.component == "embedding":
+        head = architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"
+        return int(first or (last and head))
+    return int(last)
 
 
 def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     """The part of each block that runs in a stage."""
     found = []
     for block in architecture.all_blocks:
-        places = block.places or block.layers  # in ascending order
+        places = block.runs_in  # in ascending order
         where = places[bisect_left(places, stage.start) : bisect_left(places, stage.stop)]
         if where:
             found.append(block.model_copy(update={"layers": where, "places": ()}))

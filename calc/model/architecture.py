@@ -77,8 +77,9 @@ class Architecture(Frozen):
                 apart[tensor.apart] += tensor.parameters
         return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=apart)
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
-        """What one of tp tensor-parallel ranks holds. The vocabulary is divided too, padded to 64 rows as vLLM does."""
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, vocab: int | None = None) -> Self:
+        """What one of tp tensor-parallel ranks holds; `vocab` rows of the vocabulary, by default an even share of it
+        padded to 64."""
         if tp == spread == 1 and slices in (None, 1):
             return self
         return self.model_copy(
@@ -89,7 +90,7 @@ class Architecture(Frozen):
                     module.model_copy(update={"block": module.block.rank(tp, slices, spread)})
                     for module in self.prediction
                 ),
-                "vocab": self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp),
+                "vocab": vocab or (self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp)),
             }
         )
 

@@ -5,7 +5,6 @@ from math import prod
 from typing import Any, get_args
 
 from calc.errors import Frozen
-from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.architecture import Architecture
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block, PredictionModule
@@ -57,10 +56,14 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "d_embedding": ("h_e", "word_embed_proj_dim"),
     "d_in": ("h_in", "width of the input"),
     "hidden": ("h", "hidden_size"),
+    "batch": ("B", "concurrent sequences"),
+    "sequences": ("R", "sequences at once (max_num_seqs)"),
     "sequence": ("S", "tokens of a sequence"),
     "tokens": ("T", "tokens of a micro-batch on one GPU"),
+    "step_tokens": ("T", "tokens of a forward pass"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
+EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
 """What has sizes of its own to be replaced. A vision tower and a family's extra weights stay numbers."""
@@ -84,7 +87,20 @@ class Derivation(Frozen):
     cache: tuple[Step, ...]  # elements a token and layer, times the layers: they sum to one token's
 
 
-class Symbols:
+class Numbers:
+    """Sizes as they are: what `Symbols` does with names."""
+
+    def of(self, field: str, value: int) -> Any:
+        return value
+
+    def apply(self, model: Any) -> Any:
+        return model
+
+
+NUMBERS = Numbers()
+
+
+class Symbols(Numbers):
     """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
 
     def __init__(self) -> None:
@@ -105,6 +121,20 @@ class Symbols:
         self.legend[name] = (meaning, value)
         self.rank[name] = (STEMS.index(stem), number)
         return Symbol(name, positive=True, integer=True)
+
+    def named(self, name: str, value: int, meaning: str) -> Any:
+        """A symbol for a figure that is no size of the model."""
+        from sympy import Symbol
+
+        self.legend[name] = (meaning, value)
+        self.rank.setdefault(name, (len(STEMS), len(self.rank)))
+        return Symbol(name, real=True)
+
+    def line(self, what: str, expression: Any, unit: str = "bytes") -> "Step":
+        """One line of a derivation: the formula, the values filled in, and what they give."""
+        formula, values = self.written(expression)
+        result = expression.subs({symbol: self.legend[symbol.name][1] for symbol in expression.free_symbols})
+        return Step(what=what, formula=formula, values=values, result=int(result), unit=unit)
 
     def apply(self, model: Frozen, prefix: str = "") -> Any:
         """The same model with symbols for its sizes, and for those of its parts."""
@@ -162,7 +192,9 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
         if part.is_Symbol:
             return word(part.name)
         if part.is_Add:
-            return " + ".join(text(term) for term in sorted(part.args, key=degree))
+            terms = sorted(part.args, key=lambda term: (term.could_extract_minus_sign(), degree(term)))
+            signed = (f" − {text(-term)}" if term.could_extract_minus_sign() else f" + {text(term)}" for term in terms)
+            return "".join(signed).removeprefix(" + ")
         if part.is_Pow and part.exp.is_Integer and part.exp > 1:
             return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
         if part.is_Mul or part.is_Pow or part.is_Rational:
@@ -170,8 +202,9 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
             if below == 1:
                 return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
             return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"
-        if part.func.__name__ == "floor":
-            return f"⌊{text(part.args[0])}⌋"
+        if part.func.__name__ in EDGES:
+            left, right = EDGES[part.func.__name__]
+            return f"{left}{text(part.args[0])}{right}"
         raise TypeError(f"A formula holds {part.func.__name__}, which has no way of being written.")
 
     return str(expression) if isinstance(expression, int) else text(expression)
@@ -191,26 +224,9 @@ def derive(architecture: Architecture) -> Derivation:
         tensors=tuple(_shape_step(symbols, tensor, formula) for tensor, formula in pairs),
         parameters=tuple(_parameter_steps(symbols, pairs, active=False)),
         active=tuple(_parameter_steps(symbols, pairs, active=True)),
-        cache=tuple(step for _, step in _cache_steps(symbols, architecture, formulas)),
+        cache=tuple(step for _, step in window_steps(symbols, architecture, formulas)),
         legend=symbols.occurring(),
     )
-
-
-def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
-    """Bytes that a token adds, by window and formula. Those of the whole context sum to the bytes a token; those of a
-    window hold until it is full."""
-    symbols = Symbols()
-    bits = CACHE_BITS[kv]
-    return [
-        Step(
-            what=step.what,
-            formula=f"{step.formula} · bits / 8",
-            values=f"{step.values} · {bits} / 8",
-            result=step.result * bits // 8,
-            unit="bytes a token" if window is None else f"bytes a token, up to {window:,} tokens",
-        )
-        for window, step in _cache_steps(symbols, architecture, symbols.apply(architecture))
-    ]
 
 
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
@@ -254,7 +270,7 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     ]
 
 
-def _cache_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
+def window_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
     """One step for each window and formula; None, the whole context, is a window too."""
     alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
 

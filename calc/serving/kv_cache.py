@@ -6,10 +6,6 @@ from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.workload import Workload
-
-PAGE = 16
-"""Tokens of a block of vLLM's cache, its default `block_size`."""
 
 
 def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
@@ -62,17 +58,3 @@ def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
 def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
     return batch * (context * bytes_per_token(growth) + window_bytes(growth, context) + state)
-
-
-def reserved_bytes(growth: Mapping[int | None, int], state: int, workload: Workload, in_flight: int) -> int:
-    """Bytes that the engine holds for the workload while `in_flight` tokens pass: vLLM in whole pages, and in windows
-    one more than they fill, for they start anywhere in a page (`SlidingWindowSpec`). transformers keeps what was passed
-    last in whole, windows or not, until the next pass."""
-    page = PAGE if workload.engine == "vllm" else 1
-    batch, longest = workload.batch, page * -(-workload.context // page)
-    bits = batch * longest * growth.get(None, 0)
-    for window, of_a_token in growth.items():
-        if window is not None:
-            old = page * -(-(window - 1) // page) + (page if page > 1 else 0)
-            bits += min(batch * longest, batch * old + page * -(-in_flight // page)) * of_a_token
-    return bits // 8 + batch * state

@@ -1,27 +1,39 @@
-"""Memory to serve, on one GPU: weights, KV cache, activations, overhead."""
+"""Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off."""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import TypeVar
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Frozen
-from calc.formats import CacheFormat, Precision
-from calc.hardware.overhead import Overhead
+from calc.errors import Frozen
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import Overhead, Sizes, bounds
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, layer_kinds
 from calc.model.architecture import Architecture
-from calc.model.block import Block, PredictionModule
-from calc.model.mla import LatentAttention
-from calc.serving.activations import decode_bytes, layer_bytes, logits_bytes
-from calc.serving.kv_cache import growth, reserved_bytes, state_bytes
-from calc.serving.vllm import profile_bytes
-from calc.serving.weights import stored, stored_bytes, tower_bytes
-from calc.serving.workload import Engine, Speculative, Workload
+from calc.model.named import Peak, largest
+from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, Pool
+from calc.serving.weighing import Weighing
+from calc.serving.workload import Workload
+
+MOST_TOKENS = 2**30
+"""Beyond this, memory is not what limits."""
+LOW, MIDDLE, HIGH = 0, 1, 2
+"""Ends of the overhead's range."""
+Of = TypeVar("Of")
+Key = tuple[str, int, Limits]
+"""A GPU, by id and memory, and what the engine sets for it."""
 
 
 class Memory(Frozen):
-    """Bytes on one GPU, the fullest. `overhead` is the middle of its range; `total` counts that middle."""
+    """Bytes on one GPU, the most loaded. `overhead` is the middle of its range; `total` counts that middle."""
 
     weights: int
-    vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # the image tower's weights, where it is loaded
+    vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # weights of a vision encoder that is loaded
     kv_cache: int
     activations: int
     overhead: int
@@ -43,171 +55,279 @@ class Memory(Frozen):
         return {"weights": self.weights + self.vision, "KV cache": self.kv_cache, "activations": self.activations}
 
 
-class Stage:
-    """One pipeline stage of one tensor-parallel rank: its weights, its layers, and how their cache grows."""
+class KVBudget(Frozen):
+    """What an engine sets aside for its cache on a GPU, and what that holds. Bytes are those of the most loaded GPU;
+    `bytes` counts the middle of the ranges that are not closed."""
 
-    def __init__(
-        self, weights: int, vision: int, blocks: list[Block], kv: CacheFormat, *, first: bool, last: bool
-    ) -> None:
-        self.weights, self.vision, self.blocks, self.first, self.last = weights, vision, blocks, first, last
-        self.growth, self.state = growth(blocks, kv), state_bytes(blocks)
+    gpu: str
+    gpu_memory_utilization: float  # vLLM's share; for SGLang mem_fraction_static
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    requested: int
+    weights: int  # as loaded: with tables, padding and rounding
+    profile: int
+    bytes: int
+    bytes_low: int
+    bytes_high: int
+    block_size: int
+    blocks: int
+    tokens: int
+    concurrency: float
+    """Requests of the whole context that fit at once."""
+    concurrency_low: float
+    concurrency_high: float
+    max_model_len: int
+    """The longest request that the engine accepts; 0 where it does not start."""
+    outside_low: int  # overhead that lies outside of what it takes: a CUDA context
+    outside_high: int
 
-    def cache(self, workload: Workload, in_flight: int) -> int:
-        """Bytes that the engine holds while so many tokens pass."""
-        return reserved_bytes(self.growth, self.state, workload, in_flight)
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """What one GPU of a stage holds: its parts, and the moment that decides."""
+
+    memory: Memory
+    working: Peak
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What an engine sets aside at start on one GPU of a stage, whatever is asked of it later."""
+
+    working: Peak
+    budgets: tuple[Budget, Budget, Budget]  # at the low end, the middle and the high end of the overhead
 
 
 class Serving:
-    """A model laid out on GPUs, ready to be weighed at any batch and context; its weights are weighed once."""
+    """A model laid out for an engine, ready to be weighed on any GPU; its weights are weighed once."""
 
     def __init__(
         self,
         architecture: Architecture,
+        engine: Engine,
         precision: Precision,
         layout: Layout,
         overhead: Overhead,
-        speculative: Speculative = "none",
-        *,
-        tower: bool = True,
+        layouts: "dict[Layout, Serving] | None" = None,
+        weighings: dict[Layout, Weighing] | None = None,
     ) -> None:
-        layout.check(architecture)
-        check_cache(architecture, precision.kv)
-        self.precision, self.layout, self.overhead, self.speculative = precision, layout, overhead, speculative
-        self.architecture, self.tower, self.layouts = architecture, tower, dict[tuple[int, int], Serving]()
-        vision = tower_bytes(architecture, layout) if tower else 0
-        self.whole = with_draft(architecture, speculative)
-        self.rank = layout.rank(self.whole)
-        first, last, layers = weights_by_layer(self.whole, precision, layout)
-        if speculative != "none":
-            last += draft_bytes(self.whole, precision, layout)
-        kinds = layer_kinds(architecture.num_layers, (block.runs_in for block in self.rank.all_blocks))
-        alike: dict[tuple[object, ...], Stage] = {}
-        self.stages = []  # those that weigh the same are one object
-        for stage in layout.stages(architecture.num_layers):
-            starts, ends = stage.start == 0, stage.stop == architecture.num_layers
-            weights = sum(layers[stage.start : stage.stop])
-            weights += first if starts else 0
-            weights += last if ends else 0
-            if architecture.tied and layout.pp > 1 and ends:
-                weights += stored(architecture, precision, layout)[0].nbytes  # the head: its embedding, elsewhere
-            key = weights, starts, ends, *sorted(kinds[stage.start : stage.stop])
-            if key not in alike:
-                blocks = blocks_within(self.rank, stage)
-                if ends and speculative != "none":
-                    blocks += [module.block for module in self.rank.prediction]
-                held = weights, vision if starts else 0
-                alike[key] = Stage(*held, blocks, precision.kv, first=starts, last=ends)
-            self.stages.append(alike[key])
+        engine.check(architecture, precision, layout)
+        self.architecture, self.engine, self.precision = architecture, engine, precision
+        self.layout, self.overhead = layout, overhead
+        self.layouts = {} if layouts is None else layouts
+        self.weighings = {} if weighings is None else weighings
+        unstaged = layout.model_copy(update={"pp": 1})
+        if unstaged not in self.weighings:
+            self.weighings[unstaged] = Weighing(engine, architecture, precision, layout)
+        weighing = self.weighings[unstaged]
+        ranges = tuple(engine.stages(len(weighing.kinds), layout.pp))
+        self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, precision)
+        self.set_aside = dict[Key, tuple[SetAside, ...]]()
+        self.caches = dict[Key, Cache | None]()
 
-    def at(self, tp: int, pp: int) -> "Serving":
-        """The same model on other ranks; laid out once for all GPUs that are asked about."""
-        if (tp, pp) not in self.layouts:
-            whole = self.architecture, self.precision, Layout(tp=tp, pp=pp), self.overhead, self.speculative
-            self.layouts[tp, pp] = Serving(*whole, tower=self.tower)
-        return self.layouts[tp, pp]
+    @property
+    def weights(self) -> int:
+        """Bytes of weights on a rank, of all stages."""
+        return sum(stage.weights for stage in self.laid_out.stages)
 
-    def loaded(self, engine: Engine) -> list[int]:
-        """Bytes that weights take on each stage once the engine has loaded them: with its tables and padding, and what
-        the allocator adds."""
-        drafts = self.speculative != "none"
-        stages = stored_bytes(self.whole, self.precision, self.layout, engine, draft=drafts, tower=self.tower)
-        return [parts.total for parts in stages]
+    def with_layout(self, layout: Layout) -> "Serving":
+        """The same model on other GPUs, laid out once. Raises ConfigError where the engine does not accept it."""
+        if layout not in self.layouts:
+            model = self.architecture, self.engine, self.precision
+            self.layouts[layout] = Serving(*model, layout, self.overhead, self.layouts, self.weighings)
+        return self.layouts[layout]
 
-    def memory(self, workload: Workload) -> Memory:
-        """Bytes on the fullest GPU."""
-        return max(self.by_stage(workload), key=lambda memory: memory.total)
+    def with_engine(self, engine: Engine) -> "Serving":
+        """The same under other flags, which leave the weights as they are."""
+        other = copy(self)
+        other.engine, other.layouts, other.set_aside, other.caches = engine, {}, {}, {}
+        return other
 
-    def by_stage(self, workload: Workload) -> list[Memory]:
-        """Bytes on each GPU of every stage, of the data-parallel copy with the most sequences."""
+    def on(self, gpu: GPU, workload: Workload) -> "Allocation":
+        """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
         share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
-        weighed = {stage: self.stage_memory(stage, share) for stage in dict.fromkeys(self.stages)}
-        return [weighed[stage] for stage in self.stages]
+        return Allocation(self, gpu, share)
 
-    def stage_memory(self, stage: Stage, workload: Workload) -> Memory:
-        """Bytes on each GPU of a stage, at its fullest moment."""
-        cache, activations = max(self.moments(stage, workload), key=sum)
-        held = stage.weights + stage.vision + cache + activations
-        low, high = self.overhead.bounds(workload.engine, self.layout.gpus, held)
-        return Memory(
+
+class Allocation:
+    """What one kind of GPU holds of a laid-out model at a workload."""
+
+    def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
+        self.serving, self.gpu, self.workload = serving, gpu, workload
+        self.limits: Limits = serving.engine.limits(workload, gpu, serving.architecture, serving.layout)
+        self.key: Key = gpu.id, gpu.usable_bytes, self.limits
+
+    def at(self, **change: int) -> "Allocation":
+        """The same with another batch or context."""
+        return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
+
+    def under(self, engine: Engine) -> "Allocation":
+        """The same under other flags."""
+        return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether the engine sets its cache aside at start."""
+        return self.limits.share is not None
+
+    @cached_property
+    def cache(self) -> Cache | None:
+        """How the engine keeps the cache; made once for all workloads with the same limits."""
+        serving = self.serving
+        if self.key not in serving.caches:
+            serving.caches[self.key] = serving.engine.cache(serving.laid_out, self.gpu, self.limits)
+        return serving.caches[self.key]
+
+    @cached_property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """The same on every stage; weighed once for all workloads with the same limits."""
+        known = self.serving.set_aside
+        if self.key not in known:
+            known[self.key] = self.of_each_stage(self.stage_set_aside)
+        return known[self.key]
+
+    def of_each_stage(self, of: Callable[[int], Of]) -> tuple[Of, ...]:
+        """Something of every stage, computed once for those that are alike."""
+        found: dict[int, Of] = {}
+        stages = self.serving.laid_out.stages
+        for index, stage in enumerate(stages):
+            if id(stage) not in found:
+                found[id(stage)] = of(index)
+        return tuple(found[id(stage)] for stage in stages)
+
+    def stage_set_aside(self, index: int) -> SetAside:
+        serving, stage = self.serving, self.serving.laid_out.stages[index]
+        working = largest(serving.engine.peaks(serving.laid_out, index, self.limits))
+        sizes, loaded = self.sizes(0), stage.weights + stage.vision + serving.engine.loading(stage)
+
+        def budget(end: int) -> Budget:
+            overhead = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
+            return serving.engine.budget(self.gpu.usable_bytes, self.limits, loaded, int(working.bytes), overhead)
+
+        return SetAside(working, (budget(LOW), budget(MIDDLE), budget(HIGH)))
+
+    def sizes(self, held: int, loading: int = 0) -> Sizes:
+        """Bytes of each item of the overhead on a GPU that holds so many, from low to high."""
+        usual = self.serving.engine.overhead(self.serving.layout.gpus)
+        return self.serving.overhead.sizes(usual, held, loading)
+
+    @cached_property
+    def stages(self) -> tuple[StageMemory, ...]:
+        """One GPU of each stage, at its fullest moment."""
+        return self.of_each_stage(self.stage)
+
+    def stage(self, index: int) -> StageMemory:
+        serving, stage = self.serving, self.serving.laid_out.stages[index]
+        moments = serving.engine.moments(serving.laid_out, index, self.cache, self.limits, self.workload)
+        moment = max(moments, key=lambda moment: moment.bytes)
+        working = int(moment.working.bytes)
+        held = stage.weights + stage.vision + moment.cache + working
+        sizes = self.sizes(held, serving.engine.loading(stage))
+        low, high = bounds(sizes)
+        memory = Memory(
             weights=stage.weights,
             vision=stage.vision,
-            kv_cache=cache,
-            activations=activations,
+            kv_cache=moment.cache,
+            activations=working,
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
             total=held + (low + high) // 2,
         )
+        return StageMemory(memory, moment.working, sizes)
 
-    def moments(self, stage: Stage, workload: Workload) -> list[tuple[int, int]]:
-        """Bytes of cache and of activations when they may be most. vLLM sets both aside from the start; transformers
-        holds the prompts' cache while it passes them, and the whole context's for the last token. Its logits return to
-        the first stage; before 4.46 each layer has tables of cosines and sines of its own."""
-        step, width = workload.step_tokens, self.precision.activation_bytes
-        if workload.engine == "vllm":
-            seqs, vocab = workload.max_num_seqs or workload.batch, self.whole.vocab if stage.last else 0
-            profile = profile_bytes(stage.blocks, self.rank.hidden, vocab, tokens=step, seqs=seqs, width=width)
-            return [(stage.cache(workload, step), profile)]
-        prompt = workload.model_copy(update={"context": workload.prompt, "generated": 0})
-        logits = logits_bytes(self.rank, workload, self.precision) if stage.last or stage.first else 0
-        passing = max([logits, *(layer_bytes(b, self.rank, workload, self.precision) for b in stage.blocks)])
-        found = [(stage.cache(prompt, step), passing)]
-        if workload.generated:
-            decoding = decode_bytes(stage.blocks, self.rank, workload, self.precision, stage.last)
-            found.append((stage.cache(workload, workload.batch), decoding))
-        tables = sum(len(block.layers) for block in stage.blocks) if workload.older(4, 46) else 0
-        tables *= 4 * sum(rows * width for rows, width in self.rank.rotary)
-        return [(cache, working + tables) for cache, working in found]
+    @cached_property
+    def fullest(self) -> int:
+        """Number of the stage whose GPUs have the least to spare."""
+        return min(range(len(self.stages)), key=self.spare_of)
 
+    def spare_of(self, index: int) -> int:
+        """Bytes that stay free on a stage beside what is required."""
+        memory = self.stages[index].memory
+        if self.sets_aside:
+            budget = self.set_aside[index].budgets[MIDDLE]
+            left = budget.cache - memory.kv_cache
+            return min(left, -budget.missing) if budget.missing else left
+        return self.gpu.usable_bytes - memory.total
 
-def check_cache(architecture: Architecture, kv: CacheFormat) -> None:
-    """Raise ConfigError where the model has nothing that the format is for."""
-    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
-    if kv == "fp8_ds_mla" and not any(isinstance(mixer, LatentAttention) for mixer in mixers):
-        raise ConfigError(
-            "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.", "kv", ["fp8"]
+    @property
+    def spare(self) -> int:
+        return self.spare_of(self.fullest)
+
+    @property
+    def memory(self) -> Memory:
+        return self.stages[self.fullest].memory
+
+    @property
+    def usable(self) -> int:
+        """Bytes that the engine may take: what is required and what stays free."""
+        return self.memory.total + self.spare
+
+    def fits(self, end: int) -> bool:
+        """Whether it starts and holds every sequence, at an end of the overhead's range."""
+        if self.sets_aside:
+            return self.starts(end) and self.concurrency(end) >= self.workload.batch
+        totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
+        return max(totals) <= self.gpu.usable_bytes
+
+    def starts(self, end: int) -> bool:
+        """Whether the engine starts and accepts a request of the whole context."""
+        if any(budget.missing or budget.cache < 0 for budget in self.budgets(end)):
+            return False
+        return not isinstance(self.cache, Pool) or self.cache.starts(self.available(end), self.workload.context)
+
+    def concurrency(self, end: int) -> float:
+        """Requests of the whole context that the cache holds at once."""
+        if not isinstance(self.cache, Pool):
+            return inf
+        return self.cache.concurrency(self.blocks(end), self.workload.context)
+
+    def blocks(self, end: int) -> int:
+        """Blocks of the cache, as many as every stage has room for."""
+        available = self.available(end)
+        return self.cache.blocks(available) if isinstance(self.cache, Pool) and min(available) > 0 else 0
+
+    def budgets(self, end: int) -> list[Budget]:
+        """How each stage's GPU is divided."""
+        return [stage.budgets[end] for stage in self.set_aside]
+
+    def available(self, end: int) -> list[int]:
+        """Bytes for the cache on each stage."""
+        return [budget.cache for budget in self.budgets(end)]
+
+    def longest(self, most: int) -> int:
+        """The longest request, up to so many tokens, that the engine accepts; 0 where it does not start."""
+        if not isinstance(self.cache, Pool) or not self.blocks(MIDDLE) or any(b.missing for b in self.budgets(MIDDLE)):
+            return 0
+        return self.cache.max_length(self.available(MIDDLE), most)
+
+    @property
+    def kv_budget(self) -> KVBudget | None:
+        """What is set aside for the cache; None where nothing is."""
+        cache, share = self.cache, self.limits.share
+        if share is None or not isinstance(cache, Pool):
+            return None
+        context, aside, blocks = self.workload.context, self.set_aside[self.fullest], self.blocks(MIDDLE)
+        roomy, between, tight = aside.budgets
+        return KVBudget(
+            gpu=self.gpu.id,
+            gpu_memory_utilization=share,
+            max_num_seqs=self.limits.sequences,
+            max_num_batched_tokens=self.limits.step_tokens,
+            requested=between.requested,
+            weights=self.serving.laid_out.stages[self.fullest].loaded.total,
+            profile=int(aside.working.bytes),
+            bytes=between.cache,
+            bytes_low=tight.cache,
+            bytes_high=roomy.cache,
+            block_size=cache.block_size,
+            blocks=blocks,
+            tokens=cache.tokens(blocks, context),
+            concurrency=cache.concurrency(blocks, context),
+            concurrency_low=self.concurrency(HIGH),
+            concurrency_high=self.concurrency(LOW),
+            max_model_len=self.longest(self.serving.architecture.max_positions or MOST_TOKENS),
+            outside_low=roomy.outside,
+            outside_high=tight.outside,
         )
-
-
-def with_draft(architecture: Architecture, speculative: Speculative) -> Architecture:
-    """The model with the draft layer that is to be loaded. EAGLE's is one more like the last, behind a projection of
-    [state; embedding]."""
-    if speculative == "mtp" and not architecture.prediction:
-        raise ConfigError(
-            "This model has no multi-token-prediction layer; eagle adds one of its layers.", "speculative"
-        )
-    if speculative != "eagle":
-        return architecture
-    after = architecture.num_layers
-    (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
-    block = last.model_copy(update={"layers": (after,), "places": ()})
-    return architecture.model_copy(update={"prediction": (PredictionModule(block=block, norms=(), projection="fc"),)})
-
-
-def draft_bytes(architecture: Architecture, precision: Precision, layout: Layout) -> int:
-    """Bytes of the layers of multi-token prediction on one rank."""
-    pieces = (
-        piece for piece in stored(architecture, precision, layout) if piece.tensor.apart == "multi_token_prediction"
-    )
-    return sum(piece.nbytes * piece.tensor.count for piece in pieces)
-
-
-def weights_by_layer(
-    architecture: Architecture, precision: Precision, layout: Layout | None = None
-) -> tuple[int, int, list[int]]:
-    """Bytes of one rank: what stands before the first layer, after the last, and in each layer; scales
-    included."""
-    first, last, layers = 0, 0, [0] * architecture.num_layers
-    for piece in stored(architecture, precision, layout):
-        tensor, one = piece.tensor, piece.nbytes
-        if tensor.apart is not None:
-            continue
-        if tensor.layers:
-            each = one * piece.a_layer
-            for i in tensor.layers:
-                layers[i] += each
-        elif tensor.component == "embedding":
-            first += one
-        else:
-            last += one
-    return first, last, layers

@@ -7,8 +7,10 @@ from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.kv_cache import PAGE, token_bits
-from calc.serving.workload import Workload
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.kv_cache import token_bits
+
+PAGE = 16
 
 
 class Layers(Frozen):
@@ -74,12 +76,12 @@ class Pool(Frozen):
         return not any(group.block for group in self.groups)
 
 
-def pool_of(blocks: Sequence[Block], kv: CacheFormat, workload: Workload) -> Pool:
-    """The pool of layers, at least one of which keeps something, in the workload's version of vLLM."""
+def pool_of(blocks: Sequence[Block], kv: CacheFormat, options: VLLMOptions) -> Pool:
+    """The pool of layers, at least one of which keeps something, in the stated version of vLLM."""
     layers = alike(blocks, kv)
-    if workload.older(0, 10):
+    if options.older(0, 10):
         layers = before_hybrids(layers)
-    if workload.older(0, 8):
+    if options.older(0, 8):
         layers = before_latents(layers, blocks)
     return pool(layers)
 

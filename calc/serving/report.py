@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calc.errors import Frozen
+from pydantic import SerializeAsAny
+
+from calc.errors import Frozen, Message
 from calc.families.towers import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
@@ -11,11 +13,11 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
-from calc.serving.budget import KVBudget, kv_budget
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Engine, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
-from calc.serving.memory import Memory, Serving, with_draft
+from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.verdict import Verdict, judge
-from calc.serving.weights import Parts, stored_bytes
 from calc.serving.workload import Workload
 from calc.units import GIB
 
@@ -37,23 +39,27 @@ class Scenario(Frozen):
     """What was asked."""
 
     workload: Workload
+    engine: str
+    options: SerializeAsAny[Frozen]
     precision: Precision
     layout: Layout
     overhead: Overhead
 
 
 class Report(Frozen):
+    """Figures of one GPU are those of the first kind that is asked about; each verdict has its own."""
+
     model: str
     parameters: Parameters
     kv_cache: KVCache
     memory: Memory
     stages: tuple[Memory, ...]  # the same of each pipeline stage
-    loaded: Parts  # what weights take on the fullest GPU once an engine has loaded them
+    loaded: LoadedWeights  # what weights take on the most loaded GPU once an engine has loaded them
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
-    kv_budget: tuple[KVBudget, ...]  # of vLLM, on each GPU
+    kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
     verdicts: tuple[Verdict, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Message, ...]
     scenario: Scenario
 
 
@@ -62,6 +68,7 @@ def report(
     *,
     model: str | None = None,
     workload: Workload | None = None,
+    engine: Engine | None = None,
     precision: Precision | None = None,
     layout: Layout | None = None,
     overhead: Overhead | None = None,
@@ -69,76 +76,99 @@ def report(
 ) -> Report:
     """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
 
-    Weights are as the checkpoint stores them unless `precision` says otherwise; `gpus` are the usual five.
+    Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
+    `gpus` are the usual five.
     """
     architecture = Architecture.from_config(config)
     workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
-    precision = precision or Precision.of(config)
-    gpus = usual_gpus() if gpus is None else list(gpus)
-    tower = not workload.language_model_only
-    serving = Serving(architecture, precision, layout, overhead, workload.speculative, tower=tower)
-    memory = serving.memory(workload)
-    held = memory.total - memory.overhead
-    blocks, batch, context = architecture.all_blocks, workload.batch, workload.context
-    drafting, speculates = with_draft(architecture, workload.speculative), workload.speculative != "none"
-    if speculates:
-        blocks += tuple(module.block for module in drafting.prediction)
+    engine, precision = engine or ENGINES["vllm"](), precision or Precision.of(config)
+    kinds = usual_gpus() if gpus is None else list(gpus)
+    serving = Serving(architecture, engine, precision, layout, overhead)
+    first = serving.on(kinds[0] if kinds else usual_gpus()[0], workload)
+    blocks = serving.laid_out.whole.all_blocks
+    if engine.loads_draft:
+        blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
-    loaded = stored_bytes(drafting, precision, layout, workload.engine, draft=speculates, tower=tower)
+    budgets = (serving.on(gpu, workload).kv_budget for gpu in kinds)
     return Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         kv_cache=KVCache(
             bytes_per_token=bytes_per_token(bits),
-            window_bytes=window_bytes(bits, context),
+            window_bytes=window_bytes(bits, workload.context),
             state_bytes=state,
-            total=cache_bytes(bits, state, batch, context),
+            total=cache_bytes(bits, state, workload.batch, workload.context),
         ),
-        memory=memory,
-        loaded=max(loaded, key=lambda parts: parts.total),
-        stages=tuple(serving.by_stage(workload)),
-        overhead_items=overhead.items(workload.engine, layout.gpus, held),
-        by_context={
-            tokens: serving.memory(workload.model_copy(update={"context": tokens}))
-            for tokens in CONTEXTS
-            if tokens > workload.generated
-        },
-        kv_budget=tuple(kv_budget(gpu, serving, workload) for gpu in gpus if workload.engine == "vllm"),
-        verdicts=tuple(judge(gpu, architecture, serving, workload) for gpu in gpus),
-        assumptions=tuple(assumptions(architecture, workload, precision, layout, uncounted(config))),
-        scenario=Scenario(workload=workload, precision=precision, layout=layout, overhead=overhead),
+        memory=first.memory,
+        loaded=max((stage.loaded for stage in serving.laid_out.stages), key=lambda loaded: loaded.total),
+        stages=tuple(stage.memory for stage in first.stages),
+        overhead_items=first.stages[first.fullest].sizes,
+        by_context={tokens: first.at(context=tokens).memory for tokens in CONTEXTS if tokens > workload.generated},
+        kv_budget=tuple(budget for budget in budgets if budget is not None),
+        verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
+        assumptions=tuple(assumptions(serving, first, uncounted(config))),
+        scenario=Scenario(
+            workload=workload,
+            engine=engine.name,
+            options=engine.options,
+            precision=precision,
+            layout=layout,
+            overhead=overhead,
+        ),
     )
 
 
-def assumptions(
-    architecture: Architecture, workload: Workload, precision: Precision, layout: Layout, tower: str | None
-) -> Iterable[str]:
-    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
-    yield from architecture.assumptions
-    apart = architecture.parameters().not_in_total
-    experts = "experts_routed" in architecture.parameters().components
-    if (sentence := precision.assumption(experts=experts)) is not None:
-        yield sentence
-    if apart["vision"]:
-        size = f"{apart['vision']:,} parameters, {apart['vision'] * 2 / GIB:.2f} GiB in 16 bits"
-        if workload.language_model_only:
-            yield f"The image tower is left out: {size}."
+def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> Iterable[Message]:
+    """What the numbers take for granted; `tower` is a vision or audio encoder that is not counted."""
+    architecture, engine, precision = serving.architecture, serving.engine, serving.precision
+    workload, layout, limits = allocation.workload, serving.layout, allocation.limits
+    parameters = architecture.parameters()
+    yield from (Message("{sentence}", sentence=sentence) for sentence in architecture.assumptions)
+    excluded = parameters.not_in_total
+    if (sentence := precision.assumption(experts="experts_routed" in parameters.components)) is not None:
+        yield Message("{sentence}", sentence=sentence)
+    if excluded["vision"]:
+        n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
+        if engine.loads_vision:
+            yield Message(
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What it takes to read "
+                "an image is not counted.",
+                n=n,
+                gib=gib,
+            )
         else:
-            yield f"The image tower is loaded too: {size}. What it takes to read an image is not counted."
+            yield Message("The vision encoder is left out: {n:,} parameters, {gib:.2f} GiB in 16 bits.", n=n, gib=gib)
     if tower is not None:
-        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
-    if workload.speculative == "eagle":
-        yield "EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own."
-    if apart["multi_token_prediction"] and workload.speculative != "mtp":
-        yield f"The multi-token-prediction layer is not loaded: {apart['multi_token_prediction']:,} parameters."
+        yield Message(
+            "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
+        )
+    if serving.laid_out.whole.prediction != architecture.prediction:
+        yield Message("EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own.")
+    if excluded["multi_token_prediction"] and not engine.loads_draft:
+        yield Message(
+            "The multi-token prediction (MTP) layer is not loaded: {n:,} parameters.",
+            n=excluded["multi_token_prediction"],
+        )
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
-        yield f"The model was made for {architecture.max_positions:,} tokens; {workload.context:,} go beyond that."
-    yield f"The largest forward pass holds {workload.step_tokens:,} tokens."
+        yield Message(
+            "The model was made for {most:,} tokens; {context:,} go beyond that.",
+            most=architecture.max_positions,
+            context=workload.context,
+        )
+    yield Message("The largest forward pass holds {n:,} tokens.", n=limits.step_tokens)
     if layout.dp > 1:
-        yield f"Each of {layout.dp:,} copies serves its share of the sequences; the cache budget is that of one rank."
+        yield Message(
+            "Each of {n:,} copies serves its share of the sequences; the cache budget is that of one rank.", n=layout.dp
+        )
     if layout.ep > 1:
-        yield "Tokens are spread evenly over the routed experts."
-    if workload.engine == "vllm":
-        seqs = workload.max_num_seqs or workload.batch
-        yield f"vLLM samples for {seqs:,} sequences at once here; what it leaves for its cache is by its own defaults."
-    yield "Overhead is a range measured in public logs; the totals count its middle."
+        yield Message("Tokens are spread evenly over the routed experts.")
+    if limits.share is not None:
+        yield Message(
+            "{engine} {version} runs at most {n:,} sequences at once and takes {share:.0%} of the GPU; step, sequences "
+            "and share are its defaults for each GPU unless set.",
+            engine=engine.title,
+            version=engine.versions,
+            n=limits.sequences,
+            share=limits.share,
+        )
+    yield Message("Overhead is a range measured in public logs; the totals count its middle.")

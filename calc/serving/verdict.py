@@ -1,121 +1,258 @@
-"""One GPU type against one scenario: does it fit, what still would, and how many GPUs would do."""
+"""One kind of GPU against one scenario: does it fit, what else would, and on how few GPUs."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
 from typing import Literal
 
-from calc.errors import Frozen, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import Overhead
-from calc.hardware.parallel import divides
-from calc.model.architecture import Architecture
-from calc.serving.memory import Memory, Serving
+from calc.hardware.parallel import Layout, shapes
+from calc.hardware.solver import largest
+from calc.serving.engines.engine import Limits
+from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB
 
-Word = Literal["fits", "tight", "does not fit"]
+Word = Literal["fits", "fits with", "tight", "does not fit"]
 MOST_GPUS = 1024
-MOST = 2**30  # beyond this, memory is not what limits
+MOST_BATCH = 2**24
 
 
 class Verdict(Frozen):
-    """Bytes are those of one GPU. `required` counts the middle of the overhead's range; `fits` means that even the high
-    end does, `does not fit` that not even the low end does, `tight` that the range decides."""
+    """Bytes are those of one GPU.
+
+    With an engine that sets its cache aside at start, `fits` means that it starts with these settings, even at the high
+    end of the overhead, and that its cache holds every sequence; `fits with`, that it does so with the `flags`. With
+    one that takes memory as it goes, that even the high end fits. `tight`: the range of the overhead decides.
+    `required` counts the middle of that range, and `usable` is what the engine may take.
+    """
 
     gpu: str
     gpus: int
     verdict: Word
+    flags: tuple[str, ...] = ()  # of the least change that does, where the verdict is `fits with`
     required: int
     usable: int
     spare: int
-    max_context: int | None  # tokens a sequence at this batch; None: memory sets no limit
-    max_batch: int | None  # sequences at this context; None: memory sets no limit
+    max_context: int | None  # tokens a sequence at this batch, of what memory and the model allow; None: no limit
+    max_context_memory: int | None  # the same of what memory allows alone
+    max_batch: int | None  # sequences at this context; None: no limit
     min_gpus: int | None  # None: not even 1,024 will do
-    reason: str
+    layout: Layout | None  # the one that does on `min_gpus`
+    reason: Message
     notes: tuple[Message, ...]
+    memory: Memory
+    limits: Limits
 
 
-def judge(gpu: GPU, architecture: Architecture, serving: Serving, workload: Workload) -> Verdict:
-    """The verdict on this many GPUs as laid out; largest context and batch, and fewest GPUs, are those that fit."""
-    memory, usable = serving.memory(workload), granted(gpu, serving.overhead, workload)
-
-    def fits(**change: int) -> bool:
-        return serving.memory(workload.model_copy(update=change)).high <= usable
-
-    short = [gpu.lacks(serving.precision.weights)]
-    if serving.precision.kv != serving.precision.weights and (note := gpu.lacks(serving.precision.kv)):
-        short.append(Message("KV cache: {note}", note=note))
+def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
+    """The verdict on this many GPUs as laid out."""
+    allocation = serving.on(gpu, workload)
+    word = said(allocation)
+    flags = remedy(allocation) if word != "fits" else ()
+    fewest = fewest_gpus(gpu, serving, workload)
+    by_memory = max_context(allocation)
+    limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,
-        verdict=word(memory, usable),
-        required=memory.total,
-        usable=usable,
-        spare=usable - memory.total,
-        max_context=largest(lambda context: fits(context=context)),
-        max_batch=largest(lambda batch: fits(batch=batch)),
-        min_gpus=fewest_gpus(architecture, usable, workload, serving),
-        reason=reason(memory, usable),
-        notes=tuple(dict.fromkeys(note for note in short if note)),
+        verdict="fits with" if flags else word,
+        flags=flags,
+        required=allocation.memory.total,
+        usable=allocation.usable,
+        spare=allocation.spare,
+        max_context=min(limits) if limits else None,
+        max_context_memory=by_memory,
+        max_batch=max_batch(allocation, serving.layout.dp),
+        min_gpus=None if fewest is None else fewest.gpus,
+        layout=fewest,
+        reason=reason(allocation),
+        notes=tuple(notes(allocation)),
+        memory=allocation.memory,
+        limits=allocation.limits,
     )
 
 
-def granted(gpu: GPU, overhead: Overhead, workload: Workload) -> int:
-    """Bytes that may be taken: all, or the share that vLLM is given and, outside it, the CUDA context."""
-    if workload.gpu_memory_utilization is None:
-        return gpu.usable_bytes
-    share = round(gpu.usable_bytes * workload.gpu_memory_utilization)
-    return min(gpu.usable_bytes, share + round(overhead.cuda_context.high * GIB))
+def said(allocation: Allocation) -> Word:
+    """The verdict in a word. A cache that the engine sets aside holds the sequences that it prints, in the middle of
+    the range; whether it starts at all must be sure."""
+    if not allocation.sets_aside:
+        sure = allocation.fits(HIGH)
+    else:
+        sure = allocation.starts(HIGH) and allocation.fits(MIDDLE)
+    return "fits" if sure else "tight" if allocation.fits(LOW) else "does not fit"
 
 
-def word(memory: Memory, usable: int) -> Word:
-    """The verdict in a word."""
-    return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
+def remedy(allocation: Allocation) -> tuple[str, ...]:
+    """The least change of flags with which it fits; none where no change does."""
+    memory, engine = allocation.memory, allocation.serving.engine
+    if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
+        return ()  # which no flag makes smaller
+    for changes in engine.remedies(allocation.limits, allocation.workload):
+        if said(allocation.under(engine.with_options(**changes))) == "fits":
+            return engine.flags(changes)
+    return ()
 
 
-def reason(memory: Memory, usable: int, needs: str = "Weights, cache and activations need") -> str:
-    """What the verdict hangs on, in a sentence, which `needs` begins where there is too little."""
-    held = memory.total - memory.overhead
-    left = usable - held
-    if left < 0:
-        name, size = max(memory.parts.items(), key=lambda part: part[1])
-        return (
-            f"{needs} {held / GIB:.2f} GiB before any overhead, {-left / GIB:.2f} more than there are; "
-            f"the largest part is the {name} with {size / GIB:.2f}."
-        )
-    low, high = memory.overhead_low / GIB, memory.overhead_high / GIB
-    return f"{left / GIB:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB."
+def max_context(allocation: Allocation) -> int | None:
+    """The longest context at this batch that fits; None where memory sets no limit."""
+    first = allocation.workload.generated + 1
+
+    def fits(tokens: int) -> bool:
+        return tokens < first or said(allocation.at(context=tokens)) == "fits"
+
+    found = largest(fits, MOST_TOKENS, allocation.workload.context)
+    return None if found == MOST_TOKENS else 0 if found < first else found
 
 
-def largest(fits: Callable[[int], bool], most: int = MOST) -> int | None:
-    """The largest n from 0 to `most` that fits, where more never fits better; None when even `most` does."""
-    if fits(most):
-        return None
-    good, bad = 0, most
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if fits(middle) else (good, middle)
-    return good
+def max_batch(allocation: Allocation, copies: int) -> int | None:
+    """The most sequences of this context that fit, over all data-parallel copies; None where memory sets no limit."""
+    if allocation.sets_aside:  # a cache that does not hang on the batch
+        found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
+    else:
+        found = largest(lambda batch: said(allocation.at(batch=batch)) == "fits", MOST_BATCH)
+    return None if found == MOST_BATCH else found * copies
 
 
-def fewest_gpus(architecture: Architecture, usable: int, workload: Workload, serving: Serving) -> int | None:
-    """The fewest equal GPUs on which it fits: tensor parallel inside a server, pipeline stages across."""
+def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
+    """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages."""
+    layers, whole = serving.architecture.num_layers, serving.with_layout(Layout()).weights
+    best: Layout | None = None
 
-    def fits(tp: int, pp: int) -> bool:
-        return serving.at(tp, pp).memory(workload).high <= usable
+    def bound(shape: Layout) -> int:
+        """GPUs that must hold the weights, however they are spread."""
+        return shape.gpus * max(1, -(-(whole // shape.gpus) // gpu.usable_bytes))
 
-    best: int | None = None
-    for tp in (tp for tp in (1, 2, 4, 8) if divides(architecture, tp)):
-        most = min(architecture.num_layers, MOST_GPUS // tp if best is None else (best - 1) // tp)
-        if most and fits(tp, most):
-            best = tp * least(partial(fits, tp), most)
+    for shape in sorted(shapes(serving.architecture), key=lambda shape: (bound(shape), shape.dp, -shape.tp)):
+        most = MOST_GPUS if best is None else best.gpus - ((shape.dp, -shape.tp) > (best.dp, -best.tp))
+        if bound(shape) > most or (laid_out := accepted(serving, shape)) is None:
+            continue
+        stages = fewest_stages(gpu, laid_out, workload, min(layers, most // shape.gpus))
+        if stages is not None:
+            best = shape.model_copy(update={"pp": stages})
     return best
 
 
-def least(fits: Callable[[int], bool], most: int) -> int:
-    """The least n from 1 to `most` that fits, where `most` does and more never fits worse."""
-    bad, good = 0, most
-    while good - bad > 1:
-        middle = (bad + good) // 2
-        bad, good = (bad, middle) if fits(middle) else (middle, good)
-    return good
+def fewest_stages(gpu: GPU, serving: Serving, workload: Workload, most: int) -> int | None:
+    """The fewest pipeline stages with which it fits. Each number is tried, since more may fit worse: layers do not
+    divide evenly, and each stage has a step in flight."""
+    memory = serving.on(gpu, workload).memory
+    if memory.activations + memory.overhead_low > gpu.usable_bytes:
+        return None  # which no stage makes smaller
+    first = -(-(memory.weights + memory.vision + memory.kv_cache) // gpu.usable_bytes)
+    return next((stages for stages in range(first, most + 1) if fits_in_stages(gpu, serving, workload, stages)), None)
+
+
+def accepted(serving: Serving, layout: Layout) -> Serving | None:
+    """The model laid out so; None where the engine does not take it."""
+    try:
+        return serving.with_layout(layout)
+    except ConfigError:
+        return None
+
+
+def fits_in_stages(gpu: GPU, serving: Serving, workload: Workload, stages: int) -> bool:
+    laid_out = serving.with_layout(serving.layout.model_copy(update={"pp": stages}))
+    return said(laid_out.on(gpu, workload)) == "fits"
+
+
+def reason(allocation: Allocation) -> Message:
+    """What the verdict hangs on."""
+    if allocation.sets_aside:
+        return reason_at_start(allocation)
+    memory, usable = allocation.memory, allocation.usable
+    held = memory.total - memory.overhead
+    if usable < held:
+        name, size = max(memory.parts.items(), key=lambda part: part[1])
+        return Message(
+            "Weights, cache and activations need {held:.2f} GiB before any overhead, {more:.2f} more than there are; "
+            "the largest part is the {part} with {size:.2f}.",
+            held=held / GIB,
+            more=(held - usable) / GIB,
+            part=Message(name),
+            size=size / GIB,
+        )
+    return Message(
+        "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
+        left=(usable - held) / GIB,
+        low=memory.overhead_low / GIB,
+        high=memory.overhead_high / GIB,
+    )
+
+
+def reason_at_start(allocation: Allocation) -> Message:
+    """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
+    engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
+    roomy, budget, scarce = allocation.set_aside[allocation.fullest].budgets
+    cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
+    if allocation.starts(LOW) and not allocation.starts(HIGH):
+        return Message(
+            "Whether {engine} starts hangs on the overhead: it leaves {low:.2f} to {high:.2f} GiB for the cache, of "
+            "which a request of {context:,} tokens needs {need:.2f}.",
+            engine=engine,
+            low=max(0, scarce.cache) / GIB,
+            high=roomy.cache / GIB,
+            context=context,
+            need=need / batch,
+        )
+    if budget.missing:
+        return Message(
+            "{engine} does not start: it sets {requested:.2f} GiB aside, and the GPU has {missing:.2f} GiB too little "
+            "for that and what lies outside.",
+            engine=engine,
+            requested=budget.requested / GIB,
+            missing=budget.missing / GIB,
+        )
+    if budget.cache <= 0:
+        name, size = max(budget.held.items(), key=lambda part: part[1])
+        return Message(
+            "{engine} does not start: it takes {requested:.2f} GiB, and {held:.2f} are needed before there is any "
+            "cache; the largest part is the {part} with {size:.2f}.",
+            engine=engine,
+            requested=budget.requested / GIB,
+            held=sum(budget.held.values()) / GIB,
+            part=Message(name),
+            size=size / GIB,
+        )
+    if not allocation.starts(MIDDLE):
+        return Message(
+            "{engine} refuses requests of {context:,} tokens, which need {need:.2f} GiB each: the cache of {cache:.2f} "
+            "GiB holds at most {longest:,}.",
+            engine=engine,
+            context=context,
+            need=need / batch,
+            cache=cache,
+            longest=allocation.longest(MOST_TOKENS),
+        )
+    if allocation.fits(LOW) and not allocation.fits(MIDDLE):
+        return Message(
+            "The cache holds {few:,.2f} to {many:,.2f} requests of {context:,} tokens, by what overhead takes.",
+            few=allocation.concurrency(HIGH),
+            many=allocation.concurrency(LOW),
+            context=context,
+        )
+    return Message(
+        "The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; one needs {need:.2f} GiB.",
+        plural="The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; {n:,} need "
+        "{need:.2f} GiB.",
+        n=batch,
+        cache=cache,
+        requests=allocation.concurrency(MIDDLE),
+        context=context,
+        need=need,
+    )
+
+
+def notes(allocation: Allocation) -> Iterator[Message]:
+    """What the card can't do with the formats, and what the engine does not do at once."""
+    gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
+    weights, kv = gpu.lacks(precision.weights), gpu.lacks(precision.kv)
+    if weights is not None:
+        yield weights
+    if kv is not None and precision.kv != precision.weights:
+        yield Message("KV cache: {note}", note=kv)
+    if limits.sequences < allocation.workload.batch:
+        yield Message(
+            "{engine} runs at most {n:,} sequences at once; the others wait.",
+            engine=allocation.serving.engine.title,
+            n=limits.sequences,
+        )

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -16,6 +17,16 @@ class TrainingLayout(Layout):
     cp: int = Field(default=1, ge=1, le=1024)
     zero: Literal[0, 1, 2, 3] = 0
     sequence_parallel: bool = True  # norms and what they read are divided over the tensor-parallel ranks too
+
+    def stages(self, layers: int) -> Iterator[range]:
+        """The layers of each stage: what does not divide goes one each to the last stages but the very last, which
+        holds the head."""
+        each, more = divmod(layers, self.pp)
+        start = 0
+        for stage in range(self.pp):
+            stop = start + each + (self.pp - 1 - more <= stage < self.pp - 1)
+            yield range(start, stop)
+            start = stop
 
     @property
     def gpus(self) -> int:

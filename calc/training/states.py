@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from calc.errors import Frozen
 from calc.formats import Precision
+from calc.formats.stored import stored
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
-from calc.serving.weights import stored
 from calc.training.optimizer import state_bytes, step_bytes
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout

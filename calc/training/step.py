@@ -3,12 +3,12 @@
 from typing import Literal
 
 from calc.formats import Precision
-from calc.hardware.overhead import Overhead
+from calc.formats.stored import stored
+from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
 from calc.hardware.shards import blocks_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.serving.memory import Memory
-from calc.serving.weights import stored
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
 from calc.training.sharding import TrainingLayout
@@ -16,6 +16,11 @@ from calc.training.states import States, states_of, trained_of
 from calc.training.training_workload import TrainingWorkload
 
 Moment = Literal["loss", "backward", "end of backward", "step"]
+
+
+def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
+    """GiB of what no formula closes, and per cent for fragmentation."""
+    return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
 
 
 class TrainingMemory(Memory):
@@ -151,7 +156,7 @@ class Training:
         if moment != "step":
             gradients += 2 * WIDTH[self.recipe.gradients] * self.recipe.bucket
         held = weights + states.master + gradients + states.optimizer + activations + logits
-        low, high = self.overhead.bounds("transformers", self.layout.gpus, held)
+        low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), held))
         return TrainingMemory(
             weights=weights,
             master_weights=states.master,

@@ -14,7 +14,7 @@ from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.step import Training, TrainingMemory
+from calc.training.step import Training, TrainingMemory, usual_overhead
 from calc.training.training_verdict import TrainingVerdict, judge_training
 from calc.training.training_workload import TrainingWorkload
 from calc.units import GIB
@@ -72,7 +72,7 @@ def training_report(
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
         memory=memory,
-        overhead_items=overhead.items("transformers", layout.gpus, memory.total - memory.overhead),
+        overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=tuple(training.by_stage()),
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),

@@ -1,9 +1,15 @@
 """One GPU type against one training step: does it fit, what still would, and how many GPUs would do."""
 
+from collections.abc import Callable
+
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
-from calc.serving.verdict import MOST_GPUS, Word, largest, least, reason, word
-from calc.training.step import Training
+from calc.hardware.solver import largest, least
+from calc.serving.verdict import MOST_GPUS, Word
+from calc.training.step import Training, TrainingMemory
+from calc.units import GIB
+
+MOST = 2**30  # beyond this, memory is not what limits
 
 
 class TrainingVerdict(Frozen):
@@ -18,7 +24,7 @@ class TrainingVerdict(Frozen):
     max_micro_batch: int | None  # sequences of a micro-batch at this length; None: memory sets no limit
     max_sequence: int | None  # tokens a sequence at this micro-batch; None: memory sets no limit
     min_gpus: int | None  # with weights, gradients and optimizer sharded over them all (ZeRO-3); None: not even 1,024
-    reason: str
+    reason: Message
     notes: tuple[Message, ...]
 
 
@@ -33,11 +39,43 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
         required=memory.total,
         usable=usable,
         spare=usable - memory.total,
-        max_micro_batch=largest(lambda n: training.memory(micro_batch=n).high <= usable),
-        max_sequence=largest(lambda n: training.memory(sequence=n).high <= usable),
+        max_micro_batch=limit(lambda n: training.memory(micro_batch=n).high <= usable),
+        max_sequence=limit(lambda n: training.memory(sequence=n).high <= usable),
         min_gpus=fewest_replicas(training, usable),
-        reason=reason(memory, usable, "The step needs"),
-        notes=() if native is None else (native,),
+        reason=reason(memory, usable),
+        notes=() if native is None else (Message("{note}", note=native),),
+    )
+
+
+def word(memory: TrainingMemory, usable: int) -> Word:
+    """The verdict in a word."""
+    return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
+
+
+def limit(fits: Callable[[int], bool]) -> int | None:
+    """The largest size that fits; None where memory sets no limit."""
+    found = largest(fits, MOST)
+    return None if found == MOST else found
+
+
+def reason(memory: TrainingMemory, usable: int) -> Message:
+    """What the verdict hangs on."""
+    held = memory.total - memory.overhead
+    if usable < held:
+        name, size = max(memory.parts.items(), key=lambda part: part[1])
+        return Message(
+            "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
+            "the {part} with {size:.2f}.",
+            held=held / GIB,
+            more=(held - usable) / GIB,
+            part=Message(name),
+            size=size / GIB,
+        )
+    return Message(
+        "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
+        left=(usable - held) / GIB,
+        low=memory.overhead_low / GIB,
+        high=memory.overhead_high / GIB,
     )
 
 
@@ -55,4 +93,5 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     most = MOST_GPUS // one
     if fits(1):
         return one
-    return one * least(fits, most) if most and fits(most) else None
+    replicas = least(fits, most)
+    return None if replicas is None else one * replicas

@@ -3,7 +3,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from calc.errors import Frozen
-from calc.serving.workload import Attention
+from calc.serving.engines.transformers.options import Attention
 from calc.training.optimizer import Optimizer
 
 Method = Literal["full", "lora", "qlora", "pretrain"]

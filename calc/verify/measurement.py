@@ -7,11 +7,14 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from calc.errors import ConfigError, Frozen
 from calc.formats import Precision
+from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.transformers.engine import Transformers
+from calc.serving.engines.transformers.options import Attention, TransformersOptions
 from calc.serving.memory import Serving
-from calc.serving.workload import Attention, Workload
+from calc.serving.workload import Workload
 from calc.text import written
 from calc.training import Training
 from calc.training.recipe import Recipe
@@ -95,14 +98,11 @@ class Serve(Pass):
 
     @property
     def workload(self) -> Workload:
-        return Workload(
-            batch=self.batch,
-            context=self.context + self.generated,
-            generated=self.generated,
-            attention=self.attention,
-            logits=self.logits,
-            engine="transformers",
-        )
+        return Workload(batch=self.batch, context=self.context + self.generated, generated=self.generated)
+
+    @property
+    def engine(self) -> Transformers:
+        return Transformers(TransformersOptions(attention=self.attention, logits=self.logits))
 
 
 class Train(Pass):
@@ -178,7 +178,7 @@ def beside(measurement: Measurement) -> list[Row]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)
-    serving = Serving(architecture, Precision(weights=dtype, kv=dtype), Layout(), Overhead())
+    serving = Serving(architecture, Transformers(), Precision(weights=dtype, kv=dtype), Layout(), Overhead())
     recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
     common = set(Row.model_fields)
     rows = []
@@ -198,15 +198,25 @@ def beside(measurement: Measurement) -> list[Row]:
 
 def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:
     """Bytes of what a row measured."""
-    (stage,) = serving.stages
+    (stage,) = serving.laid_out.stages
     if isinstance(row, Weights):
         return stage.weights
     if isinstance(row, Context):
-        ranges = serving.overhead.items("transformers", 1, 0)
-        return (sum(ranges["cuda_context"]) + sum(ranges["libraries"])) // 2
+        sizes = serving.overhead.sizes(serving.engine.overhead(1), 0)
+        return (sum(sizes["cuda_context"]) + sum(sizes["libraries"])) // 2
     if isinstance(row, Train):
         training = Training(architecture, row.workload, recipe, TrainingLayout(), serving.overhead, serving.precision)
         memory = training.memory()
         return memory.total - memory.overhead - memory.weights
-    cache, working = serving.moments(stage, row.workload)[row.generated]
+    cache, working = moment(row, serving)
     return cache if row.kind == "cache" else cache + working
+
+
+def moment(row: Serve, serving: Serving) -> tuple[int, int]:
+    """Bytes of cache and of working memory at the fullest moment of a prefill, or of a decode after it."""
+    run, gpu = serving.with_engine(row.engine), usual_gpus()[0]
+    limits = row.engine.limits(row.workload, gpu, serving.architecture, serving.layout)
+    cache = row.engine.cache(run.laid_out, gpu, limits)
+    passing = row.engine.passes(run.laid_out, 0, cache, limits, row.workload)[row.generated]
+    fullest = max(passing, key=lambda moment: moment.bytes)
+    return fullest.cache, int(fullest.working.bytes)

@@ -19,6 +19,11 @@ def weighed(model, **workload):
     return report(models()[model].config, workload=Workload(**workload))
 
 
+def each(result):
+    """The memory of one GPU of each kind."""
+    return [verdict.memory for verdict in result.verdicts]
+
+
 def bars(figure):
     return [trace for trace in figure.data if trace.type == "bar"]
 
@@ -65,14 +70,17 @@ def test_children_add_up_to_their_parents(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
     result = weighed(model)
-    figure = charts.gpu_bars(result.verdicts, NAMES, result.memory, dark=True)
+    figure = charts.gpu_bars(result.verdicts, NAMES, each(result), dark=True)
     *parts, hatched = bars(figure)
     for name, bar in zip(charts.HELD, parts, strict=True):
-        assert bar.x == (getattr(result.memory, name) / GIB,) * 5
+        assert bar.x == tuple(getattr(verdict.memory, name) / GIB for verdict in result.verdicts)
         assert bar.marker.color == charts.COLORS[name]
         assert bar.y == tuple(NAMES[verdict.gpu] for verdict in result.verdicts)
-    assert hatched.x[0] == (result.memory.overhead_high - result.memory.overhead) / GIB
-    assert sum(bar.x[0] for bar in bars(figure)) == pytest.approx(result.memory.high / GIB)
+    for place, verdict in enumerate(result.verdicts):
+        memory = verdict.memory
+        assert hatched.x[place] == (memory.overhead_high - memory.overhead) / GIB
+        assert sum(bar.x[place] for bar in parts) == pytest.approx(verdict.required / GIB)
+        assert sum(bar.x[place] for bar in bars(figure)) == pytest.approx(memory.high / GIB)
     assert figure.data[-1].x == tuple(verdict.usable / GIB for verdict in result.verdicts)
     for text, verdict in zip(figure.layout.yaxis.ticktext, result.verdicts, strict=True):
         assert f"{verdict.usable / GIB:,.2f} GiB" in text
@@ -110,9 +118,9 @@ def test_figures_are_small_and_bring_their_own_looks(dark):
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
         sunburst.shares(result.parameters.total, tensors, dark),
-        charts.gpu_bars(result.verdicts, NAMES, result.memory, dark),
+        charts.gpu_bars(result.verdicts, NAMES, each(result), dark),
         charts.context_bars(result.by_context, dark),
-        charts.gpu_bars(step.verdicts, NAMES, step.memory, dark, charts.TRAINED),
+        charts.gpu_bars(step.verdicts, NAMES, [step.memory] * len(step.verdicts), dark, charts.TRAINED),
         charts.sequence_bars(step.by_sequence, dark),
     ):
         assert len(figure.to_json()) < 60_000
@@ -159,7 +167,7 @@ def test_an_image_tower_is_a_part_of_every_figure_of_memory():
     """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
     result = weighed("google/gemma-3-4b-it")
     for figure in (
-        charts.gpu_bars(result.verdicts, NAMES, result.memory, dark=False),
+        charts.gpu_bars(result.verdicts, NAMES, each(result), dark=False),
         charts.context_bars(result.by_context, dark=False),
         charts.stage_bars(result.stages, dark=False),
     ):

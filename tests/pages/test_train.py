@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from calc.serving.workload import Logits, Speculative
+from calc.serving.engines.transformers.options import Logits
+from calc.serving.engines.vllm.options import Speculative
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RecipeName
 from calc.training.step import Moment

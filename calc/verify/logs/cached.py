@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from calc.hardware.gpus import usual_gpus
+from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
-from calc.serving.budget import held
-from calc.serving.kv_cache import PAGE
+from calc.serving.engines.engine import Pool
+from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
-from calc.serving.paging import Pool, alike, pool_of
 from calc.serving.report import Report
-from calc.serving.workload import Workload
 from calc.units import GIB
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import ROUNDING, Log
@@ -20,64 +20,86 @@ STEPS = (2048, 8192)
 
 
 class Case(NamedTuple):
-    """One way in which the engine may have divided its cache: the pool of each pipeline stage, and tokens of a step."""
+    """One way in which the engine may have divided its cache."""
 
-    pools: tuple[Pool, ...]
+    pool: Pool
     step: int
-    prefixes: bool  # a request has a second state, for prefix caching
+    flags: tuple[str, ...]  # that the log does not state
 
 
 class Pages(NamedTuple):
     """How an engine divides its cache, as far as the log says: all ways that are left open."""
 
-    architecture: Architecture
-    workload: Workload
+    serving: Serving
+    length: int
     cases: tuple[Case, ...]
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.serving.architecture
+
+    @property
+    def growth(self) -> list[dict[int | None, int]]:
+        """Bits cached per token on each stage, by window."""
+        return [growth(stage.blocks, self.serving.precision.kv) for stage in self.serving.laid_out.stages]
 
     @property
     def whole(self) -> bool:
         """Whether a number of bytes stands for a token."""
-        return all(pool.keeps_all for case in self.cases for pool in case.pools)
+        states = any(state_bytes(stage.blocks) for stage in self.serving.laid_out.stages)
+        return not states and all(set(bits) <= {None} for bits in self.growth)
 
     @property
     def token(self) -> int:
-        """Bytes of a token on the fullest rank, where every layer keeps the whole context."""
-        return max(pool.block_bytes for pool in self.cases[0].pools) // PAGE
+        """Bytes of a token on the most loaded rank, where every layer keeps the whole context."""
+        case, stages = self.cases[0], range(len(self.serving.laid_out.stages))
+        block = case.pool.block_size
+        return max(case.pool.required_bytes(stage, 1, block) for stage in stages) // block
 
     @property
     def latent(self) -> bool:
         return any(isinstance(mixer, LatentAttention) for block in self.architecture.blocks for mixer in block.mixers)
 
     def tokens(self, case: Case, nbytes: int) -> int:
-        """What vLLM prints for so many bytes: tokens of the fullest stage."""
-        return min(held(pool, self.workload, nbytes, case.step)[1] for pool in case.pools)
+        """What the engine prints for so many bytes on every stage."""
+        return case.pool.tokens(self.blocks(case, nbytes), self.length)
+
+    def blocks(self, case: Case, nbytes: int) -> int:
+        return case.pool.blocks([nbytes] * len(self.serving.laid_out.stages))
 
     def request(self, case: Case) -> int:
-        """Bytes of a request of the whole context on the fullest stage."""
-        return max(pool.block_bytes * pool.request(self.workload.context, case.step) for pool in case.pools)
+        """Bytes of a request of the whole context on the most loaded stage."""
+        stages = range(len(self.serving.laid_out.stages))
+        return max(case.pool.required_bytes(stage, 1, self.length) for stage in stages)
 
     def requests(self, case: Case, tokens: int) -> tuple[float, float]:
-        """Requests of the whole context that fit so many tokens as vLLM prints them: the least, where every group has
-        just these blocks, and the most, where all but one have one more."""
-        pool, length = case.pools[0], self.workload.context
-        if pool.only_states or (len(pool.groups) > 1 and not self.workload.older(0, 21)):
-            return tokens / length, tokens / length
-        least = tokens // min(group.block for group in pool.groups if group.block) * len(pool.groups)
-        most = least + len(pool.groups) - 1
-        return pool.concurrency(least, length, case.step), pool.concurrency(most, length, case.step)
+        """Requests of the whole context that fit so many tokens as the engine prints them: of the fewest blocks for
+        which it would, and of the most."""
+        pool, length = case.pool, self.length
+        most = largest(lambda blocks: pool.tokens(blocks, length) <= tokens, MOST_BLOCKS)
+        fewer = largest(lambda blocks: pool.tokens(blocks, length) < tokens, MOST_BLOCKS)
+        return pool.concurrency(min(fewer + 1, most), length), pool.concurrency(most, length)
 
 
-def pages(architecture: Architecture, serving: Serving, ours: Report) -> Pages:
+MOST_BLOCKS = 2**40
+
+
+def pages(serving: Serving, ours: Report) -> Pages:
     """The cases that are left open: a step that the log does not state, and whether prefixes are cached."""
-    workload, kv = ours.scenario.workload, serving.precision.kv
-    pools = tuple(pool_of(stage.blocks, kv, workload) for stage in serving.stages if alike(stage.blocks, kv))
-    stated = [budget.max_num_batched_tokens for budget in ours.kv_budget]
-    if workload.prefill_tokens is not None:
-        stated = [workload.prefill_tokens]
-    kinds = {pools: False}
-    kinds.setdefault(tuple(pool.caching_prefixes() for pool in pools), True)
-    cases = tuple(Case(kind, step, prefixes) for kind, prefixes in kinds.items() for step in stated or STEPS)
-    return Pages(architecture, workload, cases if pools else ())
+    workload, stated = ours.scenario.workload, sorted({budget.max_num_batched_tokens for budget in ours.kv_budget})
+    gpu = usual_gpus()[-1]
+    cases = {}
+    for engine in serving.engine.alternatives():
+        flags = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
+        limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
+        steps = stated or [limits.step_tokens, *STEPS]
+        for step in steps:
+            in_flight = limits.in_flight_tokens * step // limits.step_tokens
+            changed = limits.model_copy(update={"step_tokens": step, "in_flight_tokens": in_flight})
+            cache = engine.cache(serving.laid_out, gpu, changed)
+            if isinstance(cache, Pool):
+                cases[flags, step] = Case(cache, step, flags)
+    return Pages(serving, workload.context, tuple(cases.values()))
 
 
 def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -87,15 +109,15 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
         elif log.engine == "vllm":
             yield _tokens(log.kv_bytes, log.kv_tokens, cache)
-    if log.kv_needed and log.settings.max_model_len == cache.workload.context:
+    if log.kv_needed and log.settings.max_model_len == cache.length:
         yield _one_request(log.kv_needed, cache)
-    if log.concurrency and log.concurrency_length == cache.workload.context and log.kv_tokens:
+    if log.concurrency and log.concurrency_length == cache.length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
 
 
 def block_size(log: Log, cache: Pages) -> int:
     """Tokens of a block: FlashMLA asks for 64."""
-    return log.settings.block_size or (64 if cache.latent else PAGE)
+    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size)
 
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -138,9 +160,8 @@ def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
     case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
     low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
     agrees = low <= tokens <= high
-    hold = f"In vLLM's pages the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
-    if case.prefixes:
-        hold += " (with a second state of each request, for prefix caching)"
+    flags = f" with {' '.join(case.flags)}" if case.flags else ""
+    hold = f"In vLLM's pages{flags} the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
     if agrees:
         sentence = f"{hold}; its {tokens:,} are within the range."
     else:
@@ -154,7 +175,7 @@ def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
 def _one_request(needed: int, cache: Pages) -> Difference:
     """What vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
-    one, tokens = cache.request(case), cache.workload.context
+    one, tokens = cache.request(case), cache.length
     agrees = abs(one - needed) <= ROUNDING
     if agrees:
         sentence = f"A request of {tokens:,} tokens takes as much cache in the log as in ours."
@@ -170,13 +191,13 @@ def _one_request(needed: int, cache: Pages) -> Difference:
 
 def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> Difference:
     """Requests of the whole context, which have whole blocks, by the tokens of the same log: two decimals."""
-    length = cache.workload.context
+    length = cache.length
     case = min(cache.cases, key=lambda case: abs(cache.requests(case, tokens)[0] - concurrency))
     low, high = cache.requests(case, tokens)
     sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in vLLM's pages"
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
-        low, high = low * length / (length + block), high * (length + PAGE) / length
+        low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size) / length
     agrees = low - 0.005 <= concurrency <= high + 0.005
     if agrees:
         sentence = f"{sentence}; the log's {concurrency:,.2f} agree."

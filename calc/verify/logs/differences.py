@@ -5,15 +5,19 @@ from itertools import product
 from typing import Literal
 
 from calc.formats import FLOATS
+from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
-from calc.serving.budget import KVBudget
-from calc.serving.memory import Serving
+from calc.serving.engines.engine import LoadedWeights
+from calc.serving.engines.loading import ExpertKernel
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
-from calc.serving.weights import Kernel, Parts, stored_bytes
 from calc.units import GIB
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import ROUNDING, Log, OutOfMemory
+from calc.verify.logs.weighing import engine_of
 
 CLOSE = 0.003
 """Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4
@@ -42,8 +46,8 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
     asked = ours.scenario
     if log.weights is not None:
         yield _weights(log, log.weights, architecture, ours)
-    serving = Serving(architecture, asked.precision, asked.layout, asked.overhead, asked.workload.speculative)
-    cache = pages(architecture, serving, ours)
+    serving = Serving(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
+    cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
     if log.engine == "vllm":
@@ -69,22 +73,23 @@ def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -
     return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
 
 
-def _beside(held: Parts) -> int:
+def _beside(held: LoadedWeights) -> int:
     """Bytes that an engine adds to the tensors."""
     return held.rotary + held.padding + held.rounding
 
 
-def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[str, Parts]]:
+def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[str, LoadedWeights]]:
     """What the fullest rank may hold: the image tower too, which vLLM loads unless told otherwise, and experts in MXFP4
     as either kernel pads them."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
-    towers = {" with the image tower": True, "": False} if ours.parameters.not_in_total["vision"] else {"": False}
-    kernels: dict[str, Kernel] = {"": "marlin"}
+    towers = {" with the vision encoder": False, "": True} if ours.parameters.not_in_total["vision"] else {"": False}
+    kernels: dict[str, ExpertKernel] = {"": "marlin"}
     if precision.weights == "mxfp4":
         kernels = {", experts padded for Marlin,": "marlin", ", experts padded for Triton,": "triton"}
-    for (with_tower, tower), (padded, kernel) in product(towers.items(), kernels.items()):
-        stages = stored_bytes(architecture, precision, layout, "vllm", tower=tower, kernel=kernel)
-        yield f"{with_tower}{padded}", max(stages, key=lambda stage: stage.total)
+    for (with_tower, alone), (padded, kernel) in product(towers.items(), kernels.items()):
+        engine = VLLM(VLLMOptions(language_model_only=alone, mxfp4_kernel=kernel))
+        stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
+        yield f"{with_tower}{padded}", max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
 def _why_weights(log: Log, off: int, ours: Report) -> str:

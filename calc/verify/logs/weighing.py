@@ -6,12 +6,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
 from calc.formats import CacheFormat, Precision, WeightFormat, native_weights
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.report import Report, report
-from calc.serving.vllm import is_large
 from calc.serving.workload import Workload
 from calc.units import MIB
 from calc.verify.logs.log import Log
@@ -48,13 +53,8 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
     may be the log's. Raises ConfigError."""
     asked = log.settings
     try:
-        workload = Workload(
-            context=asked.max_model_len or log.concurrency_length or 8192,
-            prefill_tokens=asked.max_num_batched_tokens,
-            max_num_seqs=asked.max_num_seqs,
-            gpu_memory_utilization=asked.gpu_memory_utilization,
-            engine_version=_version(log),
-        )
+        workload = Workload(context=asked.max_model_len or log.concurrency_length or 8192)
+        engine = engine_of(log)
         layout = Layout(
             tp=asked.tensor_parallel_size or 1,
             pp=asked.pipeline_parallel_size or 1,
@@ -62,9 +62,38 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
         )
     except ValidationError as error:
         name, limit = error.errors()[0]["loc"][0], error.errors()[0]["msg"].lower()
-        raise ConfigError(f"The log states a {name} that can't be weighed: {limit}.", str(name)) from None
+        raise ConfigError(
+            Message("The log states a {name} that can't be weighed: {limit}.", name=name, limit=limit), str(name)
+        ) from None
     return report(
-        config, workload=workload, precision=_precision(log, config), layout=layout, gpus=_near(log, workload, gpus)
+        config,
+        workload=workload,
+        engine=engine,
+        precision=_precision(log, config),
+        layout=layout,
+        gpus=_near(log, config, workload, layout, gpus),
+    )
+
+
+def engine_of(log: Log) -> Engine:
+    """The engine with the flags that the log states; vLLM for a message of PyTorch alone."""
+    asked = log.settings
+    if log.engine == "sglang":
+        return SGLang(
+            SGLangOptions(
+                mem_fraction_static=asked.mem_fraction_static,
+                chunked_prefill_size=asked.max_num_batched_tokens,
+                max_running_requests=asked.max_num_seqs,
+            )
+        )
+    return VLLM(
+        VLLMOptions(
+            max_num_batched_tokens=asked.max_num_batched_tokens,
+            max_num_seqs=asked.max_num_seqs,
+            gpu_memory_utilization=asked.gpu_memory_utilization,
+            enforce_eager=bool(asked.enforce_eager),
+            version=_version(log),
+        )
     )
 
 
@@ -90,12 +119,17 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     return Precision.of(config, weights, CACHES[cache])
 
 
-def _near(log: Log, workload: Workload, gpus: Iterable[GPU]) -> Iterator[GPU]:
+def _near(
+    log: Log, config: Mapping[str, Any], workload: Workload, layout: Layout, gpus: Iterable[GPU]
+) -> Iterator[GPU]:
     """GPUs with the total that the log states, one of each kind for which vLLM has defaults of its own; none where the
     log says too little of what was divided."""
-    stated = workload.engine_version or (workload.prefill_tokens and workload.max_num_seqs)
-    if log.total is None or log.engine != "vllm" or not stated or workload.gpu_memory_utilization is None:
+    asked = log.settings
+    stated = _version(log) or (asked.max_num_batched_tokens and asked.max_num_seqs)
+    if log.total is None or log.engine != "vllm" or not stated or asked.gpu_memory_utilization is None:
         return
-    kinds = {is_large(gpu): gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total}
+    engine, architecture = engine_of(log), Architecture.from_config(config)
+    near = [gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total]
+    kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in near}
     for gpu in kinds.values():
         yield gpu.model_copy(update={"usable_mib": log.total // MIB})

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from calc import ConfigError, Overhead, Range
+from calc import ConfigError, Range
+from calc.hardware.overhead import FRAGMENTATION, NONE
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import bind, change, show
 
@@ -60,7 +61,11 @@ def whole_number(
 def overhead(scenario: Scenario) -> None:
     """A slider with two ends for each item of the overhead."""
     st.markdown("**Overhead, from low to high**")
-    usual = Overhead().ranges(scenario.engine, scenario.tp * scenario.pp)
+    usual = {
+        "cuda_graphs": NONE,
+        "fragmentation": FRAGMENTATION,
+        **scenario.serving_engine().overhead(scenario.tp * scenario.pp * scenario.attention_dp),
+    }
     items = (
         ("cuda_context", "CUDA context (GiB)", 4.0),
         ("libraries", "Libraries, NCCL (GiB)", 6.0),

@@ -4,6 +4,7 @@ import streamlit as st
 
 from calc import Architecture, ConfigError
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.inputs.controls import optional, overhead, whole_number
 from pages.parts.state.scenario import Scenario
@@ -49,9 +50,9 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
         show("engine", scenario.engine)
         st.segmented_control(
             "Engine",
-            ["vllm", "transformers"],
+            list(ENGINES),
             required=True,
-            format_func={"vllm": "vLLM", "transformers": "transformers"}.get,
+            format_func=lambda name: ENGINES[name].title,
             help="vLLM cuts long prompts into chunks and keeps CUDA graphs; transformers does neither.",
             key="engine",
             on_change=_take_engine,
@@ -64,7 +65,7 @@ def advanced(scenario: Scenario, error: ConfigError | None) -> None:
             **bind("attention", "attention"),
         )
         optional("prefill", "Prompt tokens in one pass", 2**30, "as the engine does")
-        (vllm if scenario.engine == "vllm" else transformers)()
+        {"vllm": vllm, "transformers": transformers}.get(scenario.engine, lambda: None)()
         if has_tower(scenario):
             st.toggle(
                 "Leave the image tower out",

@@ -16,6 +16,7 @@ from presets import Published, gpus
 Color = Literal["green", "orange", "red"]
 BADGES: dict[str, tuple[str, Color, str]] = {
     "fits": ("Fits", "green", ":material/check_circle:"),
+    "fits with": ("Fits with flags", "orange", ":material/tune:"),
     "tight": ("Tight", "orange", ":material/balance:"),
     "does not fit": ("Does not fit", "red", ":material/cancel:"),
 }
@@ -94,7 +95,7 @@ def card(verdict: Verdict | TrainingVerdict, largest: Mapping[str, int | None], 
         number = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
         lines = [f"{label}: **{most(n)}**" for label, n in largest.items()]
         st.markdown("  \n".join([*lines, f"{fewest}: **{number}**"]))
-        st.caption(verdict.reason)
+        st.caption(str(verdict.reason))
         for note in map(str, verdict.notes):
             st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
 

@@ -81,15 +81,16 @@ DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
 def gpu_bars(
     verdicts: Sequence[Verdict | TrainingVerdict],
     names: Mapping[str, str],
-    memory: Memory,
+    memories: Sequence[Memory],
     dark: bool,
     parts: Sequence[str] | None = None,
 ) -> go.Figure:
-    """What one GPU must hold, part by part, against what each has: a row a GPU, a line where its memory ends."""
-    theme, parts = DARK if dark else LIGHT, parts or served([memory])
+    """What one GPU of each kind must hold, part by part, against what it has: a row a GPU, a line where its memory
+    ends."""
+    theme, parts = DARK if dark else LIGHT, parts or served(memories)
     rows = [names[verdict.gpu] for verdict in verdicts]
     usable = [verdict.usable / GIB for verdict in verdicts]
-    bars = _bars("x", "y", rows, [memory] * len(rows), parts)
+    bars = _bars("x", "y", rows, memories, parts)
     for bar in bars:
         bar["orientation"] = "h"
     capacity = [

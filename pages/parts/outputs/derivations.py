@@ -5,30 +5,36 @@ from collections.abc import Iterable
 import streamlit as st
 
 from calc import Architecture, Report
-from calc.model.derivation import Step, cache_steps, derive
+from calc.model.derivation import Step, derive
 from calc.model.rough import rough_total
-from calc.serving.memory_derivation import memory_steps, weight_steps
+from calc.serving.derivation import Derivations, cache_steps
+from calc.serving.memory import Serving
 from pages.parts import words
 from pages.parts.outputs.charts import LABELS
+from pages.parts.state.scenario import Scenario, usual_gpus
+from presets import gpus
+
+TITLES = LABELS | {
+    "overhead_low": "Overhead, least",
+    "overhead_high": "Overhead, most",
+    "cuda_context": "CUDA context",
+    "libraries": "Libraries",
+    "cuda_graphs": "CUDA graphs",
+    "fragmentation": "Fragmentation",
+    "loading": "Tables, padding, rounding",
+}
 
 
 class Working:
     """The derivation of one report, ready to be shown part by part."""
 
-    def __init__(self, architecture: Architecture, report: Report) -> None:
+    def __init__(self, architecture: Architecture, report: Report, scenario: Scenario) -> None:
         self.architecture, self.report = architecture, report
         self.derivation = derive(architecture)
-        scenario, cache = report.scenario, report.kv_cache
-        self.memory_steps = memory_steps(
-            architecture,
-            report.memory,
-            scenario.workload,
-            scenario.precision,
-            scenario.layout,
-            cache.bytes_per_token,
-            cache.window_bytes,
-            cache.state_bytes,
-        )
+        asked = report.scenario
+        engine, gpu = scenario.serving_engine(), gpus()[(scenario.gpu or usual_gpus())[0]]
+        serving = Serving(architecture, engine, asked.precision, asked.layout, asked.overhead)
+        self.served = Derivations(serving.on(gpu, asked.workload))
 
     def parameters(self) -> None:
         table(self.derivation.parameters, "Parameters")
@@ -48,10 +54,7 @@ class Working:
         self.legend()
 
     def weights(self) -> None:
-        if self.report.scenario.layout.gpus == 1:
-            table(weight_steps(self.architecture, self.report.scenario.precision), "Bytes")
-        else:
-            table(self.memory_steps[:1], "Bytes")
+        table(self.served.weights(), "Bytes")
         loaded = {name: size for name, size in self.report.loaded if size}
         st.markdown(
             f"**{self.report.memory.weights:,} bytes** on "
@@ -80,15 +83,11 @@ class Working:
 
     def memory(self) -> None:
         memory, items = self.report.memory, self.report.overhead_items
-        table(self.memory_steps, "Bytes")
+        table(self.served.activations(), "Bytes")
+        table(self.served.total(), "Bytes")
+        table(self.served.overhead(), "Bytes")
         st.markdown(f"Sum: **{memory.total:,} bytes**, {words.gib(memory.low)} to {words.gib(memory.high)}.")
-        titles = {
-            "cuda_context": "CUDA context",
-            "libraries": "Libraries",
-            "cuda_graphs": "CUDA graphs",
-            "fragmentation": "Fragmentation",
-        }
-        rows = [f"| {titles[name]} | {words.gib(low)} | {words.gib(high)} |" for name, (low, high) in items.items()]
+        rows = [f"| {TITLES[name]} | {words.gib(low)} | {words.gib(high)} |" for name, (low, high) in items.items()]
         st.markdown("\n".join(["| Overhead | from | to |", "| --- | ---: | ---: |", *rows]))
 
     def tensors(self) -> None:
@@ -126,7 +125,7 @@ class Working:
 def table(steps: Iterable[Step], result: str) -> None:
     """The result before its formula, so that a telephone shows it."""
     rows = [
-        f"| {LABELS.get(step.what, step.what)} | {step.result:,} | `{step.formula}` | `{step.values}` |"
+        f"| {TITLES.get(step.what, step.what)} | {step.result:,} | `{step.formula}` | `{step.values}` |"
         for step in steps
     ]
     st.markdown("\n".join([f"| Part | {result} | Formula | With values |", "| --- | ---: | --- | --- |", *rows]))

@@ -1,15 +1,16 @@
-"""What the engine makes of each GPU: the least that the mathematics needs, what it reserves, and what fits in it."""
+"""What the engine makes of each GPU: the least that the mathematics needs, what it sets aside, and what fits in it."""
 
 import streamlit as st
 
 from calc import Report
-from calc.serving.budget import KVBudget
+from calc.serving.engines import ENGINES
+from calc.serving.memory import KVBudget
 from pages.parts import words
 from presets import gpus
 
 
 def draw(report: Report) -> None:
-    """Only vLLM sets memory aside before the first request."""
+    """Some engines set memory aside before the first request."""
     st.subheader("KV cache: what is needed, what is held", anchor=False)
     needed_and_held(report)
     if report.kv_budget:
@@ -19,7 +20,7 @@ def draw(report: Report) -> None:
 
 def needed_and_held(report: Report) -> None:
     asked, cache = report.scenario, report.kv_cache
-    engine = {"vllm": "vLLM", "transformers": "transformers"}[asked.workload.engine]
+    engine = ENGINES[asked.engine].title
     sequences = "one sequence" if asked.workload.batch == 1 else f"{asked.workload.batch:,} sequences"
     where = "the fullest of the GPUs holds" if asked.layout.gpus > 1 else f"{engine} holds"
     st.markdown(
@@ -29,6 +30,7 @@ def needed_and_held(report: Report) -> None:
 
 
 def table(report: Report) -> None:
+    taken = f"{ENGINES[report.scenario.engine].title} takes"
     st.dataframe(
         [
             {
@@ -36,7 +38,7 @@ def table(report: Report) -> None:
                 "Tokens": budget.tokens,
                 "Requests of the context": budget.concurrency,
                 "Left for the cache": left(budget),
-                "vLLM takes": f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+                taken: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
                 "Weights": words.gib(budget.weights),
                 "Profile run": words.gib(budget.profile),
             }
@@ -69,8 +71,8 @@ def check(report: Report) -> None:
     st.caption(
         f"Check, {gpus()[budget.gpu].name}: {budget.bytes:,} bytes in {budget.blocks:,} blocks give {budget.tokens:,} "
         f"tokens, {budget.bytes / budget.tokens:,.0f} bytes each; {budget.concurrency:,.2f} requests × {context:,} "
-        f"tokens = {requested:,.0f}{windowed(requested, budget)}. vLLM samples for up to {budget.max_num_seqs:,} "
-        f"sequences and profiles with {budget.max_num_batched_tokens:,} tokens."
+        f"tokens = {requested:,.0f}{windowed(requested, budget)}. {ENGINES[report.scenario.engine].title} runs up to "
+        f"{budget.max_num_seqs:,} sequences at once and passes up to {budget.max_num_batched_tokens:,} tokens."
     )
 
 

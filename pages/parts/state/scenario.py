@@ -10,7 +10,9 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Range, 
 from calc.errors import Frozen, shown
 from calc.families import ASSUMED, as_llama, override, settings
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat, native_weights
-from calc.serving.workload import Attention, Engine, Logits, Speculative
+from calc.serving.engines import ENGINES, Engine
+from calc.serving.engines.transformers.options import Attention, Logits
+from calc.serving.engines.vllm.options import Speculative
 from calc.text import pack, unpack
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RECIPES, Recipe, RecipeName
@@ -46,11 +48,11 @@ class Scenario(Frozen):
     context: Annotated[int, Field(ge=1, le=16_777_216)] = 8192
     weights: WeightFormat | None = None  # None: as the checkpoint stores them
     kv: CacheFormat = "bf16"
-    engine: Engine = "vllm"
+    engine: Literal["vllm", "transformers", "sglang"] = "vllm"
     attention: Attention = "flash"
     prefill: Tokens | None = None
     generated: Annotated[int, Field(ge=0, le=2**30)] = 0
-    logits: Logits = "last"
+    logits: Logits | None = None
     speculative: Speculative = "none"
     language_model_only: bool = False
     gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
@@ -139,9 +141,17 @@ class Scenario(Frozen):
     def workload(self) -> Workload:
         """Raises ConfigError where two choices exclude each other."""
         try:
-            return Workload(prefill_tokens=self.prefill, **self._same(Workload))
+            return Workload(**self._same(Workload))
         except ValidationError as error:
             raise ConfigError(_said(error), "generated", [0]) from None
+
+    def serving_engine(self) -> Engine:
+        """The engine with the flags that are its own."""
+        kind = ENGINES[self.engine]
+        stated = {name: getattr(self, name) for name in kind.options_type.model_fields if name in EXPECTED}
+        if self.prefill is not None:
+            stated[kind.step_option] = self.prefill
+        return kind(kind.options_type.model_validate(stated))
 
     def training(self) -> TrainingWorkload:
         """Raises ConfigError where two choices exclude each other."""
@@ -207,7 +217,7 @@ EXPECTED = {
     "context": "a whole number from 1 to 16,777,216",
     "weights": f"a format such as {', '.join(WEIGHT_FORMATS[1:4])}, int4 or Q4_K_M",
     "kv": f"one of {', '.join(CACHE_FORMATS)}",
-    "engine": "vllm or transformers",
+    "engine": "vllm, transformers or sglang",
     "attention": "flash or eager",
     "prefill": "a whole number of tokens from 1 on",
     "generated": "a whole number of tokens from 0 on",

@@ -9,8 +9,8 @@ from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
 from calc.formats.mixes import TYPES
 from calc.formats.quantization_config import native
 from calc.formats.scheme import named, readable
+from calc.formats.stored import stored
 from calc.model.tensor import Tensor
-from calc.serving.weights import stored
 from presets import models
 
 QUANTISED = [name for name in FORMATS if name not in FLOATS]
@@ -269,7 +269,7 @@ def test_what_can_not_be_followed_is_said(quantization, words):
     config = models()["Qwen/Qwen2.5-3B"].config | {"quantization_config": quantization}
     weighed = report(config, gpus=[])
     assert weighed.memory.weights == 6_171_877_376
-    assert any(words in sentence and "16 bits" in sentence for sentence in weighed.assumptions)
+    assert any(words in sentence and "16 bits" in sentence for sentence in map(str, weighed.assumptions))
 
 
 @pytest.mark.parametrize(

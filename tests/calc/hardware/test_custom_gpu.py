@@ -6,6 +6,7 @@ from calc import Architecture, Workload, report
 from calc.errors import ConfigError
 from calc.hardware.custom_gpu import custom_gpu, custom_gpu_of, find_gpu
 from calc.hardware.gpus import gpus
+from calc.serving.engines import ENGINES
 from presets import models
 
 PLAIN = "My card:48GiB:960GB/s"
@@ -96,7 +97,8 @@ def test_an_id_is_looked_up():
 def test_a_report_weighs_it():
     """48 GiB of a user's own hold what 48 GiB of an A40 without ECC would."""
     config = models()["Qwen/Qwen2.5-3B"].config
-    made = report(config, workload=Workload(context=4096), gpus=[custom_gpu_of(PLAIN)])
+    engine = ENGINES["transformers"]()
+    made = report(config, engine=engine, workload=Workload(context=4096), gpus=[custom_gpu_of(PLAIN)])
     (verdict,) = made.verdicts
     weights = 2 * Architecture.from_config(config).parameters().total
     assert (verdict.gpu, verdict.verdict) == (PLAIN, "fits")

@@ -6,15 +6,11 @@ from math import floor
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision, report
-from calc.formats import WEIGHT_FORMATS
+from calc import Architecture
 from calc.model.block import Block
-from calc.model.derivation import cache_steps, derive, symbolic
+from calc.model.derivation import derive, symbolic
 from calc.model.feedforward import MLP
 from calc.model.mla import LatentAttention, LightningIndexer
-from calc.serving.kv_cache import bytes_per_token, growth
-from calc.serving.memory import Serving
-from calc.serving.memory_derivation import memory_steps, weight_steps
 from presets import models
 from tests import load
 
@@ -79,35 +75,12 @@ def test_the_lines_sum_to_the_totals(architecture):
     assert sum(step.result for step in derive(architecture).active) == counts.active
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
-    steps = cache_steps(architecture, "fp8")
-    assert [value(step.values) for step in steps] == [step.result for step in steps]
-    bits = growth((*architecture.blocks, *architecture.shared), "fp8")
-    whole = [step.result for step in steps if step.what == "whole context"]
-    assert sum(whole) == bytes_per_token(bits)
-    assert sum(step.result for step in steps) == sum(bits.values()) // 8
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture):
-    for weights in WEIGHT_FORMATS:
-        precision = Precision(weights=weights)
-        steps = weight_steps(architecture, precision)
-        assert [value(step.values) for step in steps] == [step.result for step in steps]
-        stages = Serving(architecture, precision, Layout(), Overhead()).stages
-        assert sum(step.result for step in steps) == sum(stage.weights for stage in stages), weights
-
-
 def test_known_totals():
     """Qwen2.5-3B and DeepSeek-V3, counted from their checkpoints."""
     qwen, v3 = preset("Qwen/Qwen2.5-3B"), preset("deepseek-ai/DeepSeek-V3")
     assert sum(step.result for step in derive(qwen).parameters) == 3_085_938_688
-    assert [step.result for step in cache_steps(qwen, "bf16")] == [36_864]
-    assert sum(step.result for step in weight_steps(qwen, Precision())) == 6_171_877_376
     assert sum(step.result for step in derive(v3).parameters) == 671_026_404_352
     assert sum(step.result for step in derive(v3).active) == 37_552_282_624
-    assert [step.result for step in cache_steps(v3, "bf16")] == [70_272]
 
 
 def test_sizes_that_differ_between_layers_have_symbols_of_their_own():
@@ -145,24 +118,3 @@ def test_names_of_the_paper():
     assert query.formula == "(n_q·(d_nope + d_rope)) × r_q"
     assert query.values == "(128·(128 + 64)) × 1536"
     assert derivation.legend["r_q"] == ("q_lora_rank", 1536)
-
-
-@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3", "state-spaces/mamba-130m-hf"])
-def test_the_parts_of_memory_are_what_their_formulas_give(model):
-    """Of vLLM: the working's own figures, multiplied out, are the bytes."""
-    whole = report(models()[model].config, gpus=[])
-    asked, cache = whole.scenario, whole.kv_cache
-    steps = memory_steps(
-        Architecture.from_config(models()[model].config),
-        whole.memory,
-        asked.workload,
-        asked.precision,
-        asked.layout,
-        cache.bytes_per_token,
-        cache.window_bytes,
-        cache.state_bytes,
-    )
-    assert sum(step.result for step in steps) == whole.memory.total
-    by_name = {step.what: step for step in steps}
-    for what in ("kv_cache", "activations"):
-        assert eval(by_name[what].values.replace("·", "*").replace(",", "")) == by_name[what].result

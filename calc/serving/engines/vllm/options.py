@@ -41,7 +41,10 @@ class VLLMOptions(Frozen):
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
+        description="Draft layer that is loaded too: the model's multi-token prediction, or one more layer (EAGLE).",
+    )
+    mxfp4_kernel: Literal["marlin", "triton"] = Field(
+        default="marlin", description="Kernel that pads experts in MXFP4: Marlin, or Triton on Hopper."
     )
     version: str | None = Field(
         default=None, pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$", description="Version of vLLM; None: 0.33."

@@ -1,30 +1,49 @@
-"""Memory to serve: activations against tracked forward passes, and how the parts add up."""
+"""transformers' generate: working memory against tracked passes of its classes, and measured peaks."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
-from calc.serving.activations import decode_bytes, logits_bytes, prefill_bytes
+from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.model.named import largest
+from calc.serving.engines.transformers.engine import Transformers
+from calc.serving.engines.transformers.options import TransformersOptions
+from calc.serving.engines.transformers.working_memory import Pass, prefill_peaks
 from calc.serving.memory import Serving
 from calc.units import GIB
-from presets import models
+from presets import gpus, models
 from tests import load
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 PREFILL = load("prefill.json")
 
 
+def allocation(model, workload, weights="bf16", layout=None, **options):
+    engine = Transformers(TransformersOptions(**options))
+    serving = Serving(ARCHITECTURES[model], engine, Precision(weights=weights), layout or Layout(), Overhead())
+    return serving.on(gpus()["h100-sxm"], workload)
+
+
+def passes(model, workload, **options):
+    """The moments of the prompts' pass, and of the last token's where one is generated."""
+    found = allocation(model, workload, **options)
+    return found.serving.engine.passes(found.serving.laid_out, 0, found.cache, found.limits, found.workload)
+
+
+def prefill(model, attention, tokens):
+    """The peak of a pass without a cache, keys and values included."""
+    architecture = ARCHITECTURES[model]
+    prompt = Pass(1, tokens, tokens, width=2, attention=attention, logits="last", cached=False)
+    return largest(prefill_peaks(architecture.all_blocks, architecture, prompt)).bytes
+
+
 def ours(row):
-    workload = Workload(
-        batch=row["batch"],
-        context=row["seq"],
-        engine="transformers",
-        attention=row["attention"],
-        logits=row["logits"],
-    )
-    peak = prefill_bytes(ARCHITECTURES[row["model"]], workload, Precision(), cached=row["cached"])
-    return peak + row["kv"] if row["cached"] else peak
+    batch, tokens, attention, logits = row["batch"], row["seq"], row["attention"], row["logits"]
+    if row["cached"]:
+        workload = Workload(batch=batch, context=tokens)
+        memory = allocation(row["model"], workload, attention=attention, logits=logits).memory
+        return memory.kv_cache + memory.activations
+    architecture = ARCHITECTURES[row["model"]]
+    prompt = Pass(batch, tokens, batch * tokens, width=2, attention=attention, logits=logits, cached=False)
+    return largest(prefill_peaks(architecture.all_blocks, architecture, prompt)).bytes
 
 
 def rows(exact):
@@ -61,7 +80,7 @@ def test_prefill_peak_with_experts(row):
 
 @pytest.mark.parametrize(
     ("model", "attention", "peak"),
-    [  # python -m benchmarks.track MODEL ATTENTION 2048, by transformers 5.23
+    [  # python -m benchmarks.oracle.track MODEL ATTENTION 2048, by transformers 5.23
         pytest.param("meta-llama/Llama-4-Scout-17B-16E-Instruct", "flash", 2_589_081_600, id="all experts run"),
         pytest.param("deepseek-ai/DeepSeek-R1", "flash", 1_530_087_424, id="weights of experts in fp32"),
         pytest.param("deepseek-ai/DeepSeek-V2-Lite", "flash", 337_150_464, id="the same without a bias that balances"),
@@ -74,14 +93,12 @@ def test_prefill_peak_with_experts(row):
     ],
 )
 def test_peaks_of_other_families(model, attention, peak):
-    workload = Workload(context=2048, engine="transformers", attention=attention)
-    found = prefill_bytes(ARCHITECTURES[model], workload, Precision(), cached=False)
-    assert found == pytest.approx(peak, rel=0.01)
+    assert prefill(model, attention, 2048) == pytest.approx(peak, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("model", "attention", "peak"),
-    [  # python -m benchmarks.track MODEL ATTENTION 2048, by transformers 5.23
+    [  # python -m benchmarks.oracle.track MODEL ATTENTION 2048, by transformers 5.23
         pytest.param("allenai/OLMo-2-1124-7B", "flash", 220_217_344, id="norms behind, rotated in fp32, flash"),
         pytest.param("allenai/OLMo-2-1124-7B", "eager", 1_436_565_504, id="norms behind, rotated in fp32, eager"),
         pytest.param("allenai/Olmo-3-1025-7B", "flash", 222_314_496, id="a table for windows, flash"),
@@ -109,13 +126,12 @@ def test_peaks_of_other_families(model, attention, peak):
     ],
 )
 def test_peaks_of_other_dense_families(model, attention, peak):
-    workload = Workload(context=2048, engine="transformers", attention=attention)
-    assert prefill_bytes(ARCHITECTURES[model], workload, Precision(), cached=False) == peak
+    assert prefill(model, attention, 2048) == peak
 
 
 @pytest.mark.parametrize(
     ("model", "attention", "peak"),
-    [  # python -m benchmarks.track MODEL ATTENTION 2048 decode, by transformers 5.23
+    [  # python -m benchmarks.oracle.track MODEL ATTENTION 2048 decode, by transformers 5.23
         ("deepseek-ai/DeepSeek-V2", "flash", 335_936_904),
         ("deepseek-ai/DeepSeek-V2", "eager", 237_769_354),
         ("deepseek-ai/DeepSeek-V2-Lite", "flash", 42_001_800),
@@ -124,9 +140,8 @@ def test_peaks_of_other_dense_families(model, attention, peak):
 )
 def test_decode_expands_latents(model, attention, peak):
     """Beside keys and values of every head lie a few states of one token."""
-    architecture = ARCHITECTURES[model]
-    workload = Workload(context=2049, engine="transformers", attention=attention)
-    assert decode_bytes(architecture.blocks, architecture, workload, Precision()) == pytest.approx(peak, rel=0.002)
+    decoding = passes(model, Workload(context=2049, generated=1), attention=attention)[1]
+    assert largest(moment.working for moment in decoding).bytes == pytest.approx(peak, rel=0.002)
 
 
 @pytest.mark.parametrize(
@@ -137,86 +152,82 @@ def test_decode_expands_latents(model, attention, peak):
     ],
 )
 def test_logits(model, batch, nbytes):
-    assert logits_bytes(ARCHITECTURES[model], Workload(batch=batch), Precision()) == nbytes
+    moments = passes(model, Workload(batch=batch))[0]
+    (logits,) = (moment.working for moment in moments if str(moment.working.what) == "the logits of a token")
+    assert logits.bytes == nbytes
 
 
 @pytest.mark.parametrize(
-    ("workload", "tokens"),
-    [  # vLLM's server: max_num_batched_tokens 8192; transformers passes the whole prompts
-        (Workload(batch=4, context=1000), 4000),
-        (Workload(batch=4, context=32_768), 8192),
-        (Workload(batch=4, context=32_768, engine="transformers"), 131_072),
-        (Workload(batch=4, context=32_768, prefill_tokens=2048), 2048),
-        (Workload(batch=1, context=100, prefill_tokens=2048), 100),
+    ("workload", "chunk", "tokens"),
+    [  # the prompts pass whole, or in chunks
+        (Workload(batch=4, context=32_768), None, 131_072),
+        (Workload(batch=4, context=32_768, generated=768), None, 128_000),
+        (Workload(batch=4, context=32_768), 2048, 2048),
+        (Workload(batch=1, context=100), 2048, 100),
     ],
 )
-def test_tokens_of_the_largest_pass(workload, tokens):
-    assert workload.step_tokens == tokens
+def test_tokens_of_the_largest_pass(workload, chunk, tokens):
+    assert allocation("Qwen/Qwen2.5-3B", workload, prefill_chunk_size=chunk).limits.step_tokens == tokens
 
 
 @pytest.mark.parametrize(
-    ("engine", "layout", "low", "high"),
-    [  # GiB: vLLM and driver logs, context 0.25 to 0.6, libraries 0.01 to 0.35 or 0.2 to 1.84, graphs up to 2.4
-        ("vllm", Layout(), 0.26, 3.35),
-        ("vllm", Layout(tp=2), 0.45, 4.84),
-        ("transformers", Layout(), 0.26, 0.95),
+    ("layout", "low", "high"),
+    [  # GiB: context 0.25 to 0.6, libraries 0.01 to 0.35 or 0.2 to 1.84; no CUDA graphs
+        (Layout(), 0.26, 0.95),
+        (Layout(pp=2), 0.45, 2.44),
     ],
 )
-def test_overhead_before_fragmentation(engine, layout, low, high):
-    items = Overhead(fragmentation=Range(low=0, high=0)).items(engine, layout.gpus, held=10 * GIB)
-    assert sum(low for low, _ in items.values()) / GIB == pytest.approx(low)
-    assert sum(high for _, high in items.values()) / GIB == pytest.approx(high)
+def test_overhead_before_fragmentation(layout, low, high):
+    found = allocation("Qwen/Qwen2.5-3B", Workload(), layout=layout)
+    sizes = {item: size for item, size in found.stages[0].sizes.items() if item != "fragmentation"}
+    assert sum(least for least, _ in sizes.values()) / GIB == pytest.approx(low)
+    assert sum(most for _, most in sizes.values()) / GIB == pytest.approx(high)
+
+
+def test_fragmentation_is_a_share_of_what_is_held():
+    """0.4 to 2 %."""
+    found = allocation("Qwen/Qwen2.5-3B", Workload())
+    memory, (least, most) = found.memory, found.stages[0].sizes["fragmentation"]
+    held = memory.weights + memory.kv_cache + memory.activations
+    assert (least, most) == (round(held * 0.004), round(held * 0.02))
 
 
 def test_qwen3_study_at_a_hundred_tokens():
     """Measured on a V100-32GB: 14.88 GiB with the weights loaded, 14.95 at most with 100 tokens, where the peak that
     PyTorch reports leaves the CUDA context out."""
-    config = models()["study/Qwen3-8B-MHA"].config
-    memory = report(
-        config, precision=Precision(weights="bf16"), workload=Workload(context=100, engine="transformers"), gpus=[]
-    ).memory
+    memory = allocation("study/Qwen3-8B-MHA", Workload(context=100)).memory
     assert (memory.weights + memory.kv_cache + memory.activations) / GIB == pytest.approx(14.45, abs=0.01)
     assert memory.low / GIB < 14.95 < memory.high / GIB
 
 
-MODELS = st.sampled_from(list(ARCHITECTURES))
+@pytest.mark.parametrize(
+    ("version", "tables", "logits"),
+    [  # https://github.com/huggingface/transformers/releases: v4.45, v4.46
+        pytest.param(None, 0, "last", id="5.23"),
+        pytest.param("4.45.2", 32 * 4 * 131_072 * 128, "last", id="tables of each layer, in fp32"),
+        pytest.param("4.44.2", 32 * 4 * 131_072 * 128, "all_fp32", id="logits of all tokens, with an fp32 copy"),
+    ],
+)
+def test_habits_of_versions(version, tables, logits):
+    """Llama 3.1 8B: 32 layers, 131,072 positions, 128 columns a head."""
+    old = passes("meta-llama/Llama-3.1-8B", Workload(context=4096), version=version, logits="last")
+    new = passes("meta-llama/Llama-3.1-8B", Workload(context=4096), logits="last")
+    assert [a.bytes - b.bytes for a, b in zip(old[0], new[0], strict=True)] == [tables] * len(new[0])
+    assert TransformersOptions(version=version).rows_of_logits == logits
 
 
-@given(MODELS, st.integers(1, 500), st.integers(1, 200_000), st.sampled_from([1, 2, 8]), st.integers(1, 8))
-def test_the_parts_add_up_on_the_fullest_gpu(model, batch, context, tp, pp):
-    architecture = ARCHITECTURES[model]
-    layout = Layout(tp=tp, pp=min(pp, architecture.num_layers))
-    try:
-        serving = Serving(architecture, Precision(), layout, Overhead())
-    except ValueError:
-        return
-    workload = Workload(batch=batch, context=context)
-    memory = serving.memory(workload)
-    assert memory.total == memory.weights + memory.vision + memory.kv_cache + memory.activations + memory.overhead
-    assert 0 < memory.overhead_low <= memory.overhead <= memory.overhead_high
-    assert memory.low <= memory.total <= memory.high
-    fullest = max(s.weights + batch * context * s.growth.get(None, 0) // 8 for s in serving.stages)
-    assert memory.total > fullest
+@pytest.mark.parametrize(
+    ("layers", "pp", "stages"),
+    [(61, 1, [61]), (61, 2, [30, 31]), (22, 4, [5, 6, 5, 6]), (5, 5, [1] * 5)],
+)
+def test_layers_of_each_gpu(layers, pp, stages):
+    """Consecutive layers, as equal as can be: none more than one longer than another."""
+    ranges = list(Transformers().stages(layers, pp))
+    assert [len(stage) for stage in ranges] == stages
+    assert [layer for stage in ranges for layer in stage] == list(range(layers))
 
 
-@given(MODELS, st.integers(1, 500), st.integers(1, 200_000), st.sampled_from(["flash", "eager"]))
-def test_more_never_costs_less(model, batch, context, attention):
-    serving = Serving(ARCHITECTURES[model], Precision(), Layout(), Overhead())
-
-    def high(**change):
-        return serving.memory(Workload(**{"batch": batch, "context": context, "attention": attention} | change)).high
-
-    assert high() <= min(high(batch=batch + 1), high(context=context + 1))
-    assert high(attention="flash") <= high(attention="eager")
-    assert high(engine="transformers", prefill_tokens=1) <= high(engine="transformers")
-
-
-def test_an_image_tower_is_loaded_unless_one_leaves_it_out():
-    """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
-    config = models()["google/gemma-3-4b-it"].config
-    whole = report(config, gpus=[])
-    text = report(config, workload=Workload(language_model_only=True), gpus=[])
-    assert (whole.memory.vision, text.memory.vision) == (2 * 419_816_304, 0)
-    assert whole.memory.weights == text.memory.weights == 2 * whole.parameters.total
-    assert "vision" not in text.memory.model_dump()
-    assert any("left out" in sentence for sentence in text.assumptions)
+@pytest.mark.parametrize(("rows", "tp", "share"), [(151_936, 1, 151_936), (151_936, 4, 37_984), (50_257, 4, 12_565)])
+def test_the_vocabulary_is_divided_without_padding(rows, tp, share):
+    """torch.distributed.tensor, `Shard`: chunks of ceil(rows / tp), of which the first rank has a whole one."""
+    assert Transformers().vocabulary(rows, tp) == share

@@ -1,0 +1,41 @@
+"""The largest and the least that still does."""
+
+from collections.abc import Callable
+
+
+def largest(fits: Callable[[int], bool], most: int, near: int = 1) -> int:
+    """The largest n from 0 to `most` that fits, where more never fits better; 0 where not even 1 does. It is looked for
+    near `near`."""
+    if fits(most):
+        return most
+    good, bad, step = 0, most, near
+    while good + step < bad:
+        if not fits(good + step):
+            bad = good + step
+        else:
+            good, step = good + step, 2 * step
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good
+
+
+def least(fits: Callable[[int], bool], most: int, first: int = 1) -> int | None:
+    """The least n from `first` to `most` that fits, where more never fits worse; None where not even `most` does. It
+    is looked for near `first`."""
+    if first > most:
+        return None
+    if fits(first):
+        return first
+    if not fits(most):
+        return None
+    bad, good, step = first, most, 1
+    while bad + step < good:
+        if fits(bad + step):
+            good = bad + step
+        else:
+            bad, step = bad + step, 2 * step
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if fits(middle) else (middle, good)
+    return good

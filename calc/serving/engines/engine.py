@@ -1,0 +1,298 @@
+"""What differs between serving engines, behind one interface. Nothing outside this folder asks which engine it is."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from calc.errors import ConfigError, Frozen, Message
+from calc.formats import CacheFormat, Precision
+from calc.formats.stored import Piece
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.derivation import NUMBERS, Numbers
+from calc.model.mla import LatentAttention
+from calc.model.named import Peak
+from calc.serving.workload import Workload
+
+
+class Limits(Frozen):
+    """What an engine sets for one GPU: its own defaults unless a flag says otherwise."""
+
+    step_tokens: int
+    """Tokens of the largest forward pass."""
+    sequences: int
+    """Sequences that run at once."""
+    share: float | None
+    """Of the GPU's memory, set aside at start; None: the engine takes what it needs when it needs it."""
+    in_flight_tokens: int
+    """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How an engine divides a GPU at start, in bytes."""
+
+    requested: int
+    """What it takes."""
+    held: Mapping[str, int]
+    """What it holds of that beside the cache, by name."""
+    outside: int
+    """Overhead that is no part of it."""
+    missing: int
+    """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
+
+    @property
+    def cache(self) -> int:
+        """What is left for the cache; below zero by how much too little there is."""
+        return self.requested - sum(self.held.values())
+
+
+class LoadedWeights(Frozen):
+    """Bytes of weights on one rank, as the engine holds them."""
+
+    weights: int = 0  # quantised or not, without what follows
+    scales: int = 0  # scales, zero points, indices of groups
+    draft: int = 0  # layers that only speculate, with their scales
+    vision: int = 0  # the vision encoder, in 16 bits
+    absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantised
+    rotary: int = 0  # table of sines and cosines
+    padding: int = 0  # rows and columns that kernels add
+    rounding: int = 0  # what PyTorch's allocator adds to a tensor
+
+    @property
+    def total(self) -> int:
+        return sum(value for _, value in self)
+
+    @classmethod
+    def sum(cls, parts: "Iterable[tuple[int, LoadedWeights]]") -> "LoadedWeights":
+        """All of them, each so many times."""
+        total: Counter[str] = Counter()
+        for count, part in parts:
+            for name, value in part:
+                total[name] += count * value
+        return cls(**total)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage of one tensor-parallel rank: its weights and its layers. Stages that weigh the same are equal
+    objects."""
+
+    blocks: tuple[Block, ...]
+    weights: int  # bytes as stored, with the draft layer's
+    vision: int
+    first: bool
+    last: bool
+    loaded: LoadedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A model on its ranks, as an engine needs it to say what they hold."""
+
+    whole: Architecture  # with the draft layer that is loaded
+    rank: Architecture
+    stages: tuple[Stage, ...]
+    ranges: tuple[range, ...]  # layers of each stage
+    layout: Layout
+    precision: Precision
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When memory may be fullest: bytes of cache that are held then, and the working memory beside."""
+
+    cache: int
+    working: Peak
+
+    @property
+    def bytes(self) -> int:
+        return self.cache + int(self.working.bytes)
+
+
+class Cache(ABC):
+    """The KV cache of every pipeline stage of a rank, as an engine keeps it."""
+
+    @abstractmethod
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes that so many sequences of so many tokens take on a stage."""
+
+
+class Pool(Cache):
+    """A cache that is set aside at start. `budgets` are the bytes for it on each stage."""
+
+    @property
+    @abstractmethod
+    def block_size(self) -> int:
+        """Tokens of the smallest block."""
+
+    @abstractmethod
+    def block_bytes(self, stage: int) -> int:
+        """Bytes of a block on a stage; 0 where its layers keep nothing."""
+
+    @abstractmethod
+    def request_blocks(self, length: int) -> int:
+        """Blocks of a request of that length."""
+
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        return batch * self.request_blocks(length) * self.block_bytes(stage)
+
+    def blocks(self, budgets: Sequence[int]) -> int:
+        """Blocks that every stage has room for."""
+        sizes = [self.block_bytes(stage) for stage in range(len(budgets))]
+        return min(max(0, budget) // size for budget, size in zip(budgets, sizes, strict=True) if size)
+
+    def concurrency(self, blocks: int, length: int) -> float:
+        """Requests of that length that the blocks hold at once."""
+        return blocks / self.request_blocks(length)
+
+    @abstractmethod
+    def tokens(self, blocks: int, length: int) -> int:
+        """Tokens, as the engine prints them."""
+
+    @abstractmethod
+    def starts(self, budgets: Sequence[int], length: int) -> bool:
+        """Whether the engine accepts to serve requests of that length."""
+
+    @abstractmethod
+    def max_length(self, budgets: Sequence[int], most: int) -> int:
+        """The longest request, up to `most` tokens, that it accepts; 0 where there is none."""
+
+
+class Engine(ABC):
+    """One serving engine, started with its options."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    versions: ClassVar[str]
+    """What its rules were read in."""
+    step_option: ClassVar[str]
+    """The option that limits the tokens of a forward pass."""
+
+    options_type: ClassVar[type[Frozen]]
+    """Its flags, with limits, defaults and help."""
+
+    def __init__(self, options: Any = None) -> None:
+        self.options = options or self.options_type()
+
+    def with_options(self, **changes: object) -> Self:
+        """The same engine with some flags set otherwise."""
+        return type(self)(self.options_type.model_validate(self.options.model_dump() | changes))
+
+    def alternatives(self) -> Iterator[Self]:
+        """The same engine under flags that a start-up log may leave unsaid."""
+        yield self
+
+    # what it accepts
+
+    @abstractmethod
+    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
+        """Why it does not serve this model so, in a sentence."""
+
+    @abstractmethod
+    def stages(self, layers: int, pp: int) -> Iterator[range]:
+        """The layers of each pipeline stage."""
+
+    @abstractmethod
+    def vocabulary(self, rows: int, tp: int) -> int:
+        """Rows of the embedding, and of the head, on one of tp ranks."""
+
+    def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
+        """Raise ConfigError where the model can't be served so."""
+        layout.check(architecture)
+        if (sentence := self.refusal(architecture, precision)) is not None:
+            raise ConfigError(sentence, "engine")
+        check_cache(architecture, precision.kv)
+
+    # what it loads
+
+    @property
+    @abstractmethod
+    def loads_vision(self) -> bool:
+        """Whether a vision encoder is loaded with the language model."""
+
+    @property
+    @abstractmethod
+    def loads_draft(self) -> bool:
+        """Whether a draft layer is loaded too."""
+
+    @abstractmethod
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
+
+    @abstractmethod
+    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        """What some tensors take on one rank of a pipeline stage once they are loaded."""
+
+    def tables(self, rank: Architecture) -> LoadedWeights:
+        """What it makes beside the checkpoint's tensors, on each stage."""
+        return LoadedWeights()
+
+    def loading(self, stage: Stage) -> int:
+        """Bytes that it adds to the stored weights: tables, padding, rounding, what it keeps twice or unpacks."""
+        return stage.loaded.total - stage.weights - stage.vision
+
+    # what it holds
+
+    @abstractmethod
+    def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
+        """One for each GPU, used everywhere."""
+
+    @abstractmethod
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
+        """How the cache is kept; None for a model that keeps nothing."""
+
+    @abstractmethod
+    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
+        """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes."""
+
+    def moments(
+        self,
+        laid_out: LaidOut,
+        stage: int,
+        cache: Cache | None,
+        limits: Limits,
+        workload: Workload,
+        write: Numbers = NUMBERS,
+    ) -> list[Moment]:
+        """When a stage's memory may be fullest: by default at any peak, for the cache is there all the time."""
+        held = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
+        return [Moment(held, peak) for peak in self.peaks(laid_out, stage, limits, write)]
+
+    @abstractmethod
+    def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
+
+    @abstractmethod
+    def budget(
+        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+    ) -> Budget:
+        """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
+        so much overhead, loading apart. Only asked of engines that set memory aside at start."""
+
+    @abstractmethod
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """Options that are not set and may make a model fit; the least change first, the greatest last."""
+
+    def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+        """Options as its command line spells them."""
+        return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
+
+
+def spelled(word: str, value: object) -> str:
+    """A flag: a switch is on, or off by its other name."""
+    return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
+
+
+def check_cache(architecture: Architecture, kv: CacheFormat) -> None:
+    """Raise ConfigError where the model has nothing that the format is for."""
+    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
+    if kv == "fp8_ds_mla" and not any(isinstance(mixer, LatentAttention) for mixer in mixers):
+        raise ConfigError(
+            Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."), "kv", ["fp8"]
+        )

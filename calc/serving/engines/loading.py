@@ -1,0 +1,129 @@
+"""What weights take once an engine has loaded them: fused, padded, rounded, with its tables."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from calc.formats import FORMATS
+from calc.formats.mixes import role_of
+from calc.formats.stored import Piece
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import copies_within
+from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
+from calc.model.tensor import Tensor
+from calc.serving.engines.engine import LoadedWeights
+from calc.units import MIB
+
+ExpertKernel = Literal["marlin", "triton"]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """How an engine turns the tensors of a checkpoint into its own."""
+
+    fused: Mapping[str, str] = field(default_factory=dict)
+    """Module of the checkpoint -> the one that it becomes a part of."""
+    vocabulary: int = 1
+    """Rows of embedding and head come in multiples of it."""
+    undoes_double_quantisation: bool = False
+    absorbs_latents: bool = False
+    """Keeps latent attention's up-projection once more in 16 bits where it is quantised."""
+    experts: ExpertKernel | None = None
+    """Kernel that pads experts in MXFP4."""
+
+    def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        """One rank of a pipeline stage."""
+        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
+        parts = dict.fromkeys(LoadedWeights.model_fields, 0)
+        for piece in map(self.resident, pieces):
+            tensor = piece.tensor
+            copies = copies_within(rank, tensor, stage)
+            if not copies:
+                continue
+            if tensor.apart == "vision":
+                parts["vision"] += vision_share(tensor, layout)
+                continue
+            scales, count = piece.scales, copies * piece.a_layer
+            weights, padding = piece.nbytes - scales, self.padding(piece, rank, layout.tp)
+            if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantised(piece):
+                parts["absorbed"] += copies * 2 * tensor.numel
+            if tensor.apart == "multi_token_prediction":
+                parts["draft"] += count * (weights + scales)
+            else:
+                parts["weights"] += count * weights
+                parts["scales"] += count * scales
+            parts["padding"] += count * padding
+            held = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
+            held[0] += piece.a_layer * (weights + padding)
+            held[1] += piece.a_layer * scales
+        for weights, scales, copies in allocations.values():
+            parts["rounding"] += copies * (rounded(weights) - weights + rounded(scales) - scales)
+        return LoadedWeights(**parts)
+
+    def resident(self, piece: Piece) -> Piece:
+        """What a tensor becomes on loading: vLLM undoes double quantisation (`bitsandbytes_loader.py`)."""
+        doubled = self.undoes_double_quantisation and piece.form == FORMATS["nf4-dq"]
+        return Piece(piece.tensor, FORMATS["nf4"]) if doubled else piece
+
+    def allocation(self, name: str) -> str:
+        """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
+        module, dot, leaf = name.rpartition(".")
+        path, _, last = module.rpartition(".")
+        return f"{path}.{self.fused.get(last, last)}{dot}{leaf}" if self.fused else name
+
+    def padding(self, piece: Piece, rank: Architecture, tp: int) -> int:
+        """Bytes that are added to one occurrence: to the vocabulary of one GPU (that of a rank is padded already), and
+        to experts in MXFP4."""
+        tensor = piece.tensor
+        if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[:1] == (rank.vocab,):
+            rows = up_to(rank.vocab, self.vocabulary)
+            return piece.form.nbytes((rows, *tensor.shape[1:])) - piece.nbytes
+        if self.experts and tensor.component == "experts_routed" and piece.form == FORMATS["mxfp4"]:
+            return padded_experts(piece, rank, self.experts)
+        return 0
+
+
+def rotary_tables(rank: Architecture) -> LoadedWeights:
+    """Tables of sines and cosines, in 16 bits."""
+    return LoadedWeights(rotary=sum(2 * rows * width for rows, width in rank.rotary))
+
+
+def quantised(piece: Piece) -> bool:
+    """Whether it has scales."""
+    return bool(piece.form.scale_bits + piece.form.matrix_bits)
+
+
+def vision_share(tensor: Tensor, layout: Layout) -> int:
+    """Bytes of one of its tensors on a rank, in 16 bits: the matrices of its layers are divided, all else is there on
+    every rank."""
+    divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
+    return 2 * tensor.parameters // divided
+
+
+def rounded(nbytes: int) -> int:
+    """Bytes that PyTorch's CUDA allocator charges (c10/cuda/CUDACachingAllocator.cpp): 512 at a time; from 10 MiB on a
+    segment of its own in steps of 2 MiB, whose rest is charged too unless it is more than 1 MiB and hence reusable."""
+    nbytes = up_to(nbytes, 512)
+    if nbytes < 10 * MIB:
+        return nbytes
+    segment = up_to(nbytes, 2 * MIB)
+    return segment if segment - nbytes <= MIB else nbytes
+
+
+def padded_experts(piece: Piece, rank: Architecture, kernel: ExpertKernel) -> int:
+    """Marlin (`oracle/mxfp4.py`): the hidden width in multiples of 256, a rank's inner width of 128. Triton on Hopper
+    (triton_kernels, `hopper_value.py`): the packed bytes of a row in multiples of 128, the scales as they are."""
+    tensor = piece.tensor
+    blocks = (*rank.blocks, *(module.block for module in rank.prediction))
+    moe = next(block.ffn for block in blocks if isinstance(block.ffn, MoE) and tensor.layers[0] in block.layers)
+    hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
+    matrices = tensor.numel // (hidden * inner)
+    if kernel == "marlin":
+        return piece.form.nbytes((matrices * up_to(inner, 128), up_to(hidden, 256))) - piece.nbytes
+    columns, rows = (inner, hidden) if role_of(tensor) == "down" else (hidden, inner)
+    return matrices * rows * (up_to(columns, 256) - columns) // 2
+
+
+def up_to(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

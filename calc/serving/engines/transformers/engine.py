@@ -1,0 +1,158 @@
+"""Hugging Face transformers' `generate`: takes memory when it needs it, prompts whole, the cache as it grows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from calc.errors import Message
+from calc.formats import Precision
+from calc.formats.stored import Piece
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.derivation import NUMBERS, Numbers
+from calc.model.named import Peak
+from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
+from calc.serving.engines.loading import Loader
+from calc.serving.engines.transformers.options import TransformersOptions
+from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
+from calc.serving.kv_cache import growth, state_bytes
+from calc.serving.workload import Workload
+
+
+class DynamicCache(Cache):
+    """A tensor a layer, which grows token by token; layers with a window keep what was passed last whole, until the
+    next pass (`DynamicSlidingWindowLayer`)."""
+
+    def __init__(self, stages: Sequence[Sequence[Block]], precision: Precision) -> None:
+        self.growth = [growth(blocks, precision.kv) for blocks in stages]
+        self.state = [state_bytes(blocks) for blocks in stages]
+
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        """While one more token of each sequence passes."""
+        return self.held_bytes(stage, batch, length, batch)
+
+    def held_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
+        """While so many tokens pass."""
+        bits = 0
+        for window, of_a_token in self.growth[stage].items():
+            kept = batch * length
+            if window is not None:
+                kept = min(kept, batch * (window - 1) + tokens)
+            bits += kept * of_a_token
+        return bits // 8 + batch * self.state[stage]
+
+
+class Transformers(Engine):
+    name: ClassVar[str] = "transformers"
+    title: ClassVar[str] = "transformers"
+    versions: ClassVar[str] = "5.23"
+    step_option: ClassVar[str] = "prefill_chunk_size"
+    loads_vision: ClassVar[bool] = True
+    loads_draft: ClassVar[bool] = False
+
+    options: TransformersOptions
+    options_type: ClassVar[type[TransformersOptions]] = TransformersOptions
+
+    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
+        return None
+
+    def stages(self, layers: int, pp: int) -> Iterator[range]:
+        """Consecutive layers on each GPU, as equal as can be (`device_map`)."""
+        for stage in range(pp):
+            yield range(stage * layers // pp, (stage + 1) * layers // pp)
+
+    def vocabulary(self, rows: int, tp: int) -> int:
+        """PyTorch's DTensor gives the first ranks one row more where they do not divide."""
+        return -(-rows // tp)
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        return architecture
+
+    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        return Loader().loaded(rank, pieces, stage, layout)
+
+    def loading(self, stage: Stage) -> int:
+        """Nothing of its own: what the allocator rounds up is in the range of fragmentation."""
+        return 0
+
+    def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
+        """Prompts pass whole unless they are cut into chunks."""
+        whole = workload.batch * workload.prompt
+        step = min(whole, self.options.prefill_chunk_size or whole)
+        return Limits(step_tokens=step, sequences=workload.batch, share=None, in_flight_tokens=step)
+
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> DynamicCache:
+        return DynamicCache([stage.blocks for stage in laid_out.stages], laid_out.precision)
+
+    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
+        raise NotImplementedError("transformers' passes hang on the workload")
+
+    def moments(
+        self,
+        laid_out: LaidOut,
+        stage: int,
+        cache: Cache | None,
+        limits: Limits,
+        workload: Workload,
+        write: Numbers = NUMBERS,
+    ) -> list[Moment]:
+        """Those of the prompts, and of the last token."""
+        assert isinstance(cache, DynamicCache)
+        return [moment for step in self.passes(laid_out, stage, cache, limits, workload, write) for moment in step]
+
+    def passes(
+        self,
+        laid_out: LaidOut,
+        stage: int,
+        cache: DynamicCache,
+        limits: Limits,
+        workload: Workload,
+        write: Numbers = NUMBERS,
+    ) -> list[list[Moment]]:
+        """The prompts' pass, with their cache, and where tokens are generated that of the last one, with the cache of
+        the whole context. Logits return to the first GPU."""
+        one, rank = laid_out.stages[stage], write.apply(laid_out.rank)
+        blocks = [write.apply(block) for block in one.blocks]
+        precision, batch = laid_out.precision, workload.batch
+        tables = self.layer_tables(one.blocks, laid_out.rank)
+        prompt = Pass(
+            sequences=write.of("batch", batch),
+            length=write.of("sequence", workload.prompt),
+            tokens=write.of("step_tokens", limits.step_tokens),
+            width=precision.activation_bytes,
+            attention=self.options.attention,
+            logits=self.options.rows_of_logits,
+        )
+        held = cache.held_bytes(stage, batch, workload.prompt, limits.step_tokens)
+        peaks = prefill_peaks(blocks, rank, prompt, logits=one.first or one.last)
+        passes = [[Moment(held, with_tables(peak, tables)) for peak in peaks]]
+        if workload.generated:
+            token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
+            held = cache.held_bytes(stage, batch, workload.context, batch)
+            steps = decode_peaks(blocks, rank, token, precision.kv, logits=one.last)
+            passes.append([Moment(held, with_tables(peak, tables)) for peak in steps])
+        return passes
+
+    def layer_tables(self, blocks: Sequence[Block], rank: Architecture) -> int:
+        """Bytes of the tables of cosines and sines, in fp32, that each layer had of its own before 4.46."""
+        layers = sum(len(block.layers) for block in blocks) if self.options.older(4, 46) else 0
+        return layers * 4 * sum(rows * width for rows, width in rank.rotary)
+
+    def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
+
+    def budget(
+        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+    ) -> Budget:
+        raise NotImplementedError("transformers sets nothing aside")
+
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """None: its flags change the figures of the workload itself."""
+        yield from ()
+
+
+def with_tables(peak: Peak, tables: int) -> Peak:
+    return Peak(peak.what, {**peak.tensors, "cosines and sines of each layer": tables}) if tables else peak

@@ -1,0 +1,165 @@
+"""vLLM: sets its cache aside at start, from what a profile run leaves of its share of the GPU."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import ceil
+from typing import ClassVar, Self
+
+from calc.errors import ConfigError, Message
+from calc.formats import Precision
+from calc.formats.stored import Piece
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.block import PredictionModule
+from calc.model.derivation import NUMBERS, Numbers
+from calc.model.named import Peak
+from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.vllm.adapter import limits, plan
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.workload import Workload
+
+FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
+}
+"""What vLLM keeps as one tensor."""
+VOCABULARY = 64
+"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
+CUDA_GRAPHS = Range(low=0, high=2.4)
+"""GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
+INSIDE: tuple[OverheadItem, ...] = ("libraries", "cuda_graphs")
+"""What vLLM counts as its own; a CUDA context is there before it looks."""
+STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
+"""What is tried when the defaults do not do, from mild to strong."""
+
+
+class VLLM(Engine):
+    name: ClassVar[str] = "vllm"
+    title: ClassVar[str] = "vLLM"
+    versions: ClassVar[str] = "0.33"
+    step_option: ClassVar[str] = "max_num_batched_tokens"
+
+    options: VLLMOptions
+    options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+
+    def alternatives(self) -> Iterator[Self]:
+        """With prefix caching and without."""
+        yield self
+        for caches in (True, False) if self.options.enable_prefix_caching is None else ():
+            yield self.with_options(enable_prefix_caching=caches)
+
+    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
+        return None
+
+    def stages(self, layers: int, pp: int) -> Iterator[range]:
+        """What does not divide goes one each to the last stages but the very last, which holds the head
+        (`get_pp_indices`)."""
+        each, more = divmod(layers, pp)
+        start = 0
+        for stage in range(pp):
+            stop = start + each + (pp - 1 - more <= stage < pp - 1)
+            yield range(start, stop)
+            start = stop
+
+    def vocabulary(self, rows: int, tp: int) -> int:
+        return rows if tp == 1 else -(-up_to(rows, VOCABULARY) // tp)
+
+    @property
+    def loads_vision(self) -> bool:
+        return not self.options.language_model_only
+
+    @property
+    def loads_draft(self) -> bool:
+        return self.options.speculative != "none"
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """EAGLE's draft layer is one more like the last, behind a projection of [state; embedding]."""
+        if self.options.speculative == "mtp" and not architecture.prediction:
+            raise ConfigError(
+                Message("This model has no multi-token prediction (MTP) layer; eagle adds one of its layers."),
+                "speculative",
+            )
+        if self.options.speculative != "eagle":
+            return architecture
+        after = architecture.num_layers
+        (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
+        block = last.model_copy(update={"layers": (after,), "places": ()})
+        draft = PredictionModule(block=block, norms=(), projection="fc")
+        return architecture.model_copy(update={"prediction": (draft,)})
+
+    @property
+    def loader(self) -> Loader:
+        return Loader(
+            fused=FUSED,
+            vocabulary=VOCABULARY,
+            undoes_double_quantisation=True,
+            absorbs_latents=True,
+            experts=self.options.mxfp4_kernel,
+        )
+
+    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        return self.loader.loaded(rank, pieces, stage, layout)
+
+    def tables(self, rank: Architecture) -> LoadedWeights:
+        return rotary_tables(rank)
+
+    def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
+        return limits(self.options, gpu, architecture, workload.context, layout.pp)
+
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
+        return plan(laid_out, self.options, gpu, limits)
+
+    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
+        """Those of the profile run."""
+        one = laid_out.stages[stage]
+        return profile_peaks(
+            [write.apply(block) for block in one.blocks],
+            write.of("hidden", laid_out.rank.hidden),
+            write.of("vocab", laid_out.whole.vocab) if one.last else 0,
+            tokens=write.of("step_tokens", limits.step_tokens),
+            sequences=write.of("sequences", limits.sequences),
+            width=laid_out.precision.activation_bytes,
+        )
+
+    def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        graphs = NONE if self.options.enforce_eager else CUDA_GRAPHS
+        return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
+
+    def budget(
+        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+    ) -> Budget:
+        """Its share of the GPU less what it holds (`determine_available_memory`), of which CUDA graphs are a part since
+        0.20; it does not start where its share is not free, which it looks at since 0.8. Or as much cache as is stated,
+        beside what it holds."""
+        inside = [item for item in INSIDE if not (item == "cuda_graphs" and self.options.older(0, 20))]
+        own = {"weights": loaded, "activations": working} | {item: overhead[item] for item in inside}
+        outside = sum(size for item, size in overhead.items() if item not in inside)
+        requested = ceil(total * (limits.share or 1))
+        if self.options.kv_cache_memory_bytes is not None:
+            requested = sum(own.values()) + self.options.kv_cache_memory_bytes
+        missing = 0 if self.options.older(0, 8) else max(0, requested + outside - total)
+        return Budget(requested, own, outside, missing)
+
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """One flag before two, two before three; of each the mildest value first."""
+        options = self.options
+        steps = [n for n in STEPS if n < limits.step_tokens] if options.max_num_batched_tokens is None else []
+        sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
+        changes: list[tuple[str, list[object]]] = [
+            ("gpu_memory_utilization", [SHARE] if options.gpu_memory_utilization is None else []),
+            ("max_num_seqs", [*sequences] if options.max_num_seqs is None else []),
+            ("max_num_batched_tokens", [*steps]),
+            ("enforce_eager", [] if options.enforce_eager else [True]),
+        ]
+        changes = [change for change in changes if change[1]]
+        for count in range(1, len(changes) + 1):
+            for chosen in combinations(changes, count):
+                for values in product(*(values for _, values in chosen)):
+                    yield dict(zip((name for name, _ in chosen), values, strict=True))

@@ -1,0 +1,66 @@
+"""The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from calc.formats import Precision
+from calc.formats.stored import Piece, stored
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within, copies_within, layer_kinds
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import Engine, LoadedWeights, Stage
+
+
+class Weighing:
+    """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
+
+    def __init__(self, engine: Engine, architecture: Architecture, precision: Precision, layout: Layout) -> None:
+        self.engine, self.layout = engine, layout
+        self.whole = engine.with_draft(architecture)
+        self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
+        counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
+        pieces = [piece for piece in stored(self.whole, precision, self.rank) if piece.tensor.apart in counted]
+        self.layers = [piece for piece in pieces if piece.tensor.layers and piece.tensor.apart is None]
+        self.ends = [piece for piece in pieces if not piece.tensor.layers or piece.tensor.apart is not None]
+        places = [*(block.runs_in for block in self.rank.all_blocks), *(p.tensor.layers for p in self.layers)]
+        kinds = layer_kinds(self.rank.num_layers, places)
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        self.kinds = [numbers[kind] for kind in kinds]
+        self.each = [self.weighed(self.layers, range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
+
+    def weighed(self, pieces: Sequence[Piece], stage: range) -> tuple[int, LoadedWeights]:
+        """Bytes of a stage's share of some tensors, as stored and as loaded."""
+        size = sum(
+            piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
+            for piece in pieces
+            if piece.tensor.apart != "vision"
+        )
+        return size, self.engine.loaded(self.rank, pieces, stage, self.layout)
+
+    def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
+        """Stages with as many layers of each kind, first and last excepted, are one object."""
+        alike: dict[tuple[object, ...], Stage] = {}
+        stages = []
+        for layers in ranges:
+            counts = Counter(self.kinds[layers.start : layers.stop])
+            first, last = layers.start == 0, layers.stop == self.rank.num_layers
+            key = first, last, *sorted(counts.items())
+            if key not in alike:
+                alike[key] = self.stage(layers, counts, first=first, last=last)
+            stages.append(alike[key])
+        return tuple(stages)
+
+    def stage(self, layers: range, counts: Counter[int], *, first: bool, last: bool) -> Stage:
+        start = 0 if first else 1
+        stop = self.rank.num_layers if last else start
+        weights, ends = self.weighed(self.ends, range(start, stop))
+        parts = [(1, ends), (1, self.engine.tables(self.rank))]
+        for kind, count in counts.items():
+            size, one = self.each[kind]
+            weights += count * size
+            parts.append((count, one))
+        blocks = blocks_within(self.rank, layers)
+        if last and self.engine.loads_draft:
+            blocks += [module.block for module in self.rank.prediction]
+        loaded = LoadedWeights.sum(parts)
+        return Stage(tuple(blocks), weights, loaded.vision, first=first, last=last, loaded=loaded)

@@ -1,0 +1,68 @@
+"""Reports for reading on a terminal."""
+
+from calc import Layout, Report, TrainingReport
+from calc.units import GIB
+
+
+def table(r: Report) -> str:
+    """The report for reading."""
+    p, m, kv = r.parameters, r.memory, r.kv_cache
+    lines = [r.model, "", f"{'parameters':24}{p.total:>22,}", f"{'  active':24}{p.active:>22,}"]
+    lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
+    lines += [f"  {'not in total: ' + name:38}{n:>20,}" for name, n in p.not_in_total.items() if n]
+    lines += ["", f"{'KV cache per token':24}{kv.bytes_per_token:>22,} bytes", ""]
+    parts = {"weights": m.weights, "vision encoder": m.vision, "KV cache": m.kv_cache, "activations": m.activations}
+    parts = {name: size for name, size in parts.items() if size or name != "vision encoder"} | {"overhead": m.overhead}
+    lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
+    if r.loaded.total != m.weights:
+        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in r.loaded if size and name != "weights")
+        lines.insert(1 - len(parts), f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
+    if len(r.stages) > 1:
+        lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]
+    lines += [f"{'memory per GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
+    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'GPUs':>6}  {'layout':16}"]
+    for v in r.verdicts:
+        context = "unlimited" if v.max_context is None else f"{v.max_context:,}"
+        batch = "unlimited" if v.max_batch is None else f"{v.max_batch:,}"
+        lines.append(
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or '>1024':>6}"
+            + f"  {described(v.layout):16}"
+            + "".join(f"  {note}" for note in (*v.flags, *v.notes))
+        )
+    if r.kv_budget:
+        lines += ["", f"{'KV cache allocated':20}{'GiB':>10}{'from':>10}{'to':>10}{'tokens':>14}{'requests':>10}"]
+    for b in r.kv_budget:
+        sizes = "".join(f"{size / GIB:>10.2f}" for size in (b.bytes, b.bytes_low, b.bytes_high))
+        lines.append(f"{b.gpu:20}{sizes}{b.tokens:>14,}{b.concurrency:>10.2f}")
+    return "\n".join([*lines, "", *map(str, r.assumptions)])
+
+
+def described(layout: Layout | None) -> str:
+    """A layout in the terms of engines' flags."""
+    if layout is None:
+        return ""
+    return " ".join(f"{name.upper()} {n}" for name, n in layout if n > 1) or "one GPU"
+
+
+def training_table(r: TrainingReport) -> str:
+    """The report for reading."""
+    m = r.memory
+    lines = [
+        r.model,
+        "",
+        f"{'parameters':24}{r.parameters.total:>22,}",
+        f"{'trained':24}{r.trained_parameters:>22,}",
+        "",
+    ]
+    parts = m.parts | {"overhead": m.overhead}
+    lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
+    lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
+    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'GPUs':>6}"]
+    for v in r.verdicts:
+        batch = "unlimited" if v.max_micro_batch is None else f"{v.max_micro_batch:,}"
+        sequence = "unlimited" if v.max_sequence is None else f"{v.max_sequence:,}"
+        lines.append(
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{batch:>13}{sequence:>12}{v.min_gpus or '>1024':>6}"
+            + "".join(f"  {note}" for note in v.notes)
+        )
+    return "\n".join([*lines, "", *map(str, r.assumptions)])

@@ -1,0 +1,187 @@
+"""What weights take once an engine has loaded them: start-up logs, source code, and laws."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from calc import Architecture, Layout, Overhead, Precision
+from calc.formats import FORMATS
+from calc.hardware.parallel import divides
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import LoadedWeights
+from calc.serving.engines.loading import rounded
+from calc.serving.memory import Serving
+from calc.units import GIB, MIB
+from presets import models
+
+LOGS = "github.com/vllm-project/vllm/issues"
+ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+
+
+def loaded(model, weights="bf16", engine="vllm", changes=(), options=(), **layout):
+    """What a rank of each stage holds; the vision encoder left out unless an option says otherwise."""
+    architecture = Architecture.from_config(models()[model].config | dict(changes))
+    kind = ENGINES[engine]
+    flags = ({} if engine == "transformers" else {"language_model_only": True}) | dict(options)
+    one = kind(kind.options_type(**flags))
+    serving = Serving(architecture, one, Precision(weights=weights), Layout(**layout), Overhead())
+    return [stage.loaded for stage in serving.laid_out.stages]
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "changes", "tp", "gib"),
+    [  # "Loading model weights took" of one rank, to its last digit
+        pytest.param("meta-llama/Llama-3.1-8B", "bf16", {}, 1, 14.9888, id=f"Llama-3.1-8B: {LOGS}/16141"),
+        pytest.param("Qwen/Qwen3-8B", "bf16", {}, 1, 15.2683, id="Qwen3-8B on an A100-40"),
+        pytest.param(
+            "Qwen/Qwen2.5-7B", "bf16", {"max_position_embeddings": 32_768}, 2, 7.1217, id=f"Qwen2-7B: {LOGS}/17395"
+        ),
+        pytest.param(
+            "Qwen/Qwen2.5-32B", "bf16", {"max_position_embeddings": 32_768}, 1, 61.0374, id="Qwen2.5-32B or QwQ-32B"
+        ),
+        pytest.param("mistralai/Mixtral-8x22B-v0.1", "bf16", {}, 8, 32.7642, id=f"Mixtral-8x22B: {LOGS}/4344"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "fp8-tensor", {}, 2, 14.53, id=f"Qwen3-30B-A3B, fp8 online: {LOGS}/39682"),
+        pytest.param("openai/gpt-oss-120b", "mxfp4", {}, 1, 65.9651, id=f"gpt-oss-120b on Marlin: {LOGS}/23278"),
+    ],
+)
+def test_weights_of_a_rank_as_logged(model, weights, changes, tp, gib):
+    (held,) = loaded(model, weights, changes=changes, tp=tp)
+    assert held.total / GIB == pytest.approx(gib, rel=5e-4)
+
+
+def test_gpt_oss_on_triton_as_logged():
+    """gpt-oss-120b on an H100, vLLM 0.14.1: 64.38 GiB, github.com/vllm-project/vllm/issues/33155."""
+    (held,) = loaded("openai/gpt-oss-120b", "mxfp4", options={"mxfp4_kernel": "triton"})
+    assert held.total / GIB == pytest.approx(64.38, abs=0.005)
+
+
+def test_gemma_with_its_vision_encoder_as_logged():
+    """Gemma 3 27B on four GPUs, vLLM 0.8.2: 13.1665 GiB, github.com/vllm-project/vllm/issues/15676."""
+    (held,) = loaded("google/gemma-3-27b-it", options={"language_model_only": False}, tp=4)
+    assert held.total / GIB == pytest.approx(13.1665, rel=0.002)
+    (without,) = loaded("google/gemma-3-27b-it", tp=4)
+    assert held.model_copy(update={"vision": 0}) == without
+
+
+def test_a_draft_layer_as_logged():
+    """DeepSeek-V3's own layer is listed with the draft; 13,463,426,304 parameters, of which a rank of one holds all."""
+    (held,) = loaded("deepseek-ai/DeepSeek-V3", options={"speculative": "mtp"})
+    assert held.draft == 2 * 13_463_426_304
+
+
+def test_parts_of_a_rank():
+    """Llama 3.1 8B: 8,030,261,248 parameters and a table of 131,072 x 128, all of sizes that need no rounding."""
+    llama = "meta-llama/Llama-3.1-8B"
+    assert loaded(llama) == [LoadedWeights(weights=2 * 8_030_261_248, rotary=2 * 131_072 * 128)]
+    assert loaded(llama, engine="sglang") == loaded(llama)
+    assert loaded(llama, engine="transformers") == [LoadedWeights(weights=2 * 8_030_261_248)]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "charged"),
+    [  # c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize 512 B, kMinLargeAlloc 10, kRoundLarge 2, kSmallSize 1 MiB
+        (0, 0),
+        (1, 512),
+        (8192, 8192),
+        (9 * MIB + 1, 9 * MIB + 512),
+        (10 * MIB, 10 * MIB),
+        (11 * MIB, 12 * MIB),
+        (11 * MIB - 512, 11 * MIB - 512),
+        (12 * MIB + 512, 12 * MIB + 512),
+        (129 * MIB + 1, 130 * MIB),
+    ],
+)
+def test_what_the_allocator_charges(nbytes, charged):
+    assert rounded(nbytes) == charged
+
+
+@pytest.mark.parametrize(
+    ("model", "tables"),
+    [  # vLLM `rotary_embedding/`: a row a position, a cosine and a sine for each pair of rotated columns
+        pytest.param("meta-llama/Llama-3.1-8B", [(131_072, 128)], id="whole heads"),
+        pytest.param("deepseek-ai/DeepSeek-V3", [(163_840, 64)], id="the rotary part of latent attention"),
+        pytest.param(
+            "google/gemma-3-27b-it", [(8 * 131_072, 128), (131_072, 128)], id="stretched 8 times, and windows"
+        ),
+        pytest.param("Qwen/Qwen3.5-27B", [(4 * 262_144, 64)], id="a quarter of heads of 256, in three axes"),
+        pytest.param("zai-org/GLM-4-9B-0414", [(32_768, 64)], id="half of a head"),
+        pytest.param("openai-community/gpt2", [], id="learned positions"),
+        pytest.param("bigscience/bloom", [], id="alibi"),
+        pytest.param("nvidia/Nemotron-H-8B-Base-8K", [], id="no positions"),
+    ],
+)
+def test_rotary_tables(model, tables):
+    """In 16 bits, whole on each stage."""
+    assert list(ARCHITECTURES[model].rotary) == tables
+    nbytes = sum(2 * rows * columns for rows, columns in tables)
+    assert [stage.rotary for stage in loaded(model, pp=2)] == [nbytes, nbytes]
+
+
+def test_latent_attention_is_kept_twice():
+    """vLLM's MLA: `kv_b_proj` once more in 16 bits where it is quantised, 512 x 32,768 in each of 61 layers."""
+    (fp8,), (bf16,) = loaded("deepseek-ai/DeepSeek-V3", "fp8", tp=8), loaded("deepseek-ai/DeepSeek-V3", tp=8)
+    assert (fp8.absorbed, bf16.absorbed) == (61 * 512 * 32_768 * 2 // 8, 0)
+
+
+def test_double_quantisation_is_undone():
+    """vLLM's `bitsandbytes_loader.py`: an fp32 scale for 64 weights, where the checkpoint has 8 bits and one of fp32
+    for 256 of them. Qwen2.5-3B: 2,774,532,096 quantised weights, all matrices of the layers."""
+    matrices = 36 * (2048 * (2048 + 256 + 256 + 2048) + 3 * 2048 * 11_008)
+    (vllm,), (transformers,) = (loaded("Qwen/Qwen2.5-3B", "nf4-dq", engine) for engine in ("vllm", "transformers"))
+    assert vllm.scales == matrices // 64 * 4
+    assert transformers.scales == matrices // 64 + matrices // 64 // 256 * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "padding"),
+    [
+        ("openai-community/gpt2", 1, 47 * 768 * 2),  # 50,257 rows of the vocabulary become 50,304
+        ("Qwen/Qwen2.5-3B", 1, 0),
+    ],
+)
+def test_rows_that_vllm_adds(model, tp, padding):
+    assert loaded(model, tp=tp)[0].padding == padding
+    assert loaded(model, tp=tp, engine="transformers")[0].padding == 0
+
+
+@pytest.mark.parametrize(("tp", "inner"), [(1, 2944), (2, 1536), (4, 768)])
+def test_what_marlin_adds_to_gpt_oss(tp, inner):
+    """Experts of 2,880 x 2,880 become 3,072 by the next multiple of 128 of a rank's share, 32 weights in 17 bytes."""
+    (held,) = loaded("openai/gpt-oss-20b", "mxfp4", tp=tp)
+    assert held.padding == 24 * 32 * 3 * (3072 * inner - 2880 * 2880 // tp) * 17 // 32
+
+
+@given(
+    st.sampled_from(list(ARCHITECTURES)),
+    st.sampled_from([*FORMATS, "Q4_K_M", "IQ2_XS"]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(list(ENGINES)),
+)
+def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, engine):
+    assume(divides(ARCHITECTURES[model], 2 * tp))
+    (few,), (more,) = (loaded(model, weights, engine, tp=ranks) for ranks in (tp, 2 * tp))
+    assert more.weights <= few.weights
+    assert more.scales <= few.scales
+    assert more.total <= few.total
+    assert few.weights + few.scales <= 2 * (more.weights + more.scales)
+
+
+@given(
+    st.sampled_from(list(ARCHITECTURES)),
+    st.sampled_from([*FORMATS, "Q4_K_M"]),
+    st.integers(1, 5),
+    st.sampled_from(list(ENGINES)),
+)
+def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
+    """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantisation."""
+    architecture, kind = ARCHITECTURES[model], ENGINES[engine]
+    layout = Layout(pp=min(pp, architecture.num_layers))
+    serving = Serving(architecture, kind(), Precision(weights=weights), layout, Overhead())
+    for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
+        pieces = serving.weighings[layout.model_copy(update={"pp": 1})]
+        whole = kind().loaded(serving.laid_out.rank, pieces.layers + pieces.ends, layers, layout)
+        tables = kind().tables(serving.laid_out.rank)
+        assert stage.loaded == LoadedWeights.sum([(1, whole), (1, tables)])
+        if weights != "nf4-dq":
+            assert stage.loaded.weights + stage.loaded.scales == stage.weights
+        assert stage.loaded.vision == stage.vision

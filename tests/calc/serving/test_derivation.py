@@ -1,0 +1,126 @@
+"""Every figure of serving has lines, made by its own formulas, that come to it."""
+
+from math import ceil, floor
+
+import pytest
+
+from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.formats import WEIGHT_FORMATS
+from calc.serving.derivation import Derivations, cache_steps, weight_steps
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Pool
+from calc.serving.kv_cache import bytes_per_token, growth
+from calc.serving.memory import Serving
+from presets import gpus, models
+from tests import load
+
+FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
+ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
+PRESETS = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+
+
+def value(text):
+    """The number that a line's values come to."""
+    text = text.replace("·", "*").replace("−", "-").replace(",", "").replace("²", "**2").replace("³", "**3")
+    text = text.replace("⌊", "floor(").replace("⌋", ")").replace("⌈", "ceil(").replace("⌉", ")")
+    return eval(text, {"floor": floor, "ceil": ceil})
+
+
+def total(lines, figure=None):
+    """The sum of lines, each of which comes to its result; or the result of one."""
+    lines = list(lines)
+    for line in lines:
+        assert not line.values or value(line.values) == line.result, line
+    return sum(line.result for line in lines if figure in (None, line.what))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
+    steps = cache_steps(architecture, "fp8")
+    assert [value(step.values.replace(" layers", "")) for step in steps] == [step.result for step in steps]
+    bits = growth((*architecture.blocks, *architecture.shared), "fp8")
+    assert sum(step.result for step in steps if step.what == "whole context") == bytes_per_token(bits)
+    assert sum(step.result for step in steps) == sum(bits.values()) // 8
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture):
+    for weights in WEIGHT_FORMATS:
+        serving = Serving(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
+        (stage,), (layers,) = serving.laid_out.stages, serving.laid_out.ranges
+        assert total(weight_steps(serving, layers)) == stage.weights, weights
+
+
+@pytest.mark.parametrize(
+    ("model", "cache", "weights"),
+    [  # counted from their checkpoints
+        ("Qwen/Qwen2.5-3B", 36_864, 6_171_877_376),
+        ("deepseek-ai/DeepSeek-V3", 70_272, 2 * 671_026_404_352),
+    ],
+)
+def test_known_totals(model, cache, weights):
+    architecture = PRESETS[model]
+    assert [step.result for step in cache_steps(architecture, "bf16")] == [cache]
+    serving = Serving(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
+    assert total(weight_steps(serving, serving.laid_out.ranges[0])) == weights
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", PRESETS)
+def test_the_lines_of_every_figure_come_to_it(model, engine):
+    architecture = PRESETS[model]
+    precision = Precision.of(models()[model].config)
+    workload = Workload(batch=3, context=5000, generated=100 if engine == "transformers" else 0)
+    layout = Layout(pp=2)
+    allocation = Serving(architecture, ENGINES[engine](), precision, layout, Overhead()).on(
+        gpus()["h100-sxm"], workload
+    )
+    memory, budget, of = allocation.memory, allocation.kv_budget, Derivations(allocation)
+    assert total(of.weights()) == memory.weights
+    assert total(of.loaded()) == allocation.serving.laid_out.stages[allocation.fullest].loaded.total
+    assert total(of.kv_cache()) == memory.kv_cache
+    assert total(of.activations()) == memory.activations
+    assert total(of.overhead(), "overhead") == memory.overhead
+    assert total(of.total()) == memory.total
+    assert total(of.spare()) == allocation.spare
+    lines = of.kv_budget()
+    if budget is None:
+        assert not lines
+        assert not isinstance(allocation.cache, Pool) or allocation.limits.share is None
+    else:
+        assert total(lines, "requested") == budget.requested
+        assert total(lines, "weights") == budget.weights
+        assert total(lines, "available") == budget.bytes
+        assert total(lines, "blocks") == budget.blocks
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "what", "formula"),
+    [
+        pytest.param("vllm", {}, "logits, their copies and what sorting them takes", "39·V·R", id="vLLM's sampler"),
+        pytest.param("transformers", {}, "hidden states", "8·h·T", id="transformers' feed-forward"),
+        pytest.param(
+            "transformers",
+            {"attention": "eager"},
+            "scores and their softmax",
+            "10·n_q·S·T",
+            id="one score for each pair of tokens and head",
+        ),
+    ],
+)
+def test_formulas_are_written_in_the_symbols_of_configs(engine, options, what, formula):
+    """Llama 3.1 8B: four states of the hidden width beside the feed-forward; the softmax in 16 bits and twice in 32."""
+    kind = ENGINES[engine]
+    one = kind(kind.options_type(**options))
+    serving = Serving(PRESETS["meta-llama/Llama-3.1-8B"], one, Precision(), Layout(), Overhead())
+    lines = {line.what: line for line in Derivations(serving.on(gpus()["h100-sxm"], Workload())).activations()}
+    assert lines[what].formula == formula
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_legend_names_what_occurs(engine):
+    serving = Serving(PRESETS["deepseek-ai/DeepSeek-V3"], ENGINES[engine](), Precision(), Layout(), Overhead())
+    of = Derivations(serving.on(gpus()["b200"], Workload()))
+    lines = [*of.kv_cache(), *of.activations(), *of.overhead(), *of.kv_budget(), *of.spare()]
+    words = set(" ".join(line.formula for line in lines).translate(dict.fromkeys(map(ord, "·+−/⌊⌋()²"), " ")).split())
+    assert {word for word in words if not word.isdigit()} == set(of.symbols.occurring())
