@@ -195,6 +195,8 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
             terms = sorted(part.args, key=lambda term: (term.could_extract_minus_sign(), degree(term)))
             signed = (f" − {text(-term)}" if term.could_extract_minus_sign() else f" + {text(term)}" for term in terms)
             return "".join(signed).removeprefix(" + ")
+        if part.is_Mul and part.args[0] == -1:
+            return f"−{inner(-part)}"
         if part.is_Pow and part.exp.is_Integer and part.exp > 1:
             return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
         if part.is_Mul or part.is_Pow or part.is_Rational:
@@ -207,7 +209,17 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
             return f"{left}{text(part.args[0])}{right}"
         raise TypeError(f"A formula holds {part.func.__name__}, which has no way of being written.")
 
-    return str(expression) if isinstance(expression, int) else text(expression)
+    return str(expression) if isinstance(expression, int) else text(rounded_up(expression))
+
+
+def rounded_up(expression: Any) -> Any:
+    """The expression with ⌈x⌉ where whole numbers are rounded up by -(-x // n)."""
+    from sympy import ceiling, floor
+
+    def is_turned(part: Any) -> bool:
+        return isinstance(part, floor) and bool(part.args[0].could_extract_minus_sign())
+
+    return expression.replace(is_turned, lambda part: -ceiling(-part.args[0])) if expression.has(floor) else expression
 
 
 def symbolic(model: Frozen) -> Any:
