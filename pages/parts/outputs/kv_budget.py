@@ -45,7 +45,6 @@ def table(report: Report) -> None:
             for budget in report.kv_budget
         ],
         hide_index=True,
-        key="budgets",
         column_config={
             "Tokens": st.column_config.NumberColumn(format="localized"),
             "Requests of the context": st.column_config.NumberColumn(format="%.2f"),
