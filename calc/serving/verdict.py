@@ -48,15 +48,15 @@ def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
     """The verdict on this many GPUs as laid out."""
     allocation = serving.on(gpu, workload)
     word = said(allocation)
-    flags = remedy(allocation) if word != "fits" else ()
+    changes = remedy(allocation) if word != "fits" else None
     fewest = fewest_gpus(gpu, serving, workload)
     by_memory = max_context(allocation)
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,
-        verdict="fits with" if flags else word,
-        flags=flags,
+        verdict=word if changes is None else "fits with",
+        flags=() if changes is None else serving.engine.flags(changes),
         required=allocation.memory.total,
         usable=allocation.usable,
         spare=allocation.spare,
@@ -82,15 +82,15 @@ def said(allocation: Allocation) -> Word:
     return "fits" if sure else "tight" if allocation.fits(LOW) else "does not fit"
 
 
-def remedy(allocation: Allocation) -> tuple[str, ...]:
-    """The least change of flags with which it fits; none where no change does."""
+def remedy(allocation: Allocation) -> dict[str, object] | None:
+    """The least change of options with which it fits; None where no change does."""
     memory, engine = allocation.memory, allocation.serving.engine
     if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
-        return ()  # which no flag makes smaller
+        return None  # which no option makes smaller
     for changes in engine.remedies(allocation.limits, allocation.workload):
         if said(allocation.under(engine.with_options(**changes))) == "fits":
-            return engine.flags(changes)
-    return ()
+            return changes
+    return None
 
 
 def max_context(allocation: Allocation) -> int | None:

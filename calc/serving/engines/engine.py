@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import CacheFormat, Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
@@ -173,6 +173,11 @@ class Engine(ABC):
     """What its rules were read in."""
     step_option: ClassVar[str]
     """The option that limits the tokens of a forward pass."""
+
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ()
+    """Formats of weights that it is usually given to save memory, the largest first."""
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
+    """The same of the cache."""
 
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from calc.errors import Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -50,6 +50,8 @@ class SGLang(Engine):
     title: ClassVar[str] = "SGLang"
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     loads_draft: ClassVar[bool] = False
 
     options: SGLangOptions

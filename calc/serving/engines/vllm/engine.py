@@ -6,7 +6,7 @@ from math import ceil
 from typing import ClassVar, Self
 
 from calc.errors import ConfigError, Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -45,6 +45,8 @@ class VLLM(Engine):
     title: ClassVar[str] = "vLLM"
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
 
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
