@@ -29,7 +29,7 @@ from transformers import (
 from transformers.core_model_loading import revert_weight_conversion
 
 from calc import Architecture, ConfigError
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 from presets import models
 
 Shapes = dict[str, tuple[int, ...]]
@@ -67,7 +67,7 @@ TRANSPOSED = {"qwen3_vl_moe"}
 def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
     image tower or without."""
-    settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPERS
+    settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPED
     maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
     with torch.device("meta"):
         model = maker.from_config(settings)
@@ -324,7 +324,7 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
 def alone(config: dict[str, Any]) -> dict[str, Any]:
     """A language model that transformers only loads inside its wrapper, in that wrapper."""
     text = config["model_type"]
-    wrappers = [name for name in WRAPPERS if WRAPPERS[name] == text]
+    wrappers = [name for name in WRAPPED if WRAPPED[name] == text]
     wrapper = next((name for name in wrappers if text.startswith(name)), wrappers[0] if wrappers else None)
     whole = type(AutoConfig.for_model(text)) in AutoModelForCausalLM._model_mapping and wrapper not in NAMING
     if wrapper is None or whole:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 TRACKED = {
@@ -123,7 +123,7 @@ def oracle(path: str) -> None:
             "state": model["kv_cache"]["state_elems"],
         }
         for model in json.loads(Path(path).read_text(encoding="utf-8"))
-        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPERS
+        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPED
     ]
     write("oracle.json", rows)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, shown
-from calc.families.table import FAMILIES, TIED_WRAPPERS, WRAPPERS
+from calc.errors import ConfigError, Message, shown
+from calc.families.table import FAMILIES, WRAPPED, WRAPPERS
 
 TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
 TIE = "tie_word_embeddings"
@@ -18,11 +18,12 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     field = _field(config)
     section = config if field is None else config[field] or {}
     if not isinstance(section, Mapping):
-        raise ConfigError(f"{field} is {shown(section)}; it must be an object of fields.", field)
+        message = Message("{field} is {value}; it must be an object of fields.", field=field, value=shown(section))
+        raise ConfigError(message, field)
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
-    tied = next((part[TIE] for part in (config, section) if TIE in part), model_type in TIED_WRAPPERS)
-    return language({**section, "model_type": own if known else WRAPPERS[model_type], TIE: tied})
+    tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)
+    return language({**section, "model_type": own if known else WRAPPED[model_type], TIE: tied})
 
 
 def with_language(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:

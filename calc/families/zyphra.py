@@ -1,14 +1,15 @@
-"""Zamba and Zamba 2: one attention block, or a few, run in many layers."""
+"""Zyphra's families: Zamba and Zamba 2, where one attention block, or a few, run in many layers."""
 
 from typing import Any
 
-from calc.families.family import Family, extras
+from calc.families.family import GATE_UP, Family, extras, made_by
+from calc.families.feedforward import no_feedforward
 from calc.families.fields import Fields
+from calc.families.recurrent import Mamba, Mamba2
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP
 from calc.model.names import Names
-from calc.model.recurrent import Mamba, Mamba2
 from calc.model.tensor import Shape
 
 
@@ -34,29 +35,8 @@ def zamba_places(c: Fields) -> tuple[int, ...]:
     return tuple(i for i in range(c.size("num_hidden_layers")) if zamba_is_hybrid(c, i))
 
 
-def zamba_mamba(c: Fields, layer: int) -> Mamba:
-    hidden = c.size("hidden_size")
-    return Mamba(
-        d_inner=c.size("mamba_expand") * hidden,
-        d_state=c.size("mamba_d_state"),
-        d_conv=c.size("mamba_d_conv"),
-        dt_rank=-(-hidden // 16) if c.get("mamba_dt_rank") == "auto" else c.size("mamba_dt_rank"),
-        conv_bias=c.flag("mamba_conv_bias"),
-        bias=c.flag("mamba_proj_bias"),
-        n_heads=c.size("n_mamba_heads"),
-    )
-
-
-def zamba2_mamba(c: Fields, layer: int) -> Mamba2:
-    n_heads = c.size("n_mamba_heads")
-    return Mamba2(
-        n_heads=n_heads,
-        d_head=c.size("mamba_expand") * c.size("hidden_size") // n_heads,
-        d_state=c.size("mamba_d_state"),
-        n_groups=c.size("mamba_ngroups"),
-        d_conv=c.size("mamba_d_conv"),
-        bias=c.flag("add_bias_linear"),
-    )
+def zamba2_d_head(c: Fields) -> int:
+    return c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads")
 
 
 def zamba_attention(c: Fields) -> GQA:
@@ -134,23 +114,42 @@ def zamba_names(path: str, **more: Any) -> Names:
     )
 
 
-ZAMBA: dict[str, Family] = {
-    "zamba": Family(
-        mixer=zamba_mamba,
-        ffn=lambda c, i: None,
-        norms=("input_layernorm",),
-        names=zamba_names("shared_transf"),
-        shared=zamba_shared,
-        layer_extras=zamba_linear,
-        path=zamba_path,
-    ),
-    "zamba2": Family(
-        mixer=zamba2_mamba,
-        ffn=lambda c, i: None,
-        norms=("input_layernorm",),
-        names=zamba_names("shared_transformer", packed={"gate_up_proj": ("gate_proj", "up_proj")}),
-        shared=zamba2_shared,
-        layer_extras=zamba_linear,
-        path=zamba_path,
-    ),
-}
+ZYPHRA: dict[str, Family] = made_by(
+    "Zyphra",
+    {
+        "zamba": Family(
+            mixer=Mamba(
+                expand="mamba_expand",
+                d_state="mamba_d_state",
+                d_conv="mamba_d_conv",
+                dt_rank="mamba_dt_rank",
+                conv_bias="mamba_conv_bias",
+                bias="mamba_proj_bias",
+                heads="n_mamba_heads",
+            ),
+            ffn=no_feedforward,
+            norms=("input_layernorm",),
+            names=zamba_names("shared_transf"),
+            shared=zamba_shared,
+            layer_extras=zamba_linear,
+            path=zamba_path,
+        ),
+        "zamba2": Family(
+            mixer=Mamba2(
+                heads="n_mamba_heads",
+                d_head=zamba2_d_head,
+                d_state="mamba_d_state",
+                groups="mamba_ngroups",
+                d_conv="mamba_d_conv",
+                conv_bias=True,
+                bias="add_bias_linear",
+            ),
+            ffn=no_feedforward,
+            norms=("input_layernorm",),
+            names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
+            shared=zamba2_shared,
+            layer_extras=zamba_linear,
+            path=zamba_path,
+        ),
+    },
+)
