@@ -242,7 +242,7 @@ def derive(architecture: Architecture) -> Derivation:
 
 
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
-    plain, filled = zip(*(symbols.written(side) for side in formula.shape), strict=True)
+    plain, filled = zip(*(symbols.written(side) for side in formula.shape or (1,)), strict=True)
     return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
 
 
@@ -261,12 +261,11 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     for (component, layers), members in groups.items():
         one: Any = 0
         for _, formula in members:
-            copies = formula.experts if "{expert}" in formula.name else 1
-            one += (
-                prod(formula.shape)
-                * copies
-                * (formula.top_k / formula.experts if active and formula.experts != 1 else 1)
-            )
+            elements: Any = prod(formula.shape) * (formula.experts if "{expert}" in formula.name else 1)
+            if active and formula.experts != 1:
+                elements *= formula.top_k
+                elements = elements // formula.experts if type(elements) is int else elements / formula.experts
+            one += elements
         key = (component, bool(layers), *symbols.written(one))
         seen, parameters = alike.get(key, (0, 0))
         more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
