@@ -270,6 +270,19 @@ FIXED: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
     | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing
+    "qwen4_exp_text": {"indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 24, "indexer_budget": 32}
+    | {"indexer_compress_ratio": 8, "hc_count": 3, "hc_lowrank": 20, "num_hidden_layers": 5, "eos_token_id": 3}
+    | {"ple_layer_ids": [1, 2, 5], "ngram_vocab_size_base": 400, "heads_per_ngram": 2, "split_ngram_parts": 4}
+    | {"layer_types": ["linear_attention"] * 2 + ["full_attention"] * 2 + ["linear_attention"], "hidden_size": 64}
+    | {"rope_parameters": ROPE},
+    "mistral_large4_text": {"num_hidden_layers": 4, "kv_source_layers": [0, 1, 0, 3], "num_key_value_heads": 4}
+    | {"num_attention_heads": 4, "layer_types": None, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
+    | {"indexer_types": ["full", "shared", "full", "shared"]},
+    "glm5_next_text": {"q_lora_rank": 24, "qk_rope_head_dim": 0, "num_attention_heads": 4, "num_key_value_heads": 4}
+    | {"index_kpool": 4},
+    "zaya": {"num_experts_per_tok": 1, "sliding_window": 32},
+    "dots3_note_text": {"q_lora_rank": 24, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 24}
+    | {"swa_num_attention_heads": 2, "swa_num_key_value_heads": 2, "swa_v_head_dim": 20},
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
     "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
     "muse_spark_text": {"hidden_size": 64, "moe_hidden_size": 32},

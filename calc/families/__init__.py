@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.family import Family
-from calc.families.fields import MAX_LAYERS, Fields, true
+from calc.families.fields import MAX_LAYERS, Fields, number, true
 from calc.families.table import FAMILIES, WRAPPERS
 from calc.families.towers import read_vision
 from calc.families.wrappers import language, with_language
@@ -41,16 +41,17 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
     for i in range(family.count(c) if family.count else c.size(family.layers)):
         alike.setdefault(_layer(family, c, i), []).append(i)
     max_positions = c.maybe(family.max_positions)
-    final_norm = family.final_norm or family.norm
+    norm = family.norm if isinstance(family.norm, str) else family.norm(c)
+    final_norm = family.final_norm or norm
     mixers = [mixer for mixers, *_ in alike for mixer in mixers]
     return Architecture(
         model_type=str(c.get("model_type")),
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
-        extra_rows=family.extra_rows,
+        extra_rows=number(c, family.extra_rows, 0),
         tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
-            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=family.norm, extras=extras, path=path)
+            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=norm, extras=extras, path=path)
             for (mixers, ffn, norms, extras, path), where in alike.items()
         ),
         shared=family.shared(c) if family.shared else (),

@@ -151,6 +151,7 @@ class Attention:
     gate: Literal["none", "heads", "channels"] = "none"
     gate_when: Flag = True
     sinks: bool = False
+    delayed: bool = False
     keys_are_values: Flag = False
     own_keys: Rule | None = None  # None: every layer has its own
 
@@ -184,6 +185,7 @@ class Attention:
             own_keys=own,
             keys_are_values=true(c, self.keys_are_values),
             sinks=self.sinks,
+            delayed=self.delayed,
             window=window,
         )
 
@@ -207,31 +209,50 @@ def shared_width(c: Fields, hidden_field: str, heads_field: Size) -> int:
 class MLA:
     """Latent attention, with DeepSeek's field names."""
 
+    heads: Size = "num_attention_heads"
+    q_rank: Size | None = "q_lora_rank"
+    kv_rank: Size = "kv_lora_rank"
+    d_nope: Size = "qk_nope_head_dim"
+    d_rope: Size = "qk_rope_head_dim"
     d_v: Size = "v_head_dim"
     gate: Literal["none", "heads", "channels"] = "none"
     query_gate: bool = False
     sinks: bool = False
     indexer: bool = False  # DeepSeek-V3.2's
     owns_indexer: Rule | None = None  # where some layers share an earlier one's choice
+    index_pool: str | None = None
+    own_latent: Rule | None = None  # where some layers read an earlier one's latent
+    rope_norm: bool = False
+    window: WindowOf | None = None
 
     def __call__(self, c: Fields, layer: int = 0) -> LatentAttention:
         owned = self.owns_indexer is None or self.owns_indexer(c, layer)
-        return c.once((self, owned), lambda: self.read(c, owned))
+        own_latent = self.own_latent is None or self.own_latent(c, layer)
+        window = None if self.window is None else self.window(c, layer)
+        return c.once((self, owned, own_latent, window), lambda: self.read(c, owned, own_latent, window))
 
-    def read(self, c: Fields, owned: bool) -> LatentAttention:
-        """All layers that own their indexer, or all that do not."""
+    def read(self, c: Fields, owned: bool, own_latent: bool, window: int | None) -> LatentAttention:
+        """All layers that are alike in these."""
         return LatentAttention(
-            n_q=c.size("num_attention_heads"),
-            q_rank=c.maybe("q_lora_rank"),
-            kv_rank=c.size("kv_lora_rank"),
-            d_nope=c.size("qk_nope_head_dim"),
-            d_rope=c.size("qk_rope_head_dim"),
+            n_q=number(c, self.heads),
+            q_rank=c.maybe(self.q_rank) if isinstance(self.q_rank, str) else self.q_rank and number(c, self.q_rank),
+            kv_rank=number(c, self.kv_rank),
+            d_nope=number(c, self.d_nope),
+            d_rope=number(c, self.d_rope, 0),
             d_v=number(c, self.d_v),
+            own_latent=own_latent,
+            rope_norm=self.rope_norm,
+            window=window,
             bias=c.flag("attention_bias"),
             gate=self.gate,
             query_gate=self.query_gate,
             sinks=self.sinks,
-            indexer=LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned)
+            indexer=LightningIndexer(
+                n_index=c.size("index_n_heads"),
+                d_index=c.size("index_head_dim"),
+                owned=owned,
+                pool=1 if self.index_pool is None else c.size(self.index_pool),
+            )
             if self.indexer
             else None,
         )

@@ -143,6 +143,25 @@ BIGSCIENCE: dict[str, Family] = {
         head_bias=True,
         **GPT2_FIELDS,
     ),
+    "ctrl": Family(
+        maker="Salesforce",
+        mixer=BIGCODE,
+        ffn=Dense("dff", True, gated=False),
+        norms=("layernorm1", "layernorm2"),
+        norm="layer",
+        names=Names(
+            embedding="transformer.w",
+            layer="transformer.h.{layer}",
+            attention="multi_head_attention",
+            mlp="ffn",
+            final_norm="transformer.layernorm",
+            renamed={"q_proj": "Wq", "k_proj": "Wk", "v_proj": "Wv", "o_proj": "dense"}
+            | {"up_proj": "0", "down_proj": "2"},
+        ),
+        rotary=None,
+        head_bias=True,
+        **GPT2_FIELDS,
+    ),
     "codegen": Family(
         maker="Salesforce",
         mixer=GPT_MHA,

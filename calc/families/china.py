@@ -1,5 +1,6 @@
 """Families of smaller Chinese makers, a row or a few each."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from calc.families.attention import LISTED_ONLY, MLA, Attention, Sliding
@@ -11,6 +12,7 @@ from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.mixers import Mixer
 from calc.model.names import Names
 
 
@@ -94,6 +96,63 @@ def longcat_mlps(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 LONGCAT_MLA = MLA()
+
+# dots3: latent attention of two sizes; full layers pick their tokens
+
+
+def dots3_size(name: str, default: int) -> Callable[[Fields], int]:
+    """Of a sliding layer."""
+    return lambda c: dots3_sliding(c).maybe(name, 0) or c.maybe(f"swa_{name}", 0) or default
+
+
+def dots3_sliding(c: Fields) -> Fields:
+    """What a config says of its sliding layers apart: all say the same."""
+    layers = c.get("per_layer_config")
+    return c.within(next(iter(layers.values()), None) if isinstance(layers, dict) else None)
+
+
+def dots3_window(c: Fields) -> int:
+    return c.maybe("sliding_window") or c.maybe("sliding_window_size") or 512
+
+
+def dots3_rope(c: Fields) -> int:
+    whole = dots3_size("head_dim", 256)(c) - dots3_size("qk_nope_head_dim", 192)(c)
+    return dots3_size("qk_rope_head_dim", whole)(c)
+
+
+DOTS3_WINDOW = Sliding(full_every=4, full_at=1, first_full=2, when="use_sliding_window", size=dots3_window)
+DOTS3_FULL = MLA(gate="heads", rope_norm=True)
+DOTS3_INDEXED = replace(DOTS3_FULL, indexer=True)
+DOTS3_SLIDING = replace(
+    DOTS3_FULL,
+    heads=dots3_size("num_attention_heads", 64),
+    q_rank=dots3_size("q_lora_rank", 1024),
+    kv_rank=dots3_size("kv_lora_rank", 1024),
+    d_nope=dots3_size("qk_nope_head_dim", 192),
+    d_rope=dots3_rope,
+    d_v=dots3_size("v_head_dim", 128),
+    window=DOTS3_WINDOW,
+)
+
+
+def dots3_mixer(c: Fields, layer: int) -> Mixer:
+    """Checkpoints call layers that pick their tokens “full_attention”."""
+    if DOTS3_WINDOW(c, layer) is not None:
+        return DOTS3_SLIDING(c, layer)
+    says = c.get("per_layer_config") is None and c.get("use_dsa") is not False
+    return (DOTS3_INDEXED if says or kind(c, layer) == "indexed_attention" else DOTS3_FULL)(c, layer)
+
+
+def dots3_sparse(c: Fields, layer: int) -> bool:
+    if c.get("mlp_layer_types") is not None:
+        return is_sparse(c, layer, 0)
+    freq = c.get("moe_layer_freq")
+    if isinstance(freq, list) and layer < len(freq):
+        chosen = bool(freq[layer])
+    else:
+        chosen = layer % (c.maybe("moe_layer_freq") or 1) == 0
+    return chosen and layer >= (c.maybe("first_k_dense_replace", 0) or 0)
+
 
 CHINA: dict[str, Family] = {
     "aquila": replace(LLAMA_LIKE, maker="BAAI"),
@@ -228,6 +287,17 @@ CHINA: dict[str, Family] = {
         maker="rednote",
         mixer=Attention(bias="attention_bias", qk_norm="head", window=Sliding(after="max_window_layers")),
         ffn=DEEPSEEK_EXPERTS,
+    ),
+    "dots3_note_text": Family(
+        maker="rednote",
+        mixer=dots3_mixer,
+        ffn=replace(
+            DEEPSEEK_EXPERTS,
+            shared_width="shared_experts_intermediate_size",
+            sparse=dots3_sparse,
+        ),
+        own={"use_sliding_window": True, "first_k_dense_replace": 1, "use_dsa": True},
+        wrappers=(Wrapper("dots3_note"),),
     ),
     "iquestcoder": Family(maker="IQuest", mixer=Attention(bias="attention_bias"), ffn=Dense()),
 }

@@ -27,6 +27,23 @@ DEEPSEEK_V1_EXPERTS = replace(DEEPSEEK_EXPERTS, correction="none")
 DEEPSEEK_V2_EXPERTS = replace(DEEPSEEK_V1_EXPERTS, shared_bias="mlp_bias", dense=Dense())  # only V2 can have biases
 DEEPSEEK_MTP = MTP(MLA(), DEEPSEEK_EXPERTS, own_tables=True)  # README_WEIGHTS.md of github.com/deepseek-ai/DeepSeek-V3
 DSA = MLA(indexer=True)
+
+
+def owns_indexer(c: Fields, layer: int) -> bool:
+    """GLM-5.2: some layers share the choice of an earlier one."""
+    layers = c.size("num_hidden_layers")
+    if layer >= layers:
+        return True
+    listed = c.per_layer("indexer_types", layers, ("full", "shared"))
+    if listed is not None:
+        return listed[layer] == "full"
+    pattern = c.get("index_topk_pattern")
+    if isinstance(pattern, str) and layer < len(pattern):
+        return pattern[layer] == "F"
+    freq, skip = c.maybe("index_topk_freq", 0) or 1, c.maybe("index_skip_topk_offset", 0)
+    return max(layer - (2 if skip is None else skip) + 1, 0) % freq == 0
+
+
 OCR = Family(
     mixer=Attention(bias="attention_bias", head_dim=None), ffn=DEEPSEEK_V2_EXPERTS, kernels=Kernels(fp32_weights=True)
 )

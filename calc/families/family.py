@@ -133,7 +133,7 @@ class Family:
     ffn: FeedForwardOf
     maker: str = ""
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
-    norm: Norm = "rms"
+    norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels = PLAIN
     names: Names = LLAMA_NAMES
     rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
@@ -145,7 +145,7 @@ class Family:
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"
-    extra_rows: int = 0  # of the embedding, beyond the vocabulary
+    extra_rows: Size = 0  # of the embedding, beyond the vocabulary
     positions: str | None = None  # rows of a learned position table
     more_positions: int = 0  # rows that it has beyond
     max_positions: str = "max_position_embeddings"

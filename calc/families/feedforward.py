@@ -65,7 +65,8 @@ class Experts:
     correction: Literal["none", "buffer", "parameter", "row"] = "none"
     corrected_when: Flag = True
     router_bias: Flag = False
-    n_zero: str | None = None
+    d_router: str | None = None
+    n_zero: Size = 0
     latent: str | None = None
     latent_bias: Flag = False
     stacked: Stacked = "no"
@@ -101,7 +102,8 @@ class Experts:
             shared_gate=self.shared_gate,
             router_bias=true(c, self.router_bias),
             router_correction=self.correction if true(c, self.corrected_when) else "none",
-            n_zero=0 if self.n_zero is None else c.maybe(self.n_zero, 0) or 0,
+            d_router=None if self.d_router is None else c.size(self.d_router),
+            n_zero=c.maybe(self.n_zero, 0) or 0 if isinstance(self.n_zero, str) else number(c, self.n_zero),
             latent=None if self.latent is None else c.maybe(self.latent),
             latent_bias=true(c, self.latent_bias),
             stacked=self.stacked,

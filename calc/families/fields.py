@@ -167,6 +167,7 @@ LAYER_KINDS = (
     "reference_sliding_attention",
     "minimax_m3_sparse",
     "full_attention",
+    "indexed_attention",
     "attention",
     "sliding_attention",
     "chunked_attention",

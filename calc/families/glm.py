@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
-from calc.families.attention import MLA, Attention
-from calc.families.deepseek import DEEPSEEK_EXPERTS
-from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Wrapper, made_by
+from calc.families.attention import MLA, Attention, Every, Hybrid
+from calc.families.deepseek import DEEPSEEK_EXPERTS, hyper_connections, owns_indexer
+from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, made_by
 from calc.families.feedforward import Dense
 from calc.families.fields import Fields
+from calc.families.moonshot import in_section
+from calc.families.recurrent import KimiDelta
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import GLM4V
+from calc.model.block import Extra
 from calc.model.names import Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
@@ -19,22 +22,33 @@ GLM_NAMES = Names(packed={"gate_up_proj": GATE_UP})
 HALF = Rotary(share=0.5)
 
 
-def owns_indexer(c: Fields, layer: int) -> bool:
-    """GLM-5.2: some layers share the choice of an earlier one."""
-    layers = c.size("num_hidden_layers")
-    if layer >= layers:
-        return True
-    listed = c.per_layer("indexer_types", layers, ("full", "shared"))
-    if listed is not None:
-        return listed[layer] == "full"
-    pattern = c.get("index_topk_pattern")
-    if isinstance(pattern, str) and layer < len(pattern):
-        return pattern[layer] == "F"
-    freq, skip = c.maybe("index_topk_freq", 0) or 1, c.maybe("index_skip_topk_offset", 0)
-    return max(layer - (2 if skip is None else skip) + 1, 0) % freq == 0
-
-
 GLM_DSA = MLA(indexer=True, owns_indexer=owns_indexer)
+
+GLM5_MIXER = Hybrid(
+    MLA(indexer=True, owns_indexer=owns_indexer, index_pool="index_kpool"),
+    KimiDelta(
+        heads=in_section("num_heads", "linear_num_heads"),
+        d_head=in_section("head_dim", "linear_head_dim"),
+        d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+        flat_decay=True,
+    ),
+    Every(4),
+)
+GLM5_POOLS = Weights(
+    {
+        "attention": {
+            "self_attn.indexer.index_kpool_compress_ape": ("index_kpool", "index_head_dim"),
+            "self_attn.indexer.index_kpool_compress_gate": ("index_head_dim", "hidden_size"),
+        }
+    }
+)
+
+
+def glm5_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Hyper-connections, and how an indexer makes one key of several."""
+    found = c.once("hyper connections", lambda: hyper_connections(c))
+    return found + GLM5_POOLS(c) if GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer) else found
+
 
 GLM: dict[str, Family] = made_by(
     "Zhipu",
@@ -93,6 +107,14 @@ GLM: dict[str, Family] = made_by(
             ffn=GLM4_LITE_EXPERTS,
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
+        ),
+        "glm5_next_text": Family(
+            mixer=GLM5_MIXER,
+            ffn=replace(DEEPSEEK_EXPERTS, first_dense=3),
+            names=Names(recurrent="self_attn"),
+            rotary=None,
+            layer_extras=glm5_extras,
+            wrappers=(Wrapper("glm5_next"),),
         ),
         "glm_moe_dsa": Family(
             mixer=GLM_DSA,

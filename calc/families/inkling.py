@@ -1,7 +1,9 @@
 """Thinking Machines' families: Inkling, with learned relative positions and short convolutions beside attention."""
 
+from dataclasses import replace
+
 from calc.families.attention import Attention, Window
-from calc.families.family import STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
 from calc.families.feedforward import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
@@ -9,6 +11,7 @@ from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
+from calc.model.names import Names
 from calc.model.recurrent import SideConvs
 from calc.model.tensor import Shape
 
@@ -38,7 +41,10 @@ def inkling_attention(c: Fields, layer: int) -> GQA:
 
 
 def inkling_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
-    attention = inkling_attention(c, layer)
+    return with_convs(c, inkling_attention(c, layer))
+
+
+def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
@@ -87,6 +93,56 @@ def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     )
 
 
+GATED_FULL, GATED_SLIDING = (
+    replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
+)
+
+
+def inkling2_attention(c: Fields, layer: int) -> GQA:
+    return (GATED_SLIDING if inkling_slides(c, layer) else GATED_FULL)(c, layer)
+
+
+def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
+    """The convolutions of full layers are dynamic."""
+    attention, convs = with_convs(c, inkling2_attention(c, layer))
+    if not inkling_slides(c, layer):
+        convs = convs.model_copy(update={"dynamic": c.size("num_key_value_heads")})
+    return attention, convs
+
+
+def inkling2_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    """Full layers have a norm each for queries, keys and values."""
+    return (
+        ("attn_norm", "mlp_norm")
+        if inkling_slides(c, layer)
+        else ("q_input_norm", "k_input_norm", "v_input_norm", "mlp_norm")
+    )
+
+
+def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Relative positions as in Inkling, limits of queries and of these, and sinks that follow from the token."""
+    attention, hidden, d_rel = inkling2_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
+    shapes: dict[str, Shape] = {
+        "attn.wr_du.weight": (attention.n_q * d_rel, hidden),
+        "attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
+        "attn.q_l2_clip.scale": (attention.n_q, attention.d_head),
+        "attn.rel_l2_clip.scale": (attention.n_q, d_rel),
+        "attn.attn_sink_proj.weight": (attention.n_q, hidden),
+    }
+    return extras("attention", shapes)
+
+
+def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
+    """Attention over the outputs of earlier layers: a query before each part but the very first, three before the
+    attention of full layers, and one at the end."""
+    layers, hidden, path = c.size("num_hidden_layers"), c.size("hidden_size"), "model.llm.attn_res"
+    queries: dict[str, Shape] = {f"{path}.mlp_queries.{i}": (hidden,) for i in range(layers)}
+    for i in range(1, layers):
+        queries |= {f"{path}.attn_queries.{i - 1}": (hidden,) if inkling_slides(c, i) else (3, hidden)}
+    queries |= {f"{path}.output_query": (hidden,)}
+    return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
+
+
 INKLING: dict[str, Family] = made_by(
     "Thinking Machines",
     {
@@ -100,6 +156,37 @@ INKLING: dict[str, Family] = made_by(
             kernels=Kernels(fp32_weights=True),
             names=STACKED_EXPERTS.model_copy(update={"recurrent": ""}),
             wrappers=(Wrapper("inkling_mm_model"),),
-        )
+        ),
+        "inkling2_text": Family(
+            mixer=inkling2_mixers,
+            ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
+            norms=inkling2_norms,
+            layer_extras=inkling2_extras,
+            extras=inkling2_residuals,
+            rotary=None,
+            ties=False,
+            kernels=Kernels(activation="clamped", capped_logits=True),
+            names=Names(
+                embedding="model.llm.embed",
+                layer="model.llm.layers.{layer}",
+                attention="attn",
+                recurrent="",
+                correction="mlp.gate.bias",
+                expert="mlp.experts",
+                expert_packed={"w13_weight": GATE_UP},
+                expert_renamed={"down_proj": "w2_weight"},
+                final_norm="model.llm.norm",
+                lm_head="model.llm.unembed",
+                renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
+                | {"g_proj": "gate_attn"}
+                | {
+                    f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv"
+                    for letter in "kv"
+                    for leaf in ("", ".conv1d")
+                }
+                | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
+            ),
+            wrappers=(Wrapper("inkling2"),),
+        ),
     },
 )

@@ -1,9 +1,12 @@
 """State spaces and the like without attention, by several makers."""
 
-from calc.families.family import Family
-from calc.families.feedforward import no_feedforward
+from calc.families.family import Family, If, Weights
+from calc.families.feedforward import Dense, Times, no_feedforward
+from calc.families.fields import Fields
 from calc.families.recurrent import Mamba, Mamba2
+from calc.model.block import Norm
 from calc.model.names import Names
+from calc.model.recurrent import MLSTM, RWKV
 
 MAMBA_NAMES = Names(
     embedding="backbone.embeddings",
@@ -17,6 +20,33 @@ MAMBA_NAMES = Names(
     shared_expert="mixer.shared_experts",
     final_norm="backbone.norm_f",
 )
+
+
+def rwkv(c: Fields, layer: int) -> RWKV:
+    hidden = c.size("hidden_size")
+    return c.once("rwkv", lambda: RWKV(hidden=hidden, d_inner=c.maybe("attention_hidden_size") or hidden))
+
+
+def rwkv_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    return ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2")
+
+
+def mlstm(c: Fields, layer: int) -> MLSTM:
+    def read() -> MLSTM:
+        n = c.size("num_heads")
+        k, v = (int(c.size("hidden_size") * c.real(f"{name}_dim_factor")) for name in ("qk", "v"))
+        return MLSTM(n_heads=n, d_k=k // n, d_v=v // n, bias=c.flag("use_bias"))
+
+    return c.once("mlstm", read)
+
+
+def mlstm_width(c: Fields) -> int:
+    step = c.size("ffn_round_up_to_multiple_of")
+    return int((c.size("hidden_size") * c.real("ffn_proj_factor") + step - 1) // step) * step
+
+
+BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
+OUT_NORM: If[Norm] = If("add_out_norm", "rms", "none")
 UNBOUNDED = {"max_position_embeddings": None}
 
 MAMBA: dict[str, Family] = {
@@ -30,5 +60,49 @@ MAMBA: dict[str, Family] = {
     ),
     "mamba2": Family(
         maker="Dao and Gu", mixer=Mamba2(), ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, own=UNBOUNDED
+    ),
+    "rwkv": Family(
+        maker="RWKV",
+        mixer=rwkv,
+        ffn=Dense(Times(4, stated="intermediate_size"), False, gated=False),
+        norms=rwkv_norms,
+        norm="layer",
+        names=Names(
+            embedding="rwkv.embeddings",
+            layer="rwkv.blocks.{layer}",
+            recurrent="attention",
+            mlp="feed_forward",
+            final_norm="rwkv.ln_out",
+            lm_head="head",
+            renamed={"up_proj": "key", "down_proj": "value"},
+        ),
+        rotary=None,
+        layer_extras=Weights(
+            {
+                "mlp": {
+                    "feed_forward.time_mix_key": (1, 1, "hidden_size"),
+                    "feed_forward.time_mix_receptance": (1, 1, "hidden_size"),
+                    "feed_forward.receptance.weight": ("hidden_size", "hidden_size"),
+                }
+            }
+        ),
+        max_positions="context_length",
+    ),
+    "xlstm": Family(
+        maker="NXAI",
+        mixer=mlstm,
+        ffn=Dense(mlstm_width, "use_bias"),
+        norms=("norm_mlstm", "norm_ffn"),
+        norm=BIASED_NORM,
+        final_norm=OUT_NORM,
+        names=Names(
+            embedding="backbone.embeddings",
+            layer="backbone.blocks.{layer}",
+            recurrent="mlstm_layer",
+            mlp="ffn",
+            final_norm="backbone.out_norm",
+            renamed={"gate_proj": "proj_up_gate", "up_proj": "proj_up", "down_proj": "proj_down"},
+        ),
+        own=UNBOUNDED | {"qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667},
     ),
 }

@@ -31,6 +31,18 @@ GPT2_NAMES = Names(
 )
 CONV1D = {"transposed": True}
 
+GPT2 = Family(
+    mixer=GPT2_ATTENTION,
+    ffn=GPT2_MLP,
+    norms=("ln_1", "ln_2"),
+    norm="layer",
+    kernels=Kernels(dropout=True, fp32_softmax=False, activation="written_out"),
+    names=GPT2_NAMES.model_copy(update=CONV1D),
+    rotary=None,
+    positions="n_positions",
+    **GPT2_FIELDS,
+)
+
 OPENAI: dict[str, Family] = made_by(
     "OpenAI",
     {
@@ -48,17 +60,8 @@ OPENAI: dict[str, Family] = made_by(
             positions="n_positions",
             **GPT2_FIELDS,
         ),
-        "gpt2": Family(
-            mixer=GPT2_ATTENTION,
-            ffn=GPT2_MLP,
-            norms=("ln_1", "ln_2"),
-            norm="layer",
-            kernels=Kernels(dropout=True, fp32_softmax=False, activation="written_out"),
-            names=GPT2_NAMES.model_copy(update=CONV1D),
-            rotary=None,
-            positions="n_positions",
-            **GPT2_FIELDS,
-        ),
+        "gpt2": GPT2,
+        "gpt-sw3": GPT2,  # of AI Sweden
         "gpt_oss": Family(
             mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
             ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),

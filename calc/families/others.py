@@ -23,7 +23,7 @@ from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
-from calc.model.block import Extra
+from calc.model.block import Extra, Norm
 from calc.model.feedforward import MLP, MoE
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
@@ -170,6 +170,31 @@ def jamba_sparse(c: Fields, layer: int) -> bool:
     return c.size("num_experts") > 1 and Every("expert_layer_period", "expert_layer_offset")(c, layer)
 
 
+# ModernBERT decoder (Ettin, arXiv:2507.11412)
+
+MODERNBERT_NORM: If[Norm] = If("norm_bias", "layer", "rms")
+
+
+def half_window(c: Fields) -> int:
+    return c.size("local_attention") // 2
+
+
+def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    return ("attn_norm", "mlp_norm") if layer else ("mlp_norm",)
+
+
+def modernbert_extras(c: Fields) -> tuple[Extra, ...]:
+    """A norm behind the embedding, and a matrix with a norm before the head."""
+    hidden = c.size("hidden_size")
+    norms: dict[str, Shape] = {"model.embeddings.norm.weight": (hidden,), "lm_head.norm.weight": (hidden,)}
+    if c.flag("norm_bias"):
+        norms |= {"model.embeddings.norm.bias": (hidden,), "lm_head.norm.bias": (hidden,)}
+    dense: dict[str, Shape] = {"lm_head.dense.weight": (hidden, hidden)}
+    if c.flag("classifier_bias"):
+        dense |= {"lm_head.dense.bias": (hidden,)}
+    return extras("norms", norms) + extras("other", dense)
+
+
 STABLELM = Family(
     maker="Stability AI",
     mixer=Attention(qkv_bias="use_qkv_bias"),
@@ -286,6 +311,28 @@ OTHERS: dict[str, Family] = {
             final_norm="model.final_layernorm",
         ),
         wrappers=(Wrapper("fuyu"),),
+    ),
+    "modernbert-decoder": Family(
+        maker="Johns Hopkins University",
+        mixer=Attention(
+            head_dim=None,
+            bias="attention_bias",
+            window=Sliding(full_every="global_attn_every_n_layers", full_at=0, size=half_window),
+        ),
+        ffn=Dense(),
+        norms=modernbert_norms,
+        norm=MODERNBERT_NORM,
+        names=Names(
+            embedding="model.embeddings.tok_embeddings",
+            attention="attn",
+            final_norm="model.final_norm",
+            lm_head="decoder",
+            packed={"Wi": GATE_UP},
+            renamed={"o_proj": "Wo", "down_proj": "Wo"},
+        ),
+        own={"global_attn_every_n_layers": 3},
+        extras=modernbert_extras,
+        head_bias="decoder_bias",
     ),
     "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense()),
     "smollm3": Family(

@@ -1,16 +1,21 @@
 """Alibaba's families: Qwen."""
 
 from dataclasses import replace
+from functools import cache
+from math import isqrt
 
 from calc.families.attention import Attention, Every, Hybrid, Sliding, Window
-from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Wrapper, made_by
+from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
 from calc.families.feedforward import Dense, Experts, Half
-from calc.families.fields import Fields
+from calc.families.fields import Fields, Size
 from calc.families.recurrent import DeltaNet
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_OMNI, QWEN3, QWEN3_OMNI, QWEN3_VL
+from calc.model.attention import GQA, BlockIndexer
+from calc.model.block import Extra
 from calc.model.kernels import Kernels
 from calc.model.names import Names
+from calc.model.tensor import Shape
 
 THREE_AXES = Rotary(axes=3)
 QWEN2_ATTENTION = Attention(qkv_bias=True, window=Sliding(after="max_window_layers", when="use_sliding_window"))
@@ -46,6 +51,94 @@ QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtyp
     own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
     prediction=MTP(GATED_ATTENTION, Dense(), "mtp_num_hidden_layers"),
 )
+
+# Qwen4-Exp: hyper-connections, and hashed n-grams embedded in some layers
+
+
+def qwen4_attention(c: Fields, layer: int) -> GQA:
+    """Attends to blocks that an indexer picks."""
+    n_index = c.maybe("indexer_n_heads")
+    if n_index is None:
+        return GATED_ATTENTION(c, layer)
+    d_index, pool = c.size("indexer_head_dim"), c.size("indexer_compress_ratio")
+    return c.once(
+        "qwen4 attention",
+        lambda: GATED_ATTENTION(c).model_copy(
+            update={"indexer": BlockIndexer(n_index=n_index, d_index=d_index, pool=pool)}
+        ),
+    )
+
+
+def streams(c: Fields) -> int:
+    return c.size("hc_count") * c.size("hidden_size")
+
+
+def mixing(path: str) -> dict[str, tuple[Size, ...]]:
+    """Weights that mix the residual streams."""
+    return {
+        f"{path}.input_mix_weight_down.weight": ("hc_lowrank", streams),
+        f"{path}.input_mix_weight_up.weight": (streams, "hc_lowrank"),
+    }
+
+
+def ple_width(c: Fields) -> int:
+    return c.maybe("ple_embed_dim") or c.size("hidden_size")
+
+
+@cache
+def primes(least: int, skipped: int, count: int) -> tuple[int, ...]:
+    """`count` primes from `least` on, after as many as are skipped."""
+    found: list[int] = []
+    n = least - 1
+    while len(found) < skipped + count:
+        n += 1
+        if n > 1 and all(n % divisor for divisor in range(2, isqrt(n) + 1)):
+            found.append(n)
+    return tuple(found[skipped:])
+
+
+HYPER = ("attn_hyper_connection", "mlp_hyper_connection")
+QWEN4_LAYER = Weights(
+    {
+        "other": mixing(HYPER[0])
+        | mixing(HYPER[1])
+        | {f"{path}.block_inject_weight.weight": ("hc_count", streams) for path in HYPER},
+        "norms": {f"{path}.hc_norm.weight": (streams,) for path in HYPER},
+    }
+)
+QWEN4_PLE = Weights(
+    {
+        "other": {
+            "ple.key_proj.weight": (streams, ple_width),
+            "ple.value_proj.weight": ("hidden_size", ple_width),
+            "ple.conv1d.weight": (streams, 1, "ple_conv_kernel_size"),
+        },
+        "norms": {f"ple.norm_{name}.weight": (streams,) for name in ("query", "key", "conv")},
+    }
+)
+
+
+def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Layers are counted from 1; each table has rows for the next primes, one a head."""
+    ids = sorted(c.indices("ple_layer_ids"))
+    if layer + 1 not in ids:
+        return QWEN4_LAYER(c)
+    heads, parts = (c.size("ngram_size") - 1) * c.size("heads_per_ngram"), c.size("split_ngram_parts")
+    rows = sum(primes(c.size("ngram_vocab_size_base"), ids.index(layer + 1) * heads, heads))
+    divisor = c.size("make_ngram_vocab_size_divisible_by")
+    part = -(-(-(-rows // divisor) * divisor) // parts)
+    table = "ple.ple_embedding.ngram_embedding"
+    sizes: dict[str, Shape] = {"layer_multipliers": (c.size("ngram_size"),)}
+    sizes |= {f"ngram_heads_{name}": (heads,) for name in ("offsets", "vocab_sizes")}
+    buffers: dict[str, Shape] = {f"ple.ple_embedding.{name}": shape for name, shape in sizes.items()}
+    shards: dict[str, Shape] = {f"{table}.shard_{i}.weight": (part, ple_width(c) // heads) for i in range(parts)}
+    return (
+        *QWEN4_LAYER(c),
+        *QWEN4_PLE(c),
+        *extras("embedding", shards),
+        *extras("other", buffers, apart="persistent_buffers"),
+    )
+
 
 QWEN: dict[str, Family] = made_by(
     "Alibaba",
@@ -173,6 +266,29 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("minicpmv4_7"),
                 Wrapper("qwen3_5", tower=QWEN3),
             ),
+        ),
+        "qwen4_exp_text": Family(
+            mixer=Hybrid(qwen4_attention, DeltaNet(), Every("full_attention_interval")),
+            ffn=QWEN35_EXPERTS,
+            norms=(),
+            final_norm="none",
+            names=QWEN35_NAMES.model_copy(
+                update={
+                    "packed": QWEN35_NAMES.packed | {"indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
+                    "renamed": QWEN35_NAMES.renamed
+                    | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
+                }
+            ),
+            kernels=Kernels(norm="rms32"),
+            own={"full_attention_interval": 4},
+            layer_extras=qwen4_extras,
+            extras=Weights(
+                {
+                    "other": mixing("model.hyper_connection_mixer"),
+                    "norms": {"model.hyper_connection_mixer.hc_norm.weight": (streams,)},
+                }
+            ),
+            wrappers=(Wrapper("qwen4_exp"),),
         ),
         "qwen3_5_moe_text": replace(
             QWEN35,

@@ -131,6 +131,7 @@ class KimiDelta:
     d_head: Size = "linear_head_dim"
     d_conv: Size = "linear_conv_kernel_dim"
     low_rank_gates: bool = True
+    flat_decay: bool = False
 
     def __call__(self, c: Fields, layer: int = 0) -> linear_attention.KimiDelta:
         return c.once(self, lambda: self.read(c))
@@ -142,6 +143,7 @@ class KimiDelta:
             d_head=number(c, self.d_head),
             d_conv=number(c, self.d_conv),
             low_rank_gates=self.low_rank_gates,
+            flat_decay=self.flat_decay,
         )
 
 

@@ -1,15 +1,21 @@
-"""Zyphra's families: Zamba and Zamba 2, where one attention block, or a few, run in many layers."""
+"""Zyphra's families: Zamba and Zamba 2, where one attention block, or a few, run in many layers; and ZAYA."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from calc.families.family import GATE_UP, Family, extras, made_by
-from calc.families.feedforward import no_feedforward
-from calc.families.fields import Fields
+from calc.families.attention import Attention, Window
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.feedforward import Experts, no_feedforward
+from calc.families.fields import Fields, Size
 from calc.families.recurrent import Mamba, Mamba2
+from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP
+from calc.model.mixers import Mixer
 from calc.model.names import Names
+from calc.model.recurrent import QKConvs
 from calc.model.tensor import Shape
 
 
@@ -114,6 +120,51 @@ def zamba_names(path: str, **more: Any) -> Names:
     )
 
 
+# ZAYA, arXiv:2605.05365: convolutions over queries and keys, a router of its own width that passes its state on
+
+ZAYA_FULL = Attention(bias="attention_bias", delayed=True)
+ZAYA_SLIDING = replace(ZAYA_FULL, window=Window())
+
+
+def zaya_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
+    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), ("hybrid", "hybrid_sliding"))
+    attention = (ZAYA_SLIDING if kinds and kinds[layer] == "hybrid_sliding" else ZAYA_FULL)(c, layer)
+    convs = QKConvs(
+        n_q=attention.n_q,
+        n_kv=attention.n_kv,
+        d_head=attention.d_head,
+        d_channel=c.size("cca_time0"),
+        d_grouped=c.size("cca_time1"),
+    )
+    return attention, convs
+
+
+ZAYA_ROUTER: Mapping[str, tuple[Size, ...]] = {
+    "mlp.gate.down_proj.weight": ("router_hidden_size", "hidden_size"),
+    "mlp.gate.down_proj.bias": ("router_hidden_size",),
+    "mlp.gate.router_mlp.norm.weight": ("router_hidden_size",),
+} | {
+    f"mlp.gate.router_mlp.{name}.{leaf}": ("router_hidden_size",) * sides
+    for name in ("fc1", "fc2")
+    for leaf, sides in (("weight", 2), ("bias", 1))
+}
+ZAYA_SCALES: Mapping[str, tuple[Size, ...]] = {
+    f"post_{part}_residual_scale.{name}_{leaf}": ("hidden_size",)
+    for part in ("attention", "mlp")
+    for name in ("hidden_states", "residual")
+    for leaf in ("scale", "bias")
+}
+ZAYA_FIRST = Weights({"router": ZAYA_ROUTER, "other": ZAYA_SCALES})
+ZAYA_REST = Weights(
+    {"router": {**ZAYA_ROUTER, "mlp.gate.router_states_scale": ("router_hidden_size",)}, "other": ZAYA_SCALES}
+)
+
+
+def zaya_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """The first router has no state before it."""
+    return (ZAYA_REST if layer else ZAYA_FIRST)(c)
+
+
 ZYPHRA: dict[str, Family] = made_by(
     "Zyphra",
     {
@@ -150,6 +201,31 @@ ZYPHRA: dict[str, Family] = made_by(
             shared=zamba2_shared,
             layer_extras=zamba_linear,
             path=zamba_path,
+        ),
+        "zaya": Family(
+            mixer=zaya_mixers,
+            ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
+            names=STACKED_EXPERTS.model_copy(
+                update={
+                    "recurrent": "self_attn",
+                    "router": "mlp.gate.router_mlp.out_proj",
+                    "correction": "mlp.gate.balancing_biases",
+                    "renamed": {
+                        name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")
+                    },
+                }
+            ),
+            rotary=Rotary(share=0.5, own_within_windows=True),
+            layer_extras=zaya_extras,
+            extras=Weights(
+                {
+                    "other": {
+                        "model.input_hidden_states_scale": ("hidden_size",),
+                        "model.input_hidden_states_bias": ("hidden_size",),
+                    }
+                }
+            ),
+            head_bias="lm_head_bias",
         ),
     },
 )
