@@ -23,7 +23,7 @@ SMALL_OF = {
     name: [row["config"] for row in SMALL if row["config"]["model_type"] in {name, *(w.name for w in family.wrappers)}]
     for name, family in FAMILIES.items()
 }
-NEED_A_CONFIG = {"bailing_moe", "openelm"}
+NEED_A_CONFIG = {"bailing_moe", "diffusion_gemma_text", "openelm"}
 """Nothing is known of their layers without one."""
 ENGINES, ATTENTIONS = get_args(Engine), get_args(Attention)
 WEIGHTS, CACHES = get_args(WeightFormat), get_args(CacheFormat)

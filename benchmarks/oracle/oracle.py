@@ -3,7 +3,8 @@
 Each class is built on the meta device and its weights are named as it would save them, so both lists are in the
 checkpoint's own words and are compared by name and shape. MODEL is a preset id or the path of a config.json; without
 any, all presets. --defaults compares what each class makes of a config that says nothing but its model_type, and
---random N compares N small models of each family with every flag drawn at random. Exits with 1 on any difference.
+--random N compares N small models of each family with every flag drawn at random; --missing lists the classes that we
+do not know. Exits with 1 on any difference.
 
 Needs transformers 5.23 and torch beside this project's own requirements.
 """
@@ -56,7 +57,7 @@ PUBLISHED = {
     "kimi_linear": {r"block_sparse_moe\.(gate|up|down)_proj": r"mlp.\1_proj"},
 }
 """Names that a class reads from the published checkpoint and would save otherwise."""
-TEXT = ("language_model.", "text_model.", "lm_head.")
+TEXT = ("language_model.", "text_model.", "lm_head.", "self_conditioning.", "model.decoder.layers.")
 """Within which modules a class that wraps a language model keeps it."""
 BESIDE = {"phi4_multimodal": "model.embed_tokens_extend.", "chameleon": "model.vqmodel."}
 """Towers of those that wrap nothing."""
@@ -280,6 +281,9 @@ FIXED: dict[str, dict[str, Any]] = {
     | {"indexer_types": ["full", "shared", "full", "shared"]},
     "glm5_next_text": {"q_lora_rank": 24, "qk_rope_head_dim": 0, "num_attention_heads": 4, "num_key_value_heads": 4}
     | {"index_kpool": 4},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40},
+    "hrm_text": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "mlp_bias": False}
+    | {"attention_bias": False},  # the class packs matrices as it saves them, and leaves their biases apart
     "zaya": {"num_experts_per_tok": 1, "sliding_window": 32},
     "dots3_note_text": {"q_lora_rank": 24, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 24}
     | {"swa_num_attention_heads": 2, "swa_num_key_value_heads": 2, "swa_v_head_dim": 20},
@@ -372,11 +376,79 @@ def compare_random(model_type: str, n: int, seed: int) -> bool:
     return right and compared > 0
 
 
+# What transformers has and we have not
+
+ENCODER = "an encoder that its class can be told to run as a decoder"
+HALF = "the decoder half of an encoder-decoder"
+BOTH = "an encoder-decoder"
+NO_DECODER = {
+    "bert": ENCODER,
+    "bert-generation": ENCODER,
+    "big_bird": ENCODER,
+    "camembert": ENCODER,
+    "data2vec-text": ENCODER,
+    "electra": ENCODER,
+    "ernie": ENCODER,
+    "megatron-bert": ENCODER,
+    "rembert": ENCODER,
+    "roberta": ENCODER,
+    "roberta-prelayernorm": ENCODER,
+    "roc_bert": ENCODER,
+    "roformer": ENCODER,
+    "xlm-roberta": ENCODER,
+    "xlm-roberta-xl": ENCODER,
+    "xmod": ENCODER,
+    "reformer": "an encoder for long texts, reversible and hashed; no language model was published for prompts",
+    "xlm": "an encoder of sentences in many languages",
+    "xlnet": "learns permutations of a text; reads both ways",
+    "bart": HALF,
+    "bigbird_pegasus": HALF,
+    "blenderbot": HALF,
+    "blenderbot-small": HALF,
+    "marian": HALF,
+    "mbart": HALF,
+    "mvp": HALF,
+    "pegasus": HALF,
+    "plbart": HALF,
+    "prophetnet": HALF,
+    "trocr": HALF,
+    "whisper": HALF,
+    "blip": BOTH,
+    "florence2": BOTH,
+    "pix2struct": BOTH,
+    "pp_formulanet": BOTH,
+    "t5gemma2": BOTH,
+    "udop": BOTH,
+    "vision-encoder-decoder": BOTH,
+    "moshi": "speaks: frames of sound in several codebooks, not text",
+    "musicgen": "makes music: codebooks of sound that text steers from an encoder",
+    "musicgen_melody": "makes music: codebooks of sound that text steers from an encoder",
+    "kyutai_speech_to_text": "hears: frames of sound in several codebooks that go in with each word",
+    "pi0": "a policy of a robot: its expert for actions reads a PaliGemma",
+    "evolla": "answers about proteins: a Llama with an encoder of their structure between its layers",
+    "git": "captions: a BERT that reads images",
+    "idefics": "Idefics 1 of 2023: a Llama with layers between that attend to images; its later ones are known",
+    "kosmos-2": "reads images with places in them: XGLM's decoder of 2023 in a model of its own",
+    "kosmos-2.5": "reads pages: a decoder of 2023 in a model of its own",
+    "blt": "reads bytes: three stacks of different widths and patches of no fixed length; nothing here is by token",
+    "gemma4_assistant": "drafts for a Gemma 4, whose cache it reads; it has neither keys nor values",
+    "gemma4_unified_assistant": "drafts for a Gemma 4, whose cache it reads; it has neither keys nor values",
+}
+"""model_types of causal and multimodal classes that are no decoder language model, each with its reason."""
+
+
+def missing() -> list[str]:
+    """model_types of causal, image-text and multimodal classes that neither table knows."""
+    classes = {model_type for auto in CLASSES for model_type in auto._model_mapping._model_mapping}
+    return sorted(classes - set(FAMILIES) - set(WRAPPED) - set(NO_DECODER))
+
+
 def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description="Our tensors beside those of the classes in transformers.")
     p.add_argument("models", nargs="*", metavar="MODEL", help="a preset id or the path of a config.json")
     p.add_argument("--defaults", action="store_true", help="compare what each class makes of an empty config")
     p.add_argument("--random", type=int, metavar="N", help="compare N random small configs of each family")
+    p.add_argument("--missing", action="store_true", help="list classes of transformers that we do not know")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--family", action="append", choices=sorted(FAMILIES), help="with the two above: only these")
     return p.parse_args()
@@ -396,6 +468,10 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     a = arguments()
+    if a.missing:
+        print(*(unknown := missing()), sep="\n")
+        print(f"{len(unknown)} unknown; {len(NO_DECODER)} are no decoder language models")
+        return 1 if unknown else 0
     right = []
     if not a.random:
         columns = f"{'tensors':>8} {'missing':>8} {'extra':>6} {'shape':>6} {'ours':>18} {'theirs':>18}"

@@ -23,6 +23,7 @@ from calc.model.mla import LatentAttention, LightningIndexer
 
 QKV: frozenset[Projection] = frozenset({"q_proj", "k_proj", "v_proj"})
 OUT: frozenset[Projection] = frozenset({"o_proj"})
+GATE: frozenset[Projection] = frozenset({"g_proj"})
 NONE: frozenset[Projection] = frozenset()
 
 MixerOf = Callable[[Fields, int], Mixer | tuple[Mixer, ...] | None]
@@ -150,6 +151,7 @@ class Attention:
     gated: bool = False
     gate: Literal["none", "heads", "channels"] = "none"
     gate_when: Flag = True
+    gate_bias: Flag = False
     sinks: bool = False
     delayed: bool = False
     keys_are_values: Flag = False
@@ -192,7 +194,8 @@ class Attention:
     def biases(self, c: Fields) -> frozenset[Projection]:
         """The projections that have one."""
         qkv, out = (self.bias if part is None else part for part in (self.qkv_bias, self.out_bias))
-        return (QKV if true(c, qkv) else NONE) | (OUT if true(c, out) else NONE)
+        flags = ((QKV, qkv), (OUT, out), (GATE, self.gate_bias))
+        return NONE.union(*(projections for projections, flag in flags if true(c, flag)))
 
 
 def shared_width(c: Fields, hidden_field: str, heads_field: Size) -> int:
@@ -221,6 +224,7 @@ class MLA:
     indexer: bool = False  # DeepSeek-V3.2's
     owns_indexer: Rule | None = None  # where some layers share an earlier one's choice
     index_pool: str | None = None
+    indexes_hidden: bool = False
     own_latent: Rule | None = None  # where some layers read an earlier one's latent
     rope_norm: bool = False
     window: WindowOf | None = None
@@ -251,6 +255,7 @@ class MLA:
                 n_index=c.size("index_n_heads"),
                 d_index=c.size("index_head_dim"),
                 owned=owned,
+                from_hidden=self.indexes_hidden,
                 pool=1 if self.index_pool is None else c.size(self.index_pool),
             )
             if self.indexer

@@ -165,6 +165,26 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
 GEMMA4_DEFAULTS = {"global_head_dim": 512, "num_global_key_value_heads": None}
 OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
 
+DIFFUSION_PATH = "model.encoder.language_model"
+
+
+def diffusion_layers(c: Fields, layer: int) -> tuple[Extra, ...]:
+    return c.once("diffusion layers", lambda: LAYER_SCALAR(c) + GEMMA4_EXPERTS(c))
+
+
+def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
+    """The decoder shares the encoder's weights but for scalars, and sees its own last guess."""
+    path, hidden = "model.decoder", c.size("hidden_size")
+    scalars: dict[str, Shape] = {f"{path}.layers.{i}.layer_scalar": (1,) for i in range(c.size("num_hidden_layers"))}
+    own: dict[str, Shape] = {f"{path}.self_conditioning.pre_norm.weight": (hidden,)}
+    own |= {f"{path}.self_conditioning.{name}": shape for name, shape in Dense(bias=False)(c).shapes(hidden).items()}
+    return extras("other", own) + extras("other", scalars, apart="persistent_buffers")
+
+
+def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
+    return gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer)
+
+
 GEMMA: dict[str, Family] = made_by(
     "Google",
     {
@@ -223,6 +243,25 @@ GEMMA: dict[str, Family] = made_by(
             layer_extras=gemma4_layer_extras,
             kernels=Kernels(norm="rms32", fp32_weights=True),
             wrappers=(Wrapper("gemma4", tied=True, tower=GEMMA4),),
+        ),
+        "diffusion_gemma_text": Family(
+            mixer=gemma4_attention,
+            ffn=diffusion_ffn,
+            norms=GEMMA_NORMS,
+            names=Names(
+                embedding=f"{DIFFUSION_PATH}.embed_tokens",
+                layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
+                final_norm=f"{DIFFUSION_PATH}.norm",
+                router="router.proj",
+                expert="experts",
+                expert_packed={"gate_up_proj": GATE_UP},
+            ),
+            rotary=OWN_WITHIN_WINDOWS,
+            own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
+            layer_extras=diffusion_layers,
+            extras=diffusion_extras,
+            kernels=Kernels(norm="rms32", fp32_weights=True),
+            wrappers=(Wrapper("diffusion_gemma", tied=True),),
         ),
         "gemma4_unified_text": Family(
             mixer=gemma4_attention,

@@ -51,7 +51,7 @@ def whole_head(c: Fields) -> int:
     return c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")
 
 
-LARGE4_MLA = MLA(q_rank=None, indexer=True, owns_indexer=owns_indexer, own_latent=owns_latent)
+LARGE4_MLA = MLA(q_rank=None, indexer=True, indexes_hidden=True, owns_indexer=owns_indexer, own_latent=owns_latent)
 LARGE4_MIXER = Either(rotates, LARGE4_MLA, replace(LARGE4_MLA, d_nope=whole_head, d_rope=0))
 SSMAX = Weights({"attention": {f"attention.ssmax_scaling.{leaf}": ("num_attention_heads",) for leaf in ("s", "b")}})
 LARGE4_INDEXER = Weights(

@@ -1,7 +1,7 @@
 """Families of makers with a row or two."""
 
 from dataclasses import replace
-from math import isqrt
+from math import isqrt, prod
 
 from calc.errors import ConfigError, Message
 from calc.families.attention import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window
@@ -17,13 +17,13 @@ from calc.families.family import (
     Wrapper,
     extras,
 )
-from calc.families.feedforward import Dense, Experts, Times
+from calc.families.feedforward import Dense, Experts, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
-from calc.model.block import Extra, Norm
+from calc.model.block import Block, Extra, Norm
 from calc.model.feedforward import MLP, MoE
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
@@ -195,6 +195,50 @@ def modernbert_extras(c: Fields) -> tuple[Extra, ...]:
     return extras("norms", norms) + extras("other", dense)
 
 
+# HRM, arXiv:2506.21734: two stacks that run by turns, the low one `L_cycles` times for each of the high one; each run
+# has a cache of its own
+
+HRM_ATTENTION = Attention(kv=None, bias="attention_bias", gate="channels", gate_bias="attention_bias")
+
+
+def hrm_layers(c: Fields) -> tuple[int, int, int]:
+    """Layers of one stack, high cycles, and runs in each of them."""
+    high, runs = c.size("H_cycles"), c.size("L_cycles") + 1
+    stated = c.maybe("num_layers_per_stack")
+    return stated or c.size("num_hidden_layers"), high, runs
+
+
+def hrm_count(c: Fields) -> int:
+    return prod(hrm_layers(c))
+
+
+def hrm_shared(c: Fields) -> tuple[Block, ...]:
+    """Each layer of each stack, with all its runs."""
+    layers, high, runs = hrm_layers(c)
+    turns = {
+        "L_module": [r for r in range(high * runs) if (r + 1) % runs],
+        "H_module": range(runs - 1, high * runs, runs),
+    }
+    return tuple(
+        Block(
+            layers=(first := runs_of[0] * layers + i,),
+            places=tuple(run * layers + i for run in runs_of),
+            mixers=(HRM_ATTENTION(c),),
+            ffn=Dense()(c),
+            norms=(),
+            norm="none",
+            stack=f"model.{name}.layers.{{layer}}",
+            begins=first - i,
+        )
+        for name, runs_of in turns.items()
+        for i in range(layers)
+    )
+
+
+def no_mixer(c: Fields, layer: int) -> None:
+    """All layers are in stacks that run several times."""
+
+
 STABLELM = Family(
     maker="Stability AI",
     mixer=Attention(qkv_bias="use_qkv_bias"),
@@ -333,6 +377,21 @@ OTHERS: dict[str, Family] = {
         own={"global_attn_every_n_layers": 3},
         extras=modernbert_extras,
         head_bias="decoder_bias",
+    ),
+    "hrm_text": Family(
+        maker="Sapient",
+        mixer=no_mixer,
+        ffn=no_feedforward,
+        norms=(),
+        norm="none",
+        count=hrm_count,
+        shared=hrm_shared,
+        names=Names(
+            attention="attn",
+            packed={"gqkv_proj": ("g_proj", *PACKED_QKV), "gate_up_proj": GATE_UP},
+        ),
+        own={"num_layers_per_stack": None},
+        extras=Weights({"other": {"model.z_L_init": ("hidden_size",)}}),
     ),
     "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense()),
     "smollm3": Family(

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from calc.errors import Frozen
@@ -127,6 +128,11 @@ class Architecture(Frozen):
 
     def _block(self, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
+        if block.stack:
+            within = self.model_copy(update={"names": names.model_copy(update={"layer": block.stack})})
+            alone = block.model_copy(update={"stack": ""})
+            yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, apart))
+            return
         for name in block.norms:
             for key, shape in self._norm(name, block.norm).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)

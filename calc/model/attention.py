@@ -3,7 +3,7 @@ from typing import Literal, Self
 from calc.errors import Frozen
 from calc.model.tensor import Component, Shapes
 
-Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
 
 class GQA(Frozen):
@@ -47,6 +47,10 @@ class GQA(Frozen):
                 biases |= {f"{name}.bias": (v // len(halves),) for name in halves}
         weights |= {} if self.routed else {"o_proj.weight": (hidden, self.n_q * d_v)}
         biases |= {"o_proj.bias": (hidden,)}
+        if self.gate != "none":
+            gates = self.n_q if self.gate == "heads" else self.n_q * d_v
+            weights |= {"g_proj.weight": (gates, width)}
+            biases |= {"g_proj.bias": (gates,)}
         biased = self.bias | ({"v_proj_current", "v_proj_delayed"} if "v_proj" in self.bias else set())
         weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in biased}
         if self.qk_norm != "none":
@@ -61,8 +65,6 @@ class GQA(Frozen):
             weights |= {f"{name}.weight": shape for name, shape in norms.items()}
             if self.qk_norm_bias:
                 weights |= {f"{name}.bias": shape for name, shape in norms.items()}
-        if self.gate != "none":
-            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * d_v, width)}
         if self.sinks:
             weights |= {"sinks": (self.n_q,)}
         if self.indexer is not None:

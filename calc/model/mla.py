@@ -60,7 +60,7 @@ class LatentAttention(Frozen):
         if self.rope_norm:
             weights |= {"k_rope_only_layernorm.weight": (self.d_rope,)}
         if self.indexer is not None:
-            weights |= self.indexer.shapes(hidden, self.q_rank or hidden)
+            weights |= self.indexer.shapes(hidden, self.q_rank)
         return weights
 
     def cached_elements(self) -> int:
@@ -85,14 +85,16 @@ class LightningIndexer(Frozen):
     n_index: int
     d_index: int
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
+    from_hidden: bool = False  # queries are made from the state, not from its compression: Mistral Large 4
     pool: int = 1  # tokens that share one index key, GLM-5.3
 
-    def shapes(self, hidden: int, q_rank: int) -> Shapes:
+    def shapes(self, hidden: int, q_rank: int | None) -> Shapes:
         """Queries from the compressed query, one key, a weight for each head."""
-        if not self.owned:
+        width = hidden if self.from_hidden else q_rank
+        if not self.owned or width is None:
             return {}
         return {
-            "indexer.wq_b.weight": (self.n_index * self.d_index, q_rank),
+            "indexer.wq_b.weight": (self.n_index * self.d_index, width),
             "indexer.wk.weight": (self.d_index, hidden),
             "indexer.k_norm.weight": (self.d_index,),
             "indexer.k_norm.bias": (self.d_index,),
