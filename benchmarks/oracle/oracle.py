@@ -25,9 +25,12 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMultimodalLM,
+    Gemma4TextConfig,
+    Gemma4UnifiedTextConfig,
     logging,
 )
 from transformers.core_model_loading import revert_weight_conversion
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from calc import Architecture, ConfigError
 from calc.families.table import FAMILIES, WRAPPED
@@ -86,6 +89,24 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     if config["model_type"] in TRANSPOSED:
         shapes |= {name: (shape[0], *shape[:0:-1]) for name, shape in shapes.items() if ".mlp.experts." in name}
     return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
+
+
+def of_assistants(theirs: property) -> property:
+    """How the layers of a Gemma 4 share caches, where all of them read another model's: the class's own check asks for
+    a layer that stores one, which no assistant has, so that it can't be built without this."""
+
+    def modes(config: Any) -> list[str | None]:
+        layers: int = config.num_hidden_layers
+        found: list[str | None] = (
+            ["reuse"] * layers if config.num_kv_shared_layers == layers else theirs.__get__(config)
+        )
+        return found
+
+    return property(modes)
+
+
+for text_config in (Gemma4TextConfig, Gemma4UnifiedTextConfig):
+    text_config.kv_sharing_modes = of_assistants(text_config.kv_sharing_modes)
 
 
 def plain(name: str, model_type: str) -> str:
@@ -285,6 +306,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "hrm_text": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "mlp_bias": False}
     | {"attention_bias": False},  # the class packs matrices as it saves them, and leaves their biases apart
     "zaya": {"num_experts_per_tok": 1, "sliding_window": 32},
+    "blt": {"encoder_hash_byte_group_vocab": 100, "cross_attn_k": 2, "tie_word_embeddings": False},
     "dots3_note_text": {"q_lora_rank": 24, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 24}
     | {"swa_num_attention_heads": 2, "swa_num_key_value_heads": 2, "swa_v_head_dim": 20},
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
@@ -321,10 +343,29 @@ OUTER: dict[str, dict[str, Any]] = {
 """What a wrapper needs beside its language model."""
 
 
+ASSISTANTS = {"gemma4_assistant": "gemma4_text", "gemma4_unified_assistant": "gemma4_unified_text"}
+"""Those whose class takes no empty config, and what their text_config is."""
+WITHOUT_CACHE: dict[str, Any] = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+WITHOUT_CACHE |= {"enable_moe_block": False, "use_double_wide_mlp": False, "num_hidden_layers": 4}
+WITHOUT_CACHE |= {"num_kv_shared_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+BLT_SECTIONS = {"global_config", "encoder_config", "decoder_config", "patcher_config"}
+
+
 def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
     """A small config of a family, with each field that its class has drawn or left out."""
+    if model_type in ASSISTANTS:
+        text = random_config(ASSISTANTS[model_type], chance) | WITHOUT_CACHE
+        flags = {"use_ordered_embeddings": chance.random() < 0.5, "num_centroids": 20, "backbone_hidden_size": 96}
+        tied = {} if chance.random() < 0.5 else {"tie_word_embeddings": chance.random() < 0.5}
+        return {"model_type": model_type, "text_config": text, **flags, **tied}
     fields = AutoConfig.for_model(model_type).to_dict()
     config: dict[str, Any] = {"model_type": model_type}
+    for name in sorted(BLT_SECTIONS & set(fields)):
+        heads = {"num_attention_heads": 4, "hidden_size": 64, "num_key_value_heads": chance.choice([2, 4])}
+        widths = [None, 96] if name == "encoder_config" else [80, 96]
+        sizes = {"num_hidden_layers": chance.choice([1, 3]), "intermediate_size": chance.choice(widths)}
+        every = {"cross_attn_all_layers": chance.random() < 0.5} if name in ("encoder_config", "decoder_config") else {}
+        config[name] = heads | sizes | every | ({"hidden_size_global": 64} if name == "decoder_config" else {})
     for name, values in (SIZES | {flag: [True, False] for flag in FLAGS}).items():
         if name in fields and not (name in OPTIONAL and chance.random() < 0.4):
             config[name] = chance.choice(values)
@@ -343,19 +384,14 @@ def alone(config: dict[str, Any]) -> dict[str, Any]:
     text = config["model_type"]
     wrappers = [name for name in WRAPPED if WRAPPED[name] == text]
     wrapper = next((name for name in wrappers if text.startswith(name)), wrappers[0] if wrappers else None)
-    whole = type(AutoConfig.for_model(text)) in AutoModelForCausalLM._model_mapping and wrapper not in NAMING
-    if wrapper is None or whole:
+    if wrapper is None or (CONFIG_MAPPING[text] in AutoModelForCausalLM._model_mapping and wrapper not in NAMING):
         return config
     tied = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
     return {"model_type": wrapper, "text_config": config, **tied, **OUTER.get(wrapper, {})}
 
 
 def has_class(model_type: str) -> bool:
-    try:
-        AutoConfig.for_model(model_type)
-    except ValueError:
-        return False
-    return True
+    return model_type in CONFIG_MAPPING
 
 
 def compare_random(model_type: str, n: int, seed: int) -> bool:
@@ -430,9 +466,6 @@ NO_DECODER = {
     "idefics": "Idefics 1 of 2023: a Llama with layers between that attend to images; its later ones are known",
     "kosmos-2": "reads images with places in them: XGLM's decoder of 2023 in a model of its own",
     "kosmos-2.5": "reads pages: a decoder of 2023 in a model of its own",
-    "blt": "reads bytes: three stacks of different widths and patches of no fixed length; nothing here is by token",
-    "gemma4_assistant": "drafts for a Gemma 4, whose cache it reads; it has neither keys nor values",
-    "gemma4_unified_assistant": "drafts for a Gemma 4, whose cache it reads; it has neither keys nor values",
 }
 """model_types of causal and multimodal classes that are no decoder language model, each with its reason."""
 

@@ -12,7 +12,7 @@ from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields, number, true
 from calc.families.table import FAMILIES, WRAPPERS
 from calc.families.towers import read_vision
-from calc.families.wrappers import language, with_language
+from calc.families.wrappers import joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
@@ -59,14 +59,14 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         positions=c.size(family.positions) + family.more_positions if family.positions else 0,
         max_positions=max_positions,
         rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
-        d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
+        d_embedding=_embedding_width(family, c),
         final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
         head_bias=true(c, family.head_bias),
         kernels=family.kernels,
         extras=family.extras(c) if family.extras else (),
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
-        assumptions=_assumptions(config),
+        assumptions=(*_assumptions(config), *filter(None, (family.assumption,))),
     )
 
 
@@ -80,6 +80,12 @@ def _layer(family: Family, c: Fields, i: int) -> LayerParts:
         family.layer_extras(c, i) if family.layer_extras else (),
         family.path(c, i) if family.path else "",
     )
+
+
+def _embedding_width(family: Family, c: Fields) -> int | None:
+    """Where it differs from the hidden size."""
+    width = family.d_embedding
+    return c.maybe(width) if isinstance(width, str) else width if width is None else number(c, width)
 
 
 def _check_sides(architecture: Architecture) -> None:
@@ -185,5 +191,6 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         message = Message(sentence, model_type=shown(model_type), near=", ".join(close))
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
+    text = joined(text, family.section)
     row = _class_defaults().get(family.defaults or model_type, {"fields": {}, "aliases": {}})
     return family, Fields(text, {**row["fields"], **family.own}, {**row["aliases"], **family.aliases})

@@ -142,6 +142,8 @@ class Family:
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
+    section: str | None = None  # where the decoder's own fields lie, beside which the others are read too
+    assumption: str = ""  # what every number of it hangs on
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"
@@ -149,7 +151,7 @@ class Family:
     positions: str | None = None  # rows of a learned position table
     more_positions: int = 0  # rows that it has beyond
     max_positions: str = "max_position_embeddings"
-    d_embedding: str | None = None
+    d_embedding: Size | None = None
     final_norm: Norm | Callable[[Fields], Norm] | None = None  # None: of the same kind as in the layers
     head_bias: Flag = False
     extras: Callable[[Fields], tuple[Extra, ...]] | None = None  # outside the layers

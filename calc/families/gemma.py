@@ -185,6 +185,41 @@ def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
     return gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer)
 
 
+# The assistants of Gemma 4 draft for it: they read its state and its cache, and have neither keys nor values
+
+
+def reads_all(c: Fields) -> Fields:
+    """Every layer reads the cache of another model."""
+    stated = c.maybe("num_kv_shared_layers", 0) or c.size("num_hidden_layers")
+    return c.once("reads all", lambda: c.with_stated("num_kv_shared_layers", stated))
+
+
+def assistant_extras(c: Fields) -> tuple[Extra, ...]:
+    """From the large model's state and back; and, where it scores clusters of words first, their centres."""
+    hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
+    found = extras(
+        "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}
+    )
+    if c.flag("use_ordered_embeddings"):
+        found += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
+        order: dict[str, Shape] = {"masked_embedding.token_ordering": (c.size("vocab_size"),)}
+        found += extras("other", order, apart="persistent_buffers")
+    return found
+
+
+ASSISTANT = Family(
+    mixer=lambda c, layer: gemma4_attention(reads_all(c), layer),
+    ffn=lambda c, layer: gemma4_mlp(reads_all(c), layer),
+    norms=GEMMA_NORMS,
+    section="text_config",
+    rotary=OWN_WITHIN_WINDOWS,
+    layer_extras=LAYER_SCALAR,
+    extras=assistant_extras,
+    kernels=GEMMA_KERNELS,
+    assumption="It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here.",
+)
+ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
+
 GEMMA: dict[str, Family] = made_by(
     "Google",
     {
@@ -271,6 +306,12 @@ GEMMA: dict[str, Family] = made_by(
             layer_extras=LAYER_SCALAR,
             kernels=GEMMA_KERNELS,
             wrappers=(Wrapper("gemma4_unified", tied=True),),
+        ),
+        "gemma4_assistant": replace(
+            ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
+        ),
+        "gemma4_unified_assistant": replace(
+            ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
         ),
         "recurrent_gemma": Family(
             mixer=recurrent_gemma_mixer,

@@ -6,6 +6,7 @@ where it has none the remote code beside the checkpoint; names are the checkpoin
 
 from calc.families.baidu import BAIDU
 from calc.families.bigscience import BIGSCIENCE
+from calc.families.blt import BLT
 from calc.families.china import CHINA
 from calc.families.cohere import COHERE
 from calc.families.deepseek import DEEPSEEK
@@ -33,6 +34,7 @@ from calc.families.zyphra import ZYPHRA
 
 FAMILIES: dict[str, Family] = (
     LLAMA
+    | BLT
     | QWEN
     | DEEPSEEK
     | MISTRAL
