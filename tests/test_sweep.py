@@ -10,8 +10,12 @@ from calc import Architecture, ConfigError, Layout, Precision, Workload, report,
 from calc.families import settings
 from calc.families.table import FAMILIES, WRAPPED
 from calc.formats.format_names import CacheFormat, WeightFormat
-from calc.model.derivation import cache_steps, derive
-from calc.serving.workload import Attention, Engine
+from calc.hardware.gpus import gpus
+from calc.hardware.overhead import Overhead
+from calc.model.derivation import derive
+from calc.serving.derivation import Derivations, cache_steps
+from calc.serving.engines import ENGINES
+from calc.serving.memory import Serving
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Method, Recompute, TrainingWorkload
@@ -25,7 +29,10 @@ SMALL_OF = {
 }
 NEED_A_CONFIG = {"bailing_moe", "diffusion_gemma_text", "openelm"}
 """Nothing is known of their layers without one."""
-ENGINES, ATTENTIONS = get_args(Engine), get_args(Attention)
+SERVERS = [*(engine() for engine in ENGINES.values()), ENGINES["transformers"]().with_options(attention="eager")]
+H100 = gpus()["h100-sxm"]
+FIGURES = (Derivations.weights, Derivations.loaded, Derivations.kv_cache, Derivations.activations)
+FIGURES += (Derivations.overhead, Derivations.total)
 WEIGHTS, CACHES = get_args(WeightFormat), get_args(CacheFormat)
 LAYOUTS = [Layout(), Layout(tp=2), Layout(pp=2), Layout(tp=2, pp=2), Layout(dp=2, ep=2), Layout(tp=2, ep=2)]
 TRAINING_LAYOUTS = [
@@ -45,11 +52,17 @@ def answers(ask):
         return None
 
 
-def serve(config, engine, attention, weights, cache, layout):
-    workload = Workload(engine=engine, attention=attention, context=300, batch=2)
-    precision = Precision(weights=weights, kv=cache)
-    found = answers(lambda: report(config, workload=workload, precision=precision, layout=layout, gpus=[]))
-    assert found is None or found.memory.total > found.memory.weights > 0
+def serve(config, engine, weights, cache, layout):
+    """A report on a GPU of its own, and the derivation of each of its figures."""
+    workload, precision = Workload(context=300, batch=2), Precision(weights=weights, kv=cache)
+    asked = {"engine": engine, "precision": precision, "layout": layout}
+    found = answers(lambda: report(config, workload=workload, gpus=[H100], **asked))
+    if found is not None:
+        assert found.memory.total > found.memory.weights > 0
+        serving = Serving(architecture=Architecture.from_config(config), overhead=Overhead(), **asked)
+        derivations = Derivations(serving.on(H100, workload))
+        for lines in FIGURES:
+            assert all(str(step) for step in lines(derivations))
 
 
 def train(config, method, recompute, recipe, layout):
@@ -66,20 +79,21 @@ def derived(config):
         assert all(step.result > 0 for step in cache_steps(architecture, cache))
 
 
-CHOICES = (ENGINES, ATTENTIONS, WEIGHTS, CACHES, LAYOUTS)
+CHOICES = (WEIGHTS, CACHES, LAYOUTS)
 TRAINING_CHOICES = (get_args(Method), get_args(Recompute), list(RECIPES), TRAINING_LAYOUTS)
 
 
 @pytest.mark.parametrize(("number", "model_type"), [pytest.param(i, name, id=name) for i, name in enumerate(FAMILIES)])
 def test_every_family(number, model_type):
-    """What its class makes of an empty config, and small configs with flags at random. Each meets some of the engines,
-    formats and layouts, and each of these many families: they go round at different paces."""
+    """What its class makes of an empty config, and small configs with flags at random. Each meets every engine, with
+    some of the formats and layouts, and each of these many families: they go round at different paces."""
     configs = [{"model_type": model_type}, *(SMALL_OF[model_type][:2] or [PUBLISHED.get(model_type, {})])]
     known = [config for config in configs if answers(lambda c=config: Architecture.from_config(c)) is not None]
     assert known or model_type in NEED_A_CONFIG
     for i, config in enumerate(known):
         assert settings(config)
-        serve(config, *(choice[(3 * number + i) % len(choice)] for choice in CHOICES))
+        for j, engine in enumerate(SERVERS):
+            serve(config, engine, *(choice[(3 * number + 5 * i + j) % len(choice)] for choice in CHOICES))
         train(config, *(choice[(3 * number + i) % len(choice)] for choice in TRAINING_CHOICES))
     if SMALL_OF[model_type]:
         derived(SMALL_OF[model_type][0])

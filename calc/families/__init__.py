@@ -1,7 +1,7 @@
 """config -> Architecture: the one door, over the one table keyed by model_type."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -66,7 +66,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         extras=family.extras(c) if family.extras else (),
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
-        assumptions=(*_assumptions(config), *filter(None, (family.assumption,))),
+        assumptions=tuple(_assumptions(config, family)),
     )
 
 
@@ -110,13 +110,15 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "model_type": "llama", ASSUMED: str(config.get("model_type"))[:40]}
 
 
-def _assumptions(config: Mapping[str, Any]) -> tuple[str, ...]:
-    if ASSUMED not in config:
-        return ()
-    return (
-        f"The family {shown(config[ASSUMED])} is not known: this config is read as a Llama-like decoder. "
-        "Every number here hangs on that assumption.",
-    )
+def _assumptions(config: Mapping[str, Any], family: Family) -> Iterator[Message]:
+    if ASSUMED in config:
+        yield Message(
+            "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
+            "that assumption.",
+            family=shown(config[ASSUMED]),
+        )
+    if family.assumption is not None:
+        yield family.assumption
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:

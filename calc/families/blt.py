@@ -7,6 +7,7 @@ bytes (encoder, decoder, and the one that cuts patches) and their tables are wei
 from collections.abc import Mapping
 from typing import Any
 
+from calc.errors import Message
 from calc.families.attention import Attention
 from calc.families.family import TWO_NORMS, Family, extras
 from calc.families.feedforward import Dense
@@ -115,7 +116,9 @@ BLT: dict[str, Family] = {
         ties=False,
         own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None, "num_hidden_layers": 25}
         | {"intermediate_size": 5632},
-        assumption="Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep "
-        "of the last bytes is not counted.",
+        assumption=Message(
+            "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of the "
+            "last bytes is not counted."
+        ),
     )
 }

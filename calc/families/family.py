@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from calc.errors import Message
 from calc.families.attention import MixerOf
 from calc.families.feedforward import Experts, FeedForwardOf
 from calc.families.fields import Fields, Flag, Size, number, true
@@ -143,7 +144,7 @@ class Family:
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
     section: str | None = None  # where the decoder's own fields lie, beside which the others are read too
-    assumption: str = ""  # what every number of it hangs on
+    assumption: Message | None = None  # what every number of it hangs on
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"

@@ -216,7 +216,7 @@ ASSISTANT = Family(
     layer_extras=LAYER_SCALAR,
     extras=assistant_extras,
     kernels=GEMMA_KERNELS,
-    assumption="It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here.",
+    assumption=Message("It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here."),
 )
 ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.feedforward import MoE
@@ -43,7 +43,7 @@ class Architecture(Frozen):
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Message, ...] = ()
 
     read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]
     """How a config becomes one; `calc.families`, which builds Architectures, says it."""

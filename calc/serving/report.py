@@ -123,7 +123,7 @@ def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> 
     architecture, engine, precision = serving.architecture, serving.engine, serving.precision
     workload, layout, limits = allocation.workload, serving.layout, allocation.limits
     parameters = architecture.parameters()
-    yield from (Message("{sentence}", sentence=sentence) for sentence in architecture.assumptions)
+    yield from architecture.assumptions
     excluded = parameters.not_in_total
     if (sentence := precision.assumption(experts="experts_routed" in parameters.components)) is not None:
         yield Message("{sentence}", sentence=sentence)

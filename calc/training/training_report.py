@@ -85,7 +85,7 @@ def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
 ) -> Iterable[str]:
     """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
-    yield from architecture.assumptions
+    yield from map(str, architecture.assumptions)
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield {
         "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",

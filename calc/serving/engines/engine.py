@@ -17,6 +17,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
+from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
 
 
@@ -121,6 +122,14 @@ class Cache(ABC):
     @abstractmethod
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """Bytes that so many sequences of so many tokens take on a stage."""
+
+
+def reads_another_cache(architecture: Architecture) -> Message | None:
+    """Why an engine that sets its cache aside does not serve a model that keeps none."""
+    blocks = architecture.all_blocks
+    if any(growth(blocks, "bf16").values()) or state_bytes(blocks):
+        return None
+    return Message("No layer of this model keeps a cache: it drafts for a larger model and is served beside it only.")
 
 
 class Pool(Cache):

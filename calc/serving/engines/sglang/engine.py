@@ -19,7 +19,7 @@ from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
@@ -58,7 +58,7 @@ class SGLang(Engine):
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
+        return reads_another_cache(architecture)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""

@@ -15,7 +15,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.adapter import limits, plan
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -58,7 +58,7 @@ class VLLM(Engine):
             yield self.with_options(enable_prefix_caching=caches)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
+        return reads_another_cache(architecture)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
