@@ -302,7 +302,8 @@ FIXED: dict[str, dict[str, Any]] = {
     | {"indexer_types": ["full", "shared", "full", "shared"]},
     "glm5_next_text": {"q_lora_rank": 24, "qk_rope_head_dim": 0, "num_attention_heads": 4, "num_key_value_heads": 4}
     | {"index_kpool": 4},
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40}
+    | {"tie_word_embeddings": True},  # else the class keeps two stacks
     "hrm_text": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "mlp_bias": False}
     | {"attention_bias": False},  # the class packs matrices as it saves them, and leaves their biases apart
     "zaya": {"num_experts_per_tok": 1, "sliding_window": 32},

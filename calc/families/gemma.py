@@ -173,12 +173,23 @@ def diffusion_layers(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
-    """The decoder shares the encoder's weights but for scalars, and sees its own last guess."""
-    path, hidden = "model.decoder", c.size("hidden_size")
-    scalars: dict[str, Shape] = {f"{path}.layers.{i}.layer_scalar": (1,) for i in range(c.size("num_hidden_layers"))}
+    """The decoder shares the encoder's weights but for scalars and biases, and sees its own last guess."""
+    if not c.flag("tie_word_embeddings"):
+        sentence = (
+            "Without tie_word_embeddings the decoder would be a second model beside the encoder; none is published."
+        )
+        raise ConfigError(Message(sentence), "tie_word_embeddings", [True])
+    path, hidden, layers = "model.decoder", c.size("hidden_size"), range(c.size("num_hidden_layers"))
+    scalars: dict[str, Shape] = {f"{path}.layers.{i}.layer_scalar": (1,) for i in layers}
+    biases: dict[str, Shape] = {
+        f"{path}.layers.{i}.self_attn.{name}": shape
+        for i in layers
+        for name, shape in gemma4_attention(c, i).shapes(hidden).items()
+        if name.endswith(".bias")
+    }
     own: dict[str, Shape] = {f"{path}.self_conditioning.pre_norm.weight": (hidden,)}
     own |= {f"{path}.self_conditioning.{name}": shape for name, shape in Dense(bias=False)(c).shapes(hidden).items()}
-    return extras("other", own) + extras("other", scalars, apart="persistent_buffers")
+    return extras("other", own) + extras("attention", biases) + extras("other", scalars, apart="persistent_buffers")
 
 
 def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
