@@ -62,7 +62,11 @@ PUBLISHED = {
 """Names that a class reads from the published checkpoint and would save otherwise."""
 TEXT = ("language_model.", "text_model.", "lm_head.", "self_conditioning.", "model.decoder.layers.")
 """Within which modules a class that wraps a language model keeps it."""
-BESIDE = {"phi4_multimodal": "model.embed_tokens_extend.", "chameleon": "model.vqmodel."}
+BESIDE: dict[str, str | tuple[str, ...]] = {
+    "phi4_multimodal": "model.embed_tokens_extend.",
+    "chameleon": "model.vqmodel.",
+    "idefics": ("model.vision_model.", "model.perceiver_resampler."),
+}
 """Towers of those that wrap nothing."""
 TRANSPOSED = {"qwen3_vl_moe"}
 """Those whose experts lie as [expert, in, out] in the published checkpoint, and are turned as they are read."""
@@ -171,7 +175,7 @@ FLAGS = """
     use_parallel_residual parallel_attn new_decoder_architecture multi_query use_sliding_window use_conv_bias
     mamba_conv_bias mamba_proj_bias mamba_rms_norm projectors_bias conv_bias use_expert_bias block_auto_adjust_ff_dim
     do_layer_norm_before enable_bias add_bias_linear use_shared_attention_adapter attention_k_eq_v enable_moe_block
-    use_double_wide_mlp use_bidirectional_attention is_moe
+    use_double_wide_mlp use_bidirectional_attention is_moe qk_layer_norms
 """.split()
 SIZES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],
@@ -287,6 +291,9 @@ FIXED: dict[str, dict[str, Any]] = {
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "hunyuan_vl_text": {"head_dim": 24},
+    "idefics": {"additional_vocab_size": 2, "cross_layer_interval": 2, "vision_config": {"embed_dim": 48}},
+    "kosmos_2_text_model": {"embed_dim": 64, "attention_heads": 4, "layers": 3},
+    "kosmos_2_5_text_model": {"embed_dim": 64, "attention_heads": 4, "layers": 3},
     "inkling_text": {"swa_num_attention_heads": 8, "swa_num_key_value_heads": 4, "swa_head_dim": 16}
     | {"sliding_window_size": 40, "rel_extent": 96},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
@@ -464,9 +471,6 @@ NO_DECODER = {
     "pi0": "a policy of a robot: its expert for actions reads a PaliGemma",
     "evolla": "answers about proteins: a Llama with an encoder of their structure between its layers",
     "git": "captions: a BERT that reads images",
-    "idefics": "Idefics 1 of 2023: a Llama with layers between that attend to images; its later ones are known",
-    "kosmos-2": "reads images with places in them: XGLM's decoder of 2023 in a model of its own",
-    "kosmos-2.5": "reads pages: a decoder of 2023 in a model of its own",
 }
 """model_types of causal and multimodal classes that are no decoder language model, each with its reason."""
 

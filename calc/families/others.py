@@ -394,14 +394,6 @@ OTHERS: dict[str, Family] = {
         extras=Weights({"other": {"model.z_L_init": ("hidden_size",)}}),
     ),
     "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense()),
-    "smollm3": Family(
-        maker="Hugging Face",
-        mixer=Attention(
-            bias="attention_bias", window=Sliding(slides_every="no_rope_layer_interval", when="use_sliding_window")
-        ),
-        ffn=Dense(),
-        gguf="smollm3",
-    ),
     "nanochat": Family(
         maker="Karpathy",
         mixer=BIASED,

@@ -1,7 +1,9 @@
 """Microsoft's families: Phi, and others of its laboratories."""
 
+from dataclasses import replace
+
 from calc.families.attention import Attention, Window
-from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, Family, Weights, made_by
+from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, Family, Weights, Wrapper, made_by
 from calc.families.feedforward import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
@@ -15,6 +17,31 @@ PACKED = Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP})
 def head_dim(c: Fields) -> int:
     return Attention()(c).d_head
 
+
+def norm_of(width: str, name: str) -> dict[str, tuple[str, ...]]:
+    """A LayerNorm of a width of its own."""
+    return {f"{name}.{leaf}": (width,) for leaf in ("weight", "bias")}
+
+
+KOSMOS_25 = Family(
+    mixer=Attention(kv=None, head_dim=None, bias=True),
+    ffn=Dense("ffn_dim", gated=False, bias=True),
+    norms=("self_attn_layer_norm", "final_layer_norm"),
+    norm="layer",
+    names=Names(
+        embedding="text_model.model.embed_tokens",
+        layer="text_model.model.layers.{layer}",
+        mlp="ffn",
+        final_norm="text_model.model.layer_norm",
+        lm_head="text_model.lm_head",
+        renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
+    ),
+    rotary=None,
+    layer_extras=Weights({"norms": norm_of("ffn_dim", "ffn.ffn_layernorm")}),
+    extras=Weights({"embedding": {"text_model.model.segment_emb.weight": (2, "hidden_size")}}),
+    wrappers=(Wrapper("kosmos-2.5", tied=True),),
+)
+KOSMOS_2_NORMS = norm_of("hidden_size", "self_attn.inner_attn_ln") | norm_of("ffn_dim", "ffn.ffn_layernorm")
 
 PHI: dict[str, Family] = made_by(
     "Microsoft",
@@ -79,6 +106,13 @@ PHI: dict[str, Family] = made_by(
             layer_extras=Weights(
                 {"attention": {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}}
             ),
+        ),
+        "kosmos_2_5_text_model": KOSMOS_25,
+        "kosmos_2_text_model": replace(
+            KOSMOS_25,
+            layer_extras=Weights({"norms": KOSMOS_2_NORMS}),
+            extras=None,
+            wrappers=(Wrapper("kosmos-2", tied=True),),
         ),
         "biogpt": Family(
             mixer=Attention(kv=None, head_dim=None, bias=True),

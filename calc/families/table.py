@@ -15,6 +15,7 @@ from calc.families.family import Family, Tower, Wrapper
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
 from calc.families.granite import GRANITE
+from calc.families.huggingface import HUGGINGFACE
 from calc.families.inkling import INKLING
 from calc.families.korea import KOREA
 from calc.families.liquid import LIQUID
@@ -59,6 +60,7 @@ FAMILIES: dict[str, Family] = (
     | ZYPHRA
     | LIQUID
     | INKLING
+    | HUGGINGFACE
     | OTHERS
 )
 WRAPPERS: dict[str, Wrapper] = {wrapper.name: wrapper for family in FAMILIES.values() for wrapper in family.wrappers}
