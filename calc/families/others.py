@@ -1,7 +1,7 @@
 """Families of makers with a row or two."""
 
 from dataclasses import replace
-from math import isqrt, prod
+from math import isqrt
 
 from calc.errors import ConfigError, Message
 from calc.families.attention import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window
@@ -17,14 +17,14 @@ from calc.families.family import (
     Wrapper,
     extras,
 )
-from calc.families.feedforward import Dense, Experts, Times, no_feedforward
+from calc.families.feedforward import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
-from calc.model.block import Block, Extra, Norm
-from calc.model.feedforward import MLP, MoE
+from calc.model.block import Extra, Norm
+from calc.model.feedforward import MLP
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -73,25 +73,6 @@ def openelm_mlp(c: Fields, layer: int) -> MLP:
 
 
 # DBRX keeps its fields in two sections
-
-
-def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
-    stated = c.get(name)
-    return c.within(defaults | (stated if isinstance(stated, dict) else {}))
-
-
-DBRX_ATTENTION = Attention(heads="n_heads", hidden="d_model", head_dim=None)
-DBRX_EXPERTS = Experts("moe_num_experts", "ffn_hidden_size", "moe_top_k", stacked="out_in")
-
-
-def dbrx_attention(c: Fields, layer: int) -> Mixer:
-    n_kv = dbrx_section(c, "attn_config", {"kv_n_heads": 1}).size("kv_n_heads")
-    return DBRX_ATTENTION(c.with_stated("num_key_value_heads", n_kv))
-
-
-def dbrx_moe(c: Fields, layer: int) -> MoE:
-    defaults = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
-    return DBRX_EXPERTS.experts(dbrx_section(c, "ffn_config", defaults))
 
 
 # JetMoE: mixture of attention heads, arXiv:2404.07413: an expert is a query and an output projection of all heads
@@ -195,50 +176,6 @@ def modernbert_extras(c: Fields) -> tuple[Extra, ...]:
     return extras("norms", norms) + extras("other", dense)
 
 
-# HRM, arXiv:2506.21734: two stacks that run by turns, the low one `L_cycles` times for each of the high one; each run
-# has a cache of its own
-
-HRM_ATTENTION = Attention(kv=None, bias="attention_bias", gate="channels", gate_bias="attention_bias")
-
-
-def hrm_layers(c: Fields) -> tuple[int, int, int]:
-    """Layers of one stack, high cycles, and runs in each of them."""
-    high, runs = c.size("H_cycles"), c.size("L_cycles") + 1
-    stated = c.maybe("num_layers_per_stack")
-    return stated or c.size("num_hidden_layers"), high, runs
-
-
-def hrm_count(c: Fields) -> int:
-    return prod(hrm_layers(c))
-
-
-def hrm_shared(c: Fields) -> tuple[Block, ...]:
-    """Each layer of each stack, with all its runs."""
-    layers, high, runs = hrm_layers(c)
-    turns = {
-        "L_module": [r for r in range(high * runs) if (r + 1) % runs],
-        "H_module": range(runs - 1, high * runs, runs),
-    }
-    return tuple(
-        Block(
-            layers=(first := runs_of[0] * layers + i,),
-            places=tuple(run * layers + i for run in runs_of),
-            mixers=(HRM_ATTENTION(c),),
-            ffn=Dense()(c),
-            norms=(),
-            norm="none",
-            stack=f"model.{name}.layers.{{layer}}",
-            begins=first - i,
-        )
-        for name, runs_of in turns.items()
-        for i in range(layers)
-    )
-
-
-def no_mixer(c: Fields, layer: int) -> None:
-    """All layers are in stacks that run several times."""
-
-
 STABLELM = Family(
     maker="Stability AI",
     mixer=Attention(qkv_bias="use_qkv_bias"),
@@ -282,45 +219,6 @@ OTHERS: dict[str, Family] = {
             final_norm="model.final_layernorm",
         ),
         rotary=None,
-    ),
-    "mpt": Family(
-        maker="Databricks",
-        mixer=Attention(heads="n_heads", kv=None, head_dim=None, hidden="d_model"),
-        ffn=Dense(Times("expansion_ratio", "d_model"), False, gated=False),
-        norms=("norm_1", "norm_2"),
-        names=Names(
-            embedding="transformer.wte",
-            layer="transformer.blocks.{layer}",
-            attention="attn",
-            mlp="ffn",
-            final_norm="transformer.norm_f",
-            packed={"Wqkv": PACKED_QKV},
-            renamed={"o_proj": "out_proj"},
-        ),
-        rotary=None,
-        layers="n_layers",
-        hidden="d_model",
-        max_positions="max_seq_len",
-    ),
-    "dbrx": Family(
-        maker="Databricks",
-        mixer=dbrx_attention,
-        ffn=dbrx_moe,
-        norms=("norm_attn_norm.norm_1", "norm_attn_norm.norm_2"),
-        names=Names(
-            embedding="transformer.wte",
-            layer="transformer.blocks.{layer}",
-            attention="norm_attn_norm.attn",
-            router="ffn.router.layer",
-            expert="ffn.experts.mlp",
-            final_norm="transformer.norm_f",
-            packed={"Wqkv": PACKED_QKV},
-            renamed={"o_proj": "out_proj"},
-            expert_renamed={"gate_proj": "w1", "up_proj": "v1", "down_proj": "w2"},
-        ),
-        layers="n_layers",
-        hidden="d_model",
-        max_positions="max_seq_len",
     ),
     "arcee": Family(maker="Arcee AI", mixer=BIASED, ffn=Dense(gated=False), kernels=Kernels(activation="squared")),
     "afmoe": Family(
@@ -377,21 +275,6 @@ OTHERS: dict[str, Family] = {
         own={"global_attn_every_n_layers": 3},
         extras=modernbert_extras,
         head_bias="decoder_bias",
-    ),
-    "hrm_text": Family(
-        maker="Sapient",
-        mixer=no_mixer,
-        ffn=no_feedforward,
-        norms=(),
-        norm="none",
-        count=hrm_count,
-        shared=hrm_shared,
-        names=Names(
-            attention="attn",
-            packed={"gqkv_proj": ("g_proj", *PACKED_QKV), "gate_up_proj": GATE_UP},
-        ),
-        own={"num_layers_per_stack": None},
-        extras=Weights({"other": {"model.z_L_init": ("hidden_size",)}}),
     ),
     "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense()),
     "nanochat": Family(

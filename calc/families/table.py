@@ -9,12 +9,14 @@ from calc.families.bigscience import BIGSCIENCE
 from calc.families.blt import BLT
 from calc.families.china import CHINA
 from calc.families.cohere import COHERE
+from calc.families.databricks import DATABRICKS
 from calc.families.deepseek import DEEPSEEK
 from calc.families.falcon import FALCON
 from calc.families.family import Family, Tower, Wrapper
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
 from calc.families.granite import GRANITE
+from calc.families.hrm import HRM
 from calc.families.huggingface import HUGGINGFACE
 from calc.families.inkling import INKLING
 from calc.families.korea import KOREA
@@ -61,6 +63,8 @@ FAMILIES: dict[str, Family] = (
     | LIQUID
     | INKLING
     | HUGGINGFACE
+    | DATABRICKS
+    | HRM
     | OTHERS
 )
 WRAPPERS: dict[str, Wrapper] = {wrapper.name: wrapper for family in FAMILIES.values() for wrapper in family.wrappers}
