@@ -1,0 +1,191 @@
+"""What vLLM caches for each layer (`*.get_kv_cache_spec`): bytes of a token or of a state, and which kernel reads it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.linear_attention import GatedDeltaNet, KimiDelta
+from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba2
+from calc.serving.engines.vllm.habits import Habits, habits, sees_images_whole
+from calc.serving.engines.vllm.kernels import (
+    INDEXER,
+    M3_INDEXER,
+    M3_SPARSE,
+    Asked,
+    Kernel,
+    attention_kernel,
+    capability,
+    latent_kernel,
+)
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.since import holds
+
+Kind = Literal["full", "mla", "window", "chunk", "state"]
+HEAD_SCALES = 8
+"""Bytes of the fp32 scales of a key and a value, in int8 and int4."""
+DELTA_CHECKPOINT = 64
+"""Tokens of which FlashInfer's delta net hands out its state at a multiple."""
+
+
+class Cached(NamedTuple):
+    """One thing that a layer keeps, before its blocks are sized."""
+
+    kind: Kind
+    nbytes: int  # of a token, or of a state
+    shape: tuple[int, ...]  # what tells two alike layers apart: KV heads, widths of key and value, bits an element
+    reach: int = 0  # tokens of a window or a chunk
+    kernel: Kernel | None = None  # None: no kernel fits; a state has none
+    checkpoint: int | None = None  # tokens of which a state can be handed out at a multiple, inside a prompt
+
+
+Layers = dict[Cached, list[int]]
+"""Layers by what they keep; draft layers count on behind the last."""
+
+
+class Setting(NamedTuple):
+    """What decides, beside the layer itself, what it keeps."""
+
+    kv: CacheFormat
+    options: VLLMOptions
+    gpu: GPU
+    family: Habits
+    image_prefix: bool
+
+    @property
+    def fp8(self) -> bool:
+        return self.kv in ("fp8", "fp8_ds_mla")
+
+    def asked(self, **layer: int | bool) -> Asked:
+        cuda = capability(self.gpu)
+        return Asked(cuda, self.fp8, self.options.block_size, image_prefix=self.image_prefix, **layer)  # type: ignore[arg-type]
+
+
+def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU) -> Setting:
+    """The cache's format as this family takes it, and all else."""
+    family, cuda = habits(architecture), capability(gpu)
+    if family.own_format:
+        kv = "bf16"
+    if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
+        kv = "fp8"
+    return Setting(kv, options, gpu, family, sees_images_whole(architecture, options))
+
+
+def cached_layers(rank: Architecture, setting: Setting) -> Layers:
+    """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
+    found: Layers = {}
+    for block, places in blocks_with_drafts(rank, setting.options):
+        for mixer in block.mixers:
+            for cached in kept(mixer, setting):
+                found.setdefault(cached, []).extend(places)
+    for places in found.values():
+        places.sort()
+    return found
+
+
+def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
+    for block in rank.all_blocks:
+        yield block, block.runs_in
+    if options.speculative != "none":
+        for i, module in enumerate(rank.prediction):
+            first = rank.num_layers + i * len(module.block.layers)
+            yield module.block, range(first, first + len(module.block.layers))
+
+
+def kept(mixer: Mixer, setting: Setting) -> Iterator[Cached]:
+    if isinstance(mixer, GQA):
+        yield from of_attention(mixer, setting)
+    elif isinstance(mixer, LatentAttention):
+        yield from of_latents(mixer, setting)
+    elif isinstance(mixer, Recurrent):
+        yield of_state(mixer, setting)
+    else:
+        raise TypeError(f"packed layers have blocks of their own: {mixer.kind}")
+
+
+def of_attention(mixer: GQA, setting: Setting) -> Iterator[Cached]:
+    """Keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
+    if not mixer.own_keys or mixer.cross:
+        return
+    d_v = mixer.d_v or mixer.d_head
+    if mixer.indexer is not None:
+        yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0, 16), 0, M3_INDEXER)
+        kernel: Kernel | None = M3_SPARSE
+    else:
+        kernel = attention_kernel(setting.asked(d_head=mixer.d_head, sinks=mixer.sinks))
+    yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
+
+
+def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: Setting) -> Cached:
+    scales = HEAD_SCALES if setting.kv in ("int8", "int4") else 0
+    bits = int(CACHE_BITS[setting.kv])
+    kind: Kind = "full" if window is None else "chunk" if setting.family.chunks else "window"
+    reach = 0 if window is None else window + setting.family.window_shift
+    return Cached(kind, n_kv * ((d_k + d_v) * bits // 8 + scales), (n_kv, d_k, d_v, bits), reach, kernel)
+
+
+def of_latents(mixer: LatentAttention, setting: Setting) -> Iterator[Cached]:
+    """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
+    if setting.family.expanded:
+        d_head = mixer.d_nope + mixer.d_rope
+        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.asked(d_head=d_head)), setting)
+        return
+    width, sparse = mixer.kv_rank + mixer.d_rope, mixer.indexer is not None
+    packed = setting.kv == "fp8_ds_mla"
+    asked = setting.asked(d_head=width, n_q=mixer.n_q, d_nope=mixer.d_nope, packed=packed)
+    kernel = latent_kernel(asked, sparse=sparse)
+    if packed or (setting.fp8 and kernel is not None and kernel.name == "FLASHMLA_SPARSE"):
+        nbytes, bits = packed_latent(mixer), 0
+    else:
+        bits = int(CACHE_BITS[setting.kv])
+        nbytes = width * bits // 8 + (HEAD_SCALES if setting.kv in ("int8", "int4") else 0)
+    yield Cached("mla", nbytes, (1, width, 0, bits), 0, kernel)
+    if mixer.indexer is not None and mixer.indexer.owned:
+        index = with_scales(mixer.indexer.d_index)
+        kernel = INDEXER if asked.capability is not None else kernel
+        yield Cached("mla", index, (1, index, 0, 8), 0, kernel)
+
+
+def packed_latent(mixer: LatentAttention) -> int:
+    """Bytes of a latent in fp8_ds_mla: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)."""
+    return with_scales(mixer.kv_rank) + 2 * mixer.d_rope
+
+
+def with_scales(width: int) -> int:
+    """Bytes of a vector in fp8 with an fp32 scale for each 128."""
+    return width + 4 * -(-width // 128)
+
+
+def of_state(mixer: Recurrent, setting: Setting) -> Cached:
+    """A recurrent state and the memory of its convolution, which has one column fewer than the kernel and 16 bits
+    (`mamba_utils.py`)."""
+    asked = setting.options.mamba_ssm_cache_dtype
+    fp32 = asked == "float32" or (asked == "auto" and (mixer.fp32_state or setting.family.fp32_state))
+    columns = getattr(mixer, "d_conv", 1)
+    conv = mixer.conv_elements() // columns * (columns - 1)
+    state = mixer.state_elements()
+    nbytes = (4 if fp32 else 2) * state + 2 * conv
+    return Cached("state", nbytes, (conv, state, 4 if fp32 else 2), checkpoint=checkpoint_step(mixer, setting))
+
+
+def checkpoint_step(mixer: Recurrent, setting: Setting) -> int | None:
+    """Tokens at whose multiples the kernel hands out a state inside a prompt; None where it does not."""
+    if isinstance(mixer, Mamba2) and holds("Mamba-2 keeps a checkpoint", setting.options):
+        return 1
+    if isinstance(mixer, KimiDelta) or not isinstance(mixer, GatedDeltaNet):
+        return None
+    if not setting.family.delta_checkpoint or not holds("delta nets keep a checkpoint", setting.options):
+        return None
+    cuda = capability(setting.gpu)
+    flashinfer = cuda == (9, 0) or (cuda is not None and cuda[0] in (10, 12) and mixer.d_k == 128)
+    return DELTA_CHECKPOINT if flashinfer and setting.options.gdn_prefill_backend != "triton" else None
+
+
+def compressed(rank: Architecture) -> bool:
+    """Whether the layers are DeepSeek-V4's."""
+    return any(isinstance(mixer, CompressedAttention) for block in rank.blocks for mixer in block.mixers)
