@@ -1,4 +1,4 @@
-"""Blocks: how many tokens each holds, and what a block of each layer takes (`Platform.update_block_size_for_backend`)."""
+"""How many tokens a block holds, and what it takes in each layer (`Platform.update_block_size_for_backend`)."""
 
 from itertools import product
 from math import lcm
@@ -47,9 +47,8 @@ class Sizes(NamedTuple):
     state_page: int = 0
 
 
-def specs(layers: Layers, options: VLLMOptions, drafts: int) -> Specs:
-    """The layers' caches in blocks; `drafts`: tokens that a draft layer guesses at once."""
-    prefixes = caches_prefixes(layers, options)
+def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int) -> Specs:
+    """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens guessed at once."""
     sizes = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
     exports = all(cached.checkpoint is not None for cached in states)
@@ -60,7 +59,7 @@ def specs(layers: Layers, options: VLLMOptions, drafts: int) -> Specs:
             page, block = max(cached.nbytes, sizes.state_page), sizes.block if prefixes else None
             spec = Spec("state", block, page, states=count, shape=cached.shape)
         else:
-            block = sizes.block
+            block = cached.block or sizes.block
             if cached.kind == "window" and cached.kernel and holds("windows choose their blocks", options):
                 block = cached.kernel.largest_within(block)
             spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape)
@@ -68,12 +67,12 @@ def specs(layers: Layers, options: VLLMOptions, drafts: int) -> Specs:
     return found
 
 
-def caches_prefixes(layers: Layers, options: VLLMOptions) -> bool:
+def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: bool) -> bool:
     """By default, unless nothing but states is kept, and beside states not in older versions."""
     if options.enable_prefix_caching is not None:
         return options.enable_prefix_caching
-    kinds = {cached.kind == "state" for cached in layers}
-    return kinds == {False} or (kinds == {True, False} and holds("hybrids cache prefixes", options))
+    states = any(cached.kind == "state" for cached in layers)
+    return not attention_free and (not states or holds("hybrids cache prefixes", options))
 
 
 def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> Sizes:

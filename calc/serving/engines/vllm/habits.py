@@ -15,6 +15,7 @@ class Habits(NamedTuple):
     window_shift: int = 0  # tokens that vLLM's window counts more than the model's
     chunks: bool = False  # a window is a chunk of the context that ends where the next begins
     item_tokens: int = 0  # of the largest image or video, which passes in one step where its tokens see each other
+    attention_free: bool = False  # nothing but states: prefixes are cached only when asked
     fp32_state: bool = False  # where neither config nor option says anything
     delta_checkpoint: bool = False  # FlashInfer's prefill of a delta net hands out a state inside a prompt
 
@@ -30,6 +31,9 @@ HABITS: dict[str, Habits] = {
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
     "gemma4": Habits(item_tokens=32 * 78),  # model_executor/models/gemma4_mm.py: a video of 32 frames
     "gemma4_unified": Habits(item_tokens=32 * 78),
+    "mamba": Habits(attention_free=True),  # model_executor/models/mamba.py, mamba2.py
+    "mamba2": Habits(attention_free=True),
+    "falcon_mamba": Habits(attention_free=True),
     "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
     "qwen3_next": Habits(delta_checkpoint=True),  # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
     "qwen3_5": Habits(delta_checkpoint=True),

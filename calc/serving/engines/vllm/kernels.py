@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 
 Capability = tuple[int, int]
@@ -14,6 +15,7 @@ class Kernel(NamedTuple):
     name: str
     sizes: tuple[int, ...]
     multiples: bool = True  # it also reads a multiple in one part
+    packed: bool = False  # latents are in fp8_ds_mla
 
     def accepts(self, block: int) -> bool:
         return any(block % size == 0 for size in self.sizes)
@@ -33,14 +35,21 @@ class Asked(NamedTuple):
     """What a layer of attention needs of a kernel, one head of one rank."""
 
     capability: Capability | None  # None: not CUDA
-    fp8: bool
+    kv: CacheFormat
     block: int | None  # --block-size
     d_head: int = 0
     sinks: bool = False
     image_prefix: bool = False
     n_q: int = 0
     d_nope: int = 0
-    packed: bool = False  # the latent in fp8_ds_mla
+
+    @property
+    def fp8(self) -> bool:
+        return self.kv in ("fp8", "fp8_ds_mla")
+
+    @property
+    def packed(self) -> bool:
+        return self.kv == "fp8_ds_mla"
 
 
 PLAIN = (16,)
@@ -49,11 +58,14 @@ ROCM = Kernel("ROCm", PLAIN)
 M3_SPARSE = Kernel("MINIMAX_M3_SPARSE", (128,), multiples=False)
 M3_INDEXER = Kernel("MINIMAX_M3_SPARSE_INDEXER", (128,), multiples=False)
 INDEXER = Kernel("DEEPSEEK_V32_INDEXER", (64,), multiples=False)
+TRITON = Kernel("TRITON_ATTN", PLAIN)
+TRITON_ONLY: frozenset[CacheFormat] = frozenset(("fp32", "int8", "int4"))
+"""Formats that no other kernel reads."""
 
 
 def capability(gpu: GPU) -> Capability | None:
     """CUDA compute capability."""
-    if gpu.vendor != "NVIDIA":
+    if gpu.platform != "cuda" or gpu.capability is None:
         return None
     major, minor = gpu.capability.split(".")
     return int(major), int(minor)
@@ -63,6 +75,8 @@ def attention_kernel(asked: Asked) -> Kernel | None:
     """For keys and values of each head; None where there is none."""
     if asked.capability is None:
         return ROCM
+    if asked.kv in TRITON_ONLY:
+        return first(iter((TRITON,)), asked.block)
     return first(attention_kernels(asked, asked.capability), asked.block)
 
 
@@ -94,10 +108,15 @@ def attention_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
         yield flash
     if flashinfer and not asked.image_prefix:
         yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
-    if asked.d_head >= 32:
-        yield Kernel("TRITON_ATTN", PLAIN)
+    if asked.d_head >= 32 and triton_serves(asked, cuda):
+        yield TRITON
     if not asked.sinks and not asked.fp8:
         yield Kernel("FLEX_ATTENTION", PLAIN)
+
+
+def triton_serves(asked: Asked, cuda: Capability) -> bool:
+    """Triton has fp8 where the GPU has."""
+    return not asked.fp8 or cuda >= (8, 9)
 
 
 def flashinfer_serves(asked: Asked, cuda: Capability) -> bool:
@@ -110,7 +129,7 @@ def flash_version(d_head: int, cuda: Capability) -> int:
     """Version of FlashAttention for heads of this width: 3 on Hopper up to 256, 4 beyond and, up to 128, on SM10x."""
     if cuda[0] == 9:
         return 3 if d_head <= 256 else 4
-    return 4 if cuda[0] in (10, 11) and d_head <= 128 else 2
+    return 4 if cuda[0] == 10 and d_head <= 128 else 2
 
 
 def flash_attention(asked: Asked, cuda: Capability) -> Kernel | None:
@@ -125,7 +144,7 @@ def flash_attention(asked: Asked, cuda: Capability) -> Kernel | None:
         return Kernel("FLASH_ATTN", PLAIN)
     if cuda[0] == 9 and asked.d_head == 512:
         return Kernel("FLASH_ATTN", (64,), multiples=False)
-    return Kernel("FLASH_ATTN", PLAIN) if version == 3 or (version == 4 and cuda[0] == 10) else None
+    return Kernel("FLASH_ATTN", PLAIN) if version == 3 or (version, cuda[0]) == (4, 10) else None
 
 
 def sees_images(asked: Asked, cuda: Capability) -> bool:
@@ -145,14 +164,14 @@ def latent_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
     if cuda[0] == 9 and known:
         yield Kernel("FLASHMLA", (64,), multiples=False)
     if asked.packed:
-        yield Kernel("FLASHMLA", (64,), multiples=False)
-    else:
+        yield Kernel("FLASHMLA", (64,), multiples=False, packed=True)
+    elif triton_serves(asked, cuda):
         yield Kernel("TRITON_MLA", PLAIN)
 
 
 def sparse_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve the latents that an indexer picks, in vLLM's order."""
-    flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (asked.fp8 and cuda[0] == 10))
+    flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (asked.fp8 and cuda[0] == 10), packed=asked.fp8)
     flashinfer = Kernel("FLASHINFER_MLA_SPARSE", (32,))
     if cuda[0] == 10:
         serves = asked.d_nope in (128, 192) and not asked.packed
@@ -161,7 +180,7 @@ def sparse_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
         trtllm = [flashinfer] if serves else []
         yield from ([*few, *trtllm, flash_mla] if asked.fp8 or asked.n_q <= 16 else [flash_mla, *trtllm])
     elif cuda[0] == 12:
-        yield Kernel("FLASHINFER_MLA_SPARSE_SM120", (64,))
+        yield Kernel("FLASHINFER_MLA_SPARSE_SM120", (64,), packed=True)
     elif cuda[0] == 9:
         if not asked.fp8:
             yield Kernel("FLASH_ATTN_MLA_SPARSE", (64,))

@@ -1,6 +1,7 @@
-"""What vLLM caches for each layer (`*.get_kv_cache_spec`): bytes of a token or of a state, and which kernel reads it."""
+"""What vLLM caches for each layer (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
@@ -11,7 +12,7 @@ from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet, KimiDelta
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba2
+from calc.model.recurrent import Mamba2, SideConvs
 from calc.serving.engines.vllm.habits import Habits, habits, sees_images_whole
 from calc.serving.engines.vllm.kernels import (
     INDEXER,
@@ -38,10 +39,11 @@ class Cached(NamedTuple):
 
     kind: Kind
     nbytes: int  # of a token, or of a state
-    shape: tuple[int, ...]  # what tells two alike layers apart: KV heads, widths of key and value, bits an element
+    shape: tuple[int, ...]  # what tells two layers apart: KV heads, widths of key and value; elements of states
     reach: int = 0  # tokens of a window or a chunk
     kernel: Kernel | None = None  # None: no kernel fits; a state has none
     checkpoint: int | None = None  # tokens of which a state can be handed out at a multiple, inside a prompt
+    block: int = 0  # tokens of a block where the layer decides that itself
 
 
 Layers = dict[Cached, list[int]]
@@ -54,35 +56,37 @@ class Setting(NamedTuple):
     kv: CacheFormat
     options: VLLMOptions
     gpu: GPU
+    tp: int
     family: Habits
     image_prefix: bool
 
-    @property
-    def fp8(self) -> bool:
-        return self.kv in ("fp8", "fp8_ds_mla")
+    def asked(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> Asked:
+        """What a layer with such heads asks of a kernel."""
+        cuda, block = capability(self.gpu), self.options.block_size
+        return Asked(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope)
 
-    def asked(self, **layer: int | bool) -> Asked:
-        cuda = capability(self.gpu)
-        return Asked(cuda, self.fp8, self.options.block_size, image_prefix=self.image_prefix, **layer)  # type: ignore[arg-type]
+    def stored(self, elements: int, n_kv: int = 1) -> int:
+        """Bytes of a token's elements, with the scales of each head."""
+        scales = HEAD_SCALES * n_kv if self.kv in ("int8", "int4") else 0
+        return int(elements * CACHE_BITS[self.kv]) // 8 + scales
 
 
-def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU) -> Setting:
+def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Setting:
     """The cache's format as this family takes it, and all else."""
     family, cuda = habits(architecture), capability(gpu)
     if family.own_format:
         kv = "bf16"
     if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
-    return Setting(kv, options, gpu, family, sees_images_whole(architecture, options))
+    return Setting(kv, options, gpu, tp, family, sees_images_whole(architecture, options))
 
 
 def cached_layers(rank: Architecture, setting: Setting) -> Layers:
     """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
     found: Layers = {}
     for block, places in blocks_with_drafts(rank, setting.options):
-        for mixer in block.mixers:
-            for cached in kept(mixer, setting):
-                found.setdefault(cached, []).extend(places)
+        for cached in chain.from_iterable(kept(mixer, block, setting) for mixer in block.mixers):
+            found.setdefault(cached, []).extend(places)
     for places in found.values():
         places.sort()
     return found
@@ -97,11 +101,13 @@ def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tup
             yield module.block, range(first, first + len(module.block.layers))
 
 
-def kept(mixer: Mixer, setting: Setting) -> Iterator[Cached]:
+def kept(mixer: Mixer, block: Block, setting: Setting) -> Iterator[Cached]:
     if isinstance(mixer, GQA):
         yield from of_attention(mixer, setting)
     elif isinstance(mixer, LatentAttention):
         yield from of_latents(mixer, setting)
+    elif isinstance(mixer, SideConvs):
+        yield of_side_convs(mixer, block, setting)
     elif isinstance(mixer, Recurrent):
         yield of_state(mixer, setting)
     else:
@@ -114,41 +120,33 @@ def of_attention(mixer: GQA, setting: Setting) -> Iterator[Cached]:
         return
     d_v = mixer.d_v or mixer.d_head
     if mixer.indexer is not None:
-        yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0, 16), 0, M3_INDEXER)
+        yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
         kernel: Kernel | None = M3_SPARSE
     else:
-        kernel = attention_kernel(setting.asked(d_head=mixer.d_head, sinks=mixer.sinks))
+        kernel = attention_kernel(setting.asked(mixer.d_head, sinks=mixer.sinks))
     yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
 
 
 def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: Setting) -> Cached:
-    scales = HEAD_SCALES if setting.kv in ("int8", "int4") else 0
-    bits = int(CACHE_BITS[setting.kv])
     kind: Kind = "full" if window is None else "chunk" if setting.family.chunks else "window"
     reach = 0 if window is None else window + setting.family.window_shift
-    return Cached(kind, n_kv * ((d_k + d_v) * bits // 8 + scales), (n_kv, d_k, d_v, bits), reach, kernel)
+    return Cached(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
 
 
 def of_latents(mixer: LatentAttention, setting: Setting) -> Iterator[Cached]:
     """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
     if setting.family.expanded:
         d_head = mixer.d_nope + mixer.d_rope
-        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.asked(d_head=d_head)), setting)
+        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.asked(d_head)), setting)
         return
-    width, sparse = mixer.kv_rank + mixer.d_rope, mixer.indexer is not None
-    packed = setting.kv == "fp8_ds_mla"
-    asked = setting.asked(d_head=width, n_q=mixer.n_q, d_nope=mixer.d_nope, packed=packed)
-    kernel = latent_kernel(asked, sparse=sparse)
-    if packed or (setting.fp8 and kernel is not None and kernel.name == "FLASHMLA_SPARSE"):
-        nbytes, bits = packed_latent(mixer), 0
-    else:
-        bits = int(CACHE_BITS[setting.kv])
-        nbytes = width * bits // 8 + (HEAD_SCALES if setting.kv in ("int8", "int4") else 0)
-    yield Cached("mla", nbytes, (1, width, 0, bits), 0, kernel)
+    width = mixer.kv_rank + mixer.d_rope
+    asked = setting.asked(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
+    kernel = latent_kernel(asked, sparse=mixer.indexer is not None)
+    packed = asked.packed or (kernel is not None and kernel.packed)
+    yield Cached("mla", packed_latent(mixer) if packed else setting.stored(width), (1, width, 0), 0, kernel)
     if mixer.indexer is not None and mixer.indexer.owned:
         index = with_scales(mixer.indexer.d_index)
-        kernel = INDEXER if asked.capability is not None else kernel
-        yield Cached("mla", index, (1, index, 0, 8), 0, kernel)
+        yield Cached("mla", index, (1, index, 0), 0, INDEXER if asked.capability is not None else kernel)
 
 
 def packed_latent(mixer: LatentAttention) -> int:
@@ -159,6 +157,15 @@ def packed_latent(mixer: LatentAttention) -> int:
 def with_scales(width: int) -> int:
     """Bytes of a vector in fp8 with an fp32 scale for each 128."""
     return width + 4 * -(-width // 128)
+
+
+def of_side_convs(mixer: SideConvs, block: Block, setting: Setting) -> Cached:
+    """What the convolutions of Inkling look back on, in 16 bits and blocks of as many tokens; for each KV head its key,
+    its value and its part of both outputs, rounded up to a power of two (`models/inkling/nvidia/sconv_swa_attn.py`)."""
+    n_kv = sum(attention.n_kv for attention in block.mixers if isinstance(attention, GQA))
+    width = 2 * mixer.kv // n_kv + 2 * (mixer.hidden // (n_kv * setting.tp))
+    wide = 1 << (width - 1).bit_length()
+    return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
 
 
 def of_state(mixer: Recurrent, setting: Setting) -> Cached:

@@ -10,7 +10,7 @@ from calc.serving.engines.vllm.pool import Group, Part, uniform_type
 BLOCK = 256
 WINDOW_BLOCK = 64
 STATE_BLOCKS = {4: 4, 128: 8}
-"""Tokens of a block of a compressor's raw states, by its rate: with which their page is about as large as the others."""
+"""Tokens of a block of a compressor's raw states, by its rate: its page is then about as large as the others."""
 PAGE = 576
 """Bytes of which a page is a multiple."""
 ROTARY, GROUP = 64, 64
@@ -18,8 +18,8 @@ ROTARY, GROUP = 64, 64
 
 
 def packed_specs(mixer: CompressedAttention, places: Sequence[int]) -> Specs:
-    """A window of vectors; beyond it one for each `rate` tokens, with an index key where entries are picked, and the raw
-    keys and gates, in fp32, of the entries that are not whole yet."""
+    """A window of vectors; beyond it one for each `rate` tokens, with an index key where entries are picked; and the
+    raw keys and gates, in fp32, of the entries that are not whole yet."""
     vector = packed_vector(mixer.d_head)
     found: Specs = {spec("window", WINDOW_BLOCK, vector, mixer.window): list(places)}
     if mixer.rate is None:

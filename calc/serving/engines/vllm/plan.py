@@ -7,7 +7,8 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
-from calc.serving.engines.vllm.blocks import Specs, specs
+from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
+from calc.serving.engines.vllm.habits import habits
 from calc.serving.engines.vllm.layers import blocks_with_drafts, cached_layers, compressed, setting
 from calc.serving.engines.vllm.limits import Limits
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -78,17 +79,19 @@ def plan(
     options: VLLMOptions,
     gpu: GPU,
     *,
+    tp: int,
     limits: Limits,
 ) -> CachePlan | None:
-    """The plan of one tensor-parallel rank, its layers on these pipeline stages; None for a model that caches nothing.
-    `kv` in 16 bits is what vLLM calls auto."""
+    """The plan of one of tp tensor-parallel ranks, its layers on these pipeline stages; None for a model that caches
+    nothing. `kv` in 16 bits is what vLLM calls auto."""
     if compressed(rank):
         found = packed_groups(compressed_specs(rank, options))
     else:
-        layers = cached_layers(rank, setting(rank, kv, options, gpu))
+        layers = cached_layers(rank, setting(rank, kv, options, gpu, tp))
         if not layers:
             return None
-        found = groups(specs(layers, options, draft_tokens(rank, options)), options)
+        prefixes = caches_prefixes(layers, options, attention_free=habits(rank).attention_free)
+        found = groups(specs(layers, options, prefixes=prefixes, drafts=draft_tokens(rank, options)), options)
     behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
     return CachePlan(
         groups=found,

@@ -74,7 +74,8 @@ def without_windows(specs: Specs) -> Specs:
     for spec, layers in specs.items():
         if spec.kind in ("window", "chunk") and blocks:
             block = blocks.copy().pop() if len(blocks) == 1 else spec.block
-            assert block is not None and spec.block is not None
+            assert block is not None
+            assert spec.block is not None
             spec = spec._replace(kind="full", block=block, page=spec.page // spec.block * block, reach=0)
         found[spec] = sorted([*found.get(spec, []), *layers])
     return found

@@ -1,13 +1,15 @@
 """What vLLM refuses to start: families, formats and sizes of blocks."""
 
+from types import UnionType
+
 from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.engines.vllm.kernels import capability
-from calc.serving.engines.vllm.layers import Layers, cached_layers, compressed, setting
+from calc.serving.engines.vllm.layers import Setting, cached_layers, compressed, setting
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.packed import BLOCK
 
@@ -26,7 +28,10 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
     "stablelm_epoch": (0, 28),
     "telechat": (0, 25),
     "xverse": (0, 23),
+    "codegen": None,
+    "diffllama": None,
     "gpt_neo": None,
+    "gpt_neox_japanese": None,
     "recurrent_gemma": None,
     "zamba": None,
 }
@@ -34,11 +39,9 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
 OTHERS_FORMATS: frozenset[CacheFormat] = frozenset(("q8_0", "q4_0"))
 
 
-def refusal(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU) -> Message | None:
-    """Why vLLM would not start with this model, or None. `architecture` is that of one rank."""
-    return refused_family(architecture, options) or refused_format(architecture, kv) or refused_layers(
-        architecture, kv, options, gpu
-    )
+def refusal(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, *, tp: int = 1) -> Message | None:
+    """Why vLLM would not start with this model, one of tp ranks of which is given; or None."""
+    return refused_family(rank, options) or refused_format(rank, kv) or refused_layers(rank, kv, options, gpu, tp)
 
 
 def refused_family(architecture: Architecture, options: VLLMOptions) -> Message | None:
@@ -55,47 +58,50 @@ def refused_family(architecture: Architecture, options: VLLMOptions) -> Message 
 
 
 def refused_format(architecture: Architecture, kv: CacheFormat) -> Message | None:
-    mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
     if kv in OTHERS_FORMATS:
         return Message("{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own.", kv=kv)
-    if kv == "fp8_ds_mla" and not any(isinstance(mixer, LatentAttention | CompressedAttention) for mixer in mixers):
+    if kv == "fp8_ds_mla" and not has(architecture, LatentAttention | CompressedAttention):
         return Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.")
     return None
 
 
-def refused_layers(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU) -> Message | None:
+def refused_layers(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Message | None:
     """What a layer of this model can't have on this GPU."""
-    mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
-    states = any(isinstance(mixer, Recurrent) for mixer in mixers)
-    if options.disable_hybrid_kv_cache_manager and states and not all(isinstance(m, Recurrent) for m in mixers):
-        return Message("Recurrent states and attention need vLLM's hybrid KV cache manager.")
-    if compressed(architecture):
-        return refused_compression(options, gpu)
-    return refused_kernels(cached_layers(architecture, setting(architecture, kv, options, gpu)), architecture, kv, options, gpu)
+    attends = has(rank, GQA | LatentAttention)
+    if options.disable_hybrid_kv_cache_manager and attends and has(rank, Recurrent):
+        return Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager.")
+    if compressed(rank):
+        return refused_compression(options)
+    if every_kernel(rank, setting(rank, kv, options, gpu, tp)):
+        return None
+    free = options.model_copy(update={"block_size": None})
+    if options.block_size is None or not every_kernel(rank, setting(rank, kv, free, gpu, tp)):
+        return Message(
+            "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}.", gpu=gpu.name, kv=kv
+        )
+    return Message(
+        "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens.",
+        gpu=gpu.name,
+        block=options.block_size,
+    )
 
 
-def refused_compression(options: VLLMOptions, gpu: GPU) -> Message | None:
-    cuda = capability(gpu)
-    if cuda is not None and cuda[0] not in (9, 10, 12):
-        return Message("vLLM has no kernel for compressed attention on {gpu}.", gpu=gpu.name)
+def refused_compression(options: VLLMOptions) -> Message | None:
     if options.block_size is not None and options.block_size % BLOCK:
         return Message(
-            "A block of {block:,} tokens does not suit compressed attention: it must be a multiple of {least:,}.",
-            block=options.block_size,
+            "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}.",
             least=BLOCK,
+            block=options.block_size,
         )
     return None
 
 
-def refused_kernels(layers: Layers, architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU) -> Message | None:
-    if all(cached.kernel is not None for cached in layers if cached.kind != "state"):
-        return None
-    free = options.model_copy(update={"block_size": None})
-    kernels = [c.kernel for c in cached_layers(architecture, setting(architecture, kv, free, gpu)) if c.kind != "state"]
-    if options.block_size is None or None in kernels:
-        return Message("vLLM has no attention kernel for this model with a cache in {kv} on {gpu}.", kv=kv, gpu=gpu.name)
-    return Message(
-        "vLLM has no attention kernel on {gpu} that reads blocks of {block:,} tokens of this model.",
-        gpu=gpu.name,
-        block=options.block_size,
+def every_kernel(rank: Architecture, setting: Setting) -> bool:
+    """Whether each layer that caches by the token has a kernel."""
+    return all(
+        cached.kernel is not None or cached.block or cached.kind == "state" for cached in cached_layers(rank, setting)
     )
+
+
+def has(architecture: Architecture, kinds: UnionType | type) -> bool:
+    return any(isinstance(mixer, kinds) for block in architecture.all_blocks for mixer in block.mixers)
