@@ -30,6 +30,8 @@ from calc.serving.engines.vllm.since import holds
 Kind = Literal["full", "mla", "window", "chunk", "state"]
 HEAD_SCALES = 8
 """Bytes of the fp32 scales of a key and a value, in int8 and int4."""
+PADDED = 256
+"""Bytes of which a latent is a multiple in old versions."""
 DELTA_CHECKPOINT = 64
 """Tokens of which FlashInfer's delta net hands out its state at a multiple."""
 
@@ -143,7 +145,10 @@ def of_latents(mixer: LatentAttention, setting: Setting) -> Iterator[Cached]:
     asked = setting.asked(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
     kernel = latent_kernel(asked, sparse=mixer.indexer is not None)
     packed = asked.packed or (kernel is not None and kernel.packed)
-    yield Cached("mla", packed_latent(mixer) if packed else setting.stored(width), (1, width, 0), 0, kernel)
+    nbytes = packed_latent(mixer) if packed else setting.stored(width)
+    if not holds("latents are not padded", setting.options):
+        nbytes = -(-nbytes // PADDED) * PADDED
+    yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
     if mixer.indexer is not None and mixer.indexer.owned:
         index = with_scales(mixer.indexer.d_index)
         yield Cached("mla", index, (1, index, 0), 0, INDEXER if asked.capability is not None else kernel)

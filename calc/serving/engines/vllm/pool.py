@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from calc.serving.engines.vllm.blocks import Spec, Specs
+from calc.serving.engines.vllm.blocks import DEFAULT, Spec, Specs
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 
@@ -42,14 +42,16 @@ class Group(NamedTuple):
 def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
     """Layers that keep alike share a group. All of one type with blocks of one size are one; else blocks of all kinds
     take the same bytes, and each kind makes as many groups as the rarest, or most frequent, one needs."""
-    if options.disable_hybrid_kv_cache_manager or not holds("windows free their blocks", options):
-        specs = without_windows(specs)
+    if not holds("windows free their blocks", options):
+        specs = without_windows(specs, DEFAULT)
+    elif options.disable_hybrid_kv_cache_manager:
+        specs = with_full_attention(specs)
     if len({uniform_type(spec) for spec in specs}) == 1:
         return (Group(tuple(Part(spec, tuple(layers)) for spec, layers in specs.items())),)
     try:
         specs = with_equal_pages(specs)
     except UnequalPages:
-        return groups(without_windows(specs), options)
+        return groups(with_full_attention(specs), options)
     few, many = min(map(len, specs.values())), max(map(len, specs.values()))
     near = 1.5 if holds("groups half as large again", options) else 1.25
     size = many if many < near * few else few
@@ -67,16 +69,20 @@ def uniform_type(spec: Spec) -> tuple[object, ...]:
     return spec.kind, spec.block, spec.reach, spec.states, spec.page if spec.kind == "state" else 0
 
 
-def without_windows(specs: Specs) -> Specs:
-    """The same where layers with a window or chunk keep the whole context, in blocks as full attention has them."""
+def with_full_attention(specs: Specs) -> Specs:
+    """The same where layers with a window or chunk keep the whole context, if others do, in blocks as those have."""
     blocks = {spec.block for spec in specs if spec.kind in ("full", "mla")}
+    return without_windows(specs, blocks.pop() if len(blocks) == 1 else None) if blocks else specs
+
+
+def without_windows(specs: Specs, block: int | None) -> Specs:
+    """The same where all attention keeps the whole context, in blocks of so many tokens; None: of their own."""
     found: Specs = {}
     for spec, layers in specs.items():
-        if spec.kind in ("window", "chunk") and blocks:
-            block = blocks.copy().pop() if len(blocks) == 1 else spec.block
-            assert block is not None
+        if spec.kind in ("window", "chunk"):
             assert spec.block is not None
-            spec = spec._replace(kind="full", block=block, page=spec.page // spec.block * block, reach=0)
+            tokens = block or spec.block
+            spec = spec._replace(kind="full", block=tokens, page=spec.page // spec.block * tokens, reach=0)
         found[spec] = sorted([*found.get(spec, []), *layers])
     return found
 
