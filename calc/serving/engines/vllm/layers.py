@@ -12,7 +12,7 @@ from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet, KimiDelta
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba2, SideConvs
+from calc.model.recurrent import Mamba, Mamba2, SideConvs
 from calc.serving.engines.vllm.habits import Habits, habits, sees_images_whole
 from calc.serving.engines.vllm.kernels import (
     INDEXER,
@@ -59,6 +59,7 @@ class Setting(NamedTuple):
     options: VLLMOptions
     gpu: GPU
     tp: int
+    drafts: int  # tokens that draft layers guess at once
     family: Habits
     image_prefix: bool
 
@@ -80,7 +81,8 @@ def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, g
         kv = "bf16"
     if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
-    return Setting(kv, options, gpu, tp, family, sees_images_whole(architecture, options))
+    drafts = 0 if options.speculative == "none" else len(architecture.prediction)  # each guesses one
+    return Setting(kv, options, gpu, tp, drafts, family, sees_images_whole(architecture, options))
 
 
 def cached_layers(rank: Architecture, setting: Setting) -> Layers:
@@ -174,12 +176,13 @@ def of_side_convs(mixer: SideConvs, block: Block, setting: Setting) -> Cached:
 
 
 def of_state(mixer: Recurrent, setting: Setting) -> Cached:
-    """A recurrent state and the memory of its convolution, which has one column fewer than the kernel and 16 bits
-    (`mamba_utils.py`)."""
+    """A recurrent state and the memory of its convolution, in 16 bits: one column fewer than the kernel has, and but
+    for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
     asked = setting.options.mamba_ssm_cache_dtype
     fp32 = asked == "float32" or (asked == "auto" and (mixer.fp32_state or setting.family.fp32_state))
     columns = getattr(mixer, "d_conv", 1)
-    conv = mixer.conv_elements() // columns * (columns - 1)
+    guessed = 0 if isinstance(mixer, Mamba) else setting.drafts
+    conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
     state = mixer.state_elements()
     nbytes = (4 if fp32 else 2) * state + 2 * conv
     return Cached("state", nbytes, (conv, state, 4 if fp32 else 2), checkpoint=checkpoint_step(mixer, setting))

@@ -8,7 +8,6 @@ from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
 from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
-from calc.serving.engines.vllm.habits import habits
 from calc.serving.engines.vllm.layers import blocks_with_drafts, cached_layers, compressed, setting
 from calc.serving.engines.vllm.limits import Limits
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -87,11 +86,12 @@ def plan(
     if compressed(rank):
         found = packed_groups(compressed_specs(rank, options))
     else:
-        layers = cached_layers(rank, setting(rank, kv, options, gpu, tp))
+        of_layers = setting(rank, kv, options, gpu, tp)
+        layers = cached_layers(rank, of_layers)
         if not layers:
             return None
-        prefixes = caches_prefixes(layers, options, attention_free=habits(rank).attention_free)
-        found = groups(specs(layers, options, prefixes=prefixes, drafts=draft_tokens(rank, options)), options)
+        prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
+        found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts), options)
     behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
     return CachePlan(
         groups=found,
@@ -111,8 +111,3 @@ def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
             for spec, layers in packed_specs(mixer, list(places)).items():
                 found[spec] = sorted([*found.get(spec, []), *layers])
     return found
-
-
-def draft_tokens(rank: Architecture, options: VLLMOptions) -> int:
-    """Tokens that the draft layers guess at once: one each."""
-    return 0 if options.speculative == "none" else len(rank.prediction)

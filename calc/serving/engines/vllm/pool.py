@@ -88,19 +88,19 @@ def without_windows(specs: Specs, block: int | None) -> Specs:
 
 
 class UnequalPages(ValueError):
-    """Pages of latents that can't be made as large as the others."""
+    """Pages of latents, which are not padded, beside windows, which may as well keep the whole context."""
 
 
 def with_equal_pages(specs: Specs) -> Specs:
     """The same where all pages take as many bytes as the largest: a smaller one holds more tokens where that fills it,
     else it is padded."""
-    page = max(spec.page for spec in specs)
+    page, windows = max(spec.page for spec in specs), any(spec.kind == "window" for spec in specs)
     found: Specs = {}
     for spec, layers in specs.items():
         if spec.kind != "state" and page % spec.page == 0:
             assert spec.block is not None
             spec = spec._replace(block=spec.block * (page // spec.page))
-        elif spec.kind == "mla":
+        elif spec.kind == "mla" and windows:
             raise UnequalPages
         spec = spec._replace(page=page)
         found[spec] = sorted([*found.get(spec, []), *layers])

@@ -17,6 +17,7 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
     "aquila": (0, 24),
     "baichuan": (0, 23),
     "bamba": (0, 23),
+    "chameleon": (0, 28),
     "internlm": (0, 23),
     "minimax": (0, 23),
     "minimax_m1": (0, 23),
@@ -32,7 +33,9 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
     "diffllama": None,
     "gpt_neo": None,
     "gpt_neox_japanese": None,
+    "openai-gpt": None,
     "recurrent_gemma": None,
+    "xglm": None,
     "zamba": None,
 }
 """The last version that served a family, and None where none did (`model_executor/models/registry.py`)."""
