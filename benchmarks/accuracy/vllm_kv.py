@@ -1,7 +1,8 @@
 """python -m benchmarks.accuracy.vllm_kv [PLANS.json]: our plan of vLLM's cache beside the plans of its own code.
 
 PLANS.json has `configs` by model and `rows`, each a plan that vLLM 0.33's `get_kv_cache_configs` made without a GPU;
-without it, the sample under tests/data."""
+without it, the sample under tests/data. Each is asked as a user would: the bytes of the cache are
+`--kv-cache-memory-bytes`, and its figures are those of the report's `kv_budget`."""
 
 import json
 import sys
@@ -12,57 +13,66 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.oracle.vllm_plans import compact, patched
-from calc import Architecture, Layout
-from calc.formats import CacheFormat
+from calc import Architecture, Layout, Overhead, Precision, Report, Workload, report
 from calc.hardware.gpus import gpus
-from calc.serving.engines.vllm.limits import Limits, limits
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import CachePlan, plan
+from calc.serving.engines.vllm.plan import CachePlan
+from calc.serving.memory import KVBudget, Serving
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 AUTO = -1
 """max_model_len of a plan that takes the longest that fits."""
-FIGURES = ("limits", "block_size", "blocks", "block_bytes", "tokens", "concurrency", "groups", "refused", "max_length")
+REPORTED = ("limits", "block_size", "blocks", "tokens", "concurrency", "refused", "max_length")
+"""What a report says of a plan; the others are inside."""
+FIGURES = (*REPORTED, "block_bytes", "groups")
+
+
+def asked(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a report is asked for it."""
+    options = VLLMOptions(kv_cache_memory_bytes=row["budget"], **row["options"])
+    return {
+        "engine": VLLM(options),
+        "precision": Precision.of(config, kv=row["kv"]),
+        "layout": Layout(tp=row["tp"], pp=row["pp"]),
+        "overhead": Overhead(),
+    }
 
 
 def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """The same figures of our plan."""
-    architecture, tp, pp = read(json.dumps(config)), row["tp"], row["pp"]
-    options, gpu = VLLMOptions(**row["options"]), gpus()[row["gpu"]]
-    auto = row["asked_length"] == AUTO
-    most = (architecture.max_positions or row["length"]) if auto else row["asked_length"]
-    reserved = limits(options, gpu, architecture, most, pp=pp)
-    stages = list(Layout(pp=pp).stages(architecture.num_layers))
-    cache_format: CacheFormat = row["kv"]
-    found = plan(architecture.rank(tp), stages, cache_format, options, gpu, tp=tp, limits=reserved)
-    assert found is not None
-    return figures(found, reserved, [row["budget"]] * pp, row["length"], stages, most if auto else None)
+    serving = Serving(read(json.dumps(config)), **asked(config, row))
+    allocation = serving.on(gpus()[row["gpu"]], Workload(context=row["length"]))
+    budget, found, length = allocation.kv_budget, allocation.cache, row["length"]
+    assert budget is not None
+    assert isinstance(found, CachePlan)
+    figures = reported(row, budget, allocation.limits.in_flight_tokens)
+    if "refused" in figures:
+        return figures
+    groups = [
+        [
+            length if group.block is None else group.block,
+            group.blocks(length, found.in_flight),
+            *(sum(part.count(stage) for part in group.parts) for stage in serving.laid_out.ranges),
+        ]
+        for group in found.groups
+    ]
+    return figures | {"block_bytes": max(found.block_bytes), "groups": sorted(groups)}
 
 
-def figures(
-    found: CachePlan, reserved: Limits, budgets: list[int], length: int, stages: list[range], most: int | None
-) -> dict[str, Any]:
-    shown: dict[str, Any] = {"limits": [reserved.step_tokens, reserved.sequences, reserved.in_flight_tokens]}
-    if most is not None:
-        shown["max_length"] = found.max_length(budgets, most)
-    if not found.starts(budgets, length):
-        return shown | {"refused": found.max_length(budgets, length)}
-    blocks = found.blocks(budgets)
-    return shown | {
-        "block_size": found.block_size(length),
-        "blocks": blocks,
-        "block_bytes": max(found.block_bytes),
-        "tokens": found.tokens(blocks, length),
-        "concurrency": found.concurrency(blocks, length),
-        "groups": sorted(
-            [
-                length if group.block is None else group.block,
-                group.blocks(length, found.in_flight),
-                *(sum(part.count(stage) for part in group.parts) for stage in stages),
-            ]
-            for group in found.groups
-        ),
-    }
+def reported(row: Mapping[str, Any], budget: KVBudget, in_flight: int) -> dict[str, Any]:
+    """The figures that a report has of a plan, under the names of a row."""
+    shown: dict[str, Any] = {"limits": [budget.max_num_batched_tokens, budget.max_num_seqs, in_flight]}
+    if row["asked_length"] == AUTO:
+        shown["max_length"] = budget.max_model_len
+    if budget.max_model_len < row["length"]:
+        return shown | {"refused": budget.max_model_len}
+    figures = {"block_size": budget.block_size, "blocks": budget.blocks}
+    return shown | figures | {"tokens": budget.tokens, "concurrency": budget.concurrency}
+
+
+def weighed(config: Mapping[str, Any], row: Mapping[str, Any]) -> Report:
+    return report(config, workload=Workload(context=row["length"]), gpus=[gpus()[row["gpu"]]], **asked(config, row))
 
 
 @cache
@@ -70,11 +80,10 @@ def read(config: str) -> Architecture:
     return Architecture.from_config(json.loads(config))
 
 
-def wrong(config: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+def differing(ours: Mapping[str, Any], row: Mapping[str, Any], names: tuple[str, ...] = FIGURES) -> list[str]:
     """Names of the figures that differ."""
-    ours = computed(config, row)
     theirs = {**row, "max_length": row["length"]} if row["asked_length"] == AUTO else row
-    return [name for name in FIGURES if theirs.get(name) != ours.get(name)]
+    return [name for name in names if theirs.get(name) != ours.get(name)]
 
 
 def sample() -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -93,9 +102,12 @@ def main(paths: list[str]) -> None:
     exact: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         family = configs[row["model"]]["model_type"]
-        off = wrong(configs[row["model"]], row)
-        exact[family].update({"rows": 1, **{name: name not in off for name in FIGURES}, "all": not off})
-    columns = ("rows", "all", *FIGURES)
+        off = differing(computed(configs[row["model"]], row), row)
+        told = weighed(configs[row["model"]], row)
+        figures = reported(row, told.kv_budget[0], told.verdicts[0].limits.in_flight_tokens)
+        same = not differing(figures, row, REPORTED)
+        exact[family].update({"rows": 1, "report": same, "all": not off, **{name: name not in off for name in FIGURES}})
+    columns = ("rows", "report", "all", *FIGURES)
     print(f"{'family':24}" + "".join(f"{name:>13}" for name in columns))
     for family, counts in sorted(exact.items()):
         print(f"{family:24}" + "".join(f"{counts[name]:13,}" for name in columns))

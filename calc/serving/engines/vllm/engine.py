@@ -17,9 +17,11 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
-from calc.serving.engines.vllm.adapter import limits, plan
+from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.plan import plan
 from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.refusal import refused_format, refused_options
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -56,7 +58,7 @@ class VLLM(Engine):
             yield self.with_options(enable_prefix_caching=caches)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
+        return refused_format(precision.kv) or refused_options(architecture, self.options)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
@@ -111,10 +113,11 @@ class VLLM(Engine):
         return rotary_tables(rank)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        return limits(self.options, gpu, architecture, workload.context, layout.pp)
+        return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        return plan(laid_out, self.options, gpu, limits)
+        kv, tp = laid_out.precision.kv, laid_out.layout.tp
+        return plan(laid_out.rank, laid_out.ranges, kv, self.options, gpu, tp=tp, limits=limits)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of the profile run."""
@@ -133,7 +136,13 @@ class VLLM(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`), of which CUDA graphs are a part since
         0.20; it does not start where its share is not free, which it looks at since 0.8. Or as much cache as is stated,
@@ -142,8 +151,8 @@ class VLLM(Engine):
         own = {"weights": loaded, "activations": working} | {item: overhead[item] for item in inside}
         outside = sum(size for item, size in overhead.items() if item not in inside)
         requested = ceil(total * (limits.share or 1))
-        if self.options.kv_cache_memory_bytes is not None:
-            requested = sum(own.values()) + self.options.kv_cache_memory_bytes
+        if stated is not None:
+            requested = sum(own.values()) + stated
         missing = 0 if self.options.older(0, 8) else max(0, requested + outside - total)
         return Budget(requested, own, outside, missing)
 

@@ -1,8 +1,8 @@
 """How much vLLM does at once and what it takes of a GPU, where its flags do not say (`engine/arg_utils.py`)."""
 
-from calc.errors import Frozen
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
+from calc.serving.engines.engine import Limits
 from calc.serving.engines.vllm.habits import habits, sees_images_whole
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
@@ -10,19 +10,6 @@ from calc.units import GIB
 
 LONGEST_WHOLE_PROMPT = 32_768
 """Tokens of a prompt that vLLM before 0.8 does not cut."""
-
-
-class Limits(Frozen):
-    """What a start of vLLM reserves for."""
-
-    step_tokens: int
-    """Of one forward pass: `max_num_batched_tokens`."""
-    sequences: int
-    """That run at once: `max_num_seqs`."""
-    utilization: float
-    """Share of the GPU's memory: `gpu_memory_utilization`."""
-    in_flight_tokens: int
-    """Scheduled and not yet settled, whose blocks windows and chunks can't free: of all steps in flight."""
 
 
 def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int, *, pp: int = 1) -> Limits:
@@ -41,7 +28,7 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
-        utilization=share,
+        share=share,
         in_flight_tokens=tokens * steps_in_flight(options, pp),
     )
 

@@ -4,12 +4,11 @@ from types import UnionType
 
 from calc.errors import Message
 from calc.formats import CacheFormat
-from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.mixers import CompressedAttention, Recurrent
+from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.engines.vllm.layers import Setting, cached_layers, compressed, setting
+from calc.serving.engines.vllm.layers import Layers, Setting, cached_layers, compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.packed import BLOCK
 
@@ -42,11 +41,6 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
 OTHERS_FORMATS: frozenset[CacheFormat] = frozenset(("q8_0", "q4_0"))
 
 
-def refusal(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, *, tp: int = 1) -> Message | None:
-    """Why vLLM would not start with this model, one of tp ranks of which is given; or None."""
-    return refused_family(rank, options) or refused_format(rank, kv) or refused_layers(rank, kv, options, gpu, tp)
-
-
 def refused_family(architecture: Architecture, options: VLLMOptions) -> Message | None:
     family = architecture.model_type
     if family not in SUPPORTED_UNTIL:
@@ -60,37 +54,18 @@ def refused_family(architecture: Architecture, options: VLLMOptions) -> Message 
     return Message("vLLM serves models of the family {family} up to version {version}.", family=family, version=version)
 
 
-def refused_format(architecture: Architecture, kv: CacheFormat) -> Message | None:
+def refused_format(kv: CacheFormat) -> Message | None:
     if kv in OTHERS_FORMATS:
         return Message("{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own.", kv=kv)
-    if kv == "fp8_ds_mla" and not has(architecture, LatentAttention | CompressedAttention):
-        return Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.")
     return None
 
 
-def refused_layers(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Message | None:
-    """What a layer of this model can't have on this GPU."""
-    attends = has(rank, GQA | LatentAttention)
-    if options.disable_hybrid_kv_cache_manager and attends and has(rank, Recurrent):
+def refused_options(architecture: Architecture, options: VLLMOptions) -> Message | None:
+    """What no GPU would do with this model."""
+    attends = has(architecture, GQA | LatentAttention)
+    if options.disable_hybrid_kv_cache_manager and attends and has(architecture, Recurrent):
         return Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager.")
-    if compressed(rank):
-        return refused_compression(options)
-    if every_kernel(rank, setting(rank, kv, options, gpu, tp)):
-        return None
-    free = options.model_copy(update={"block_size": None})
-    if options.block_size is None or not every_kernel(rank, setting(rank, kv, free, gpu, tp)):
-        return Message(
-            "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}.", gpu=gpu.name, kv=kv
-        )
-    return Message(
-        "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens.",
-        gpu=gpu.name,
-        block=options.block_size,
-    )
-
-
-def refused_compression(options: VLLMOptions) -> Message | None:
-    if options.block_size is not None and options.block_size % BLOCK:
+    if compressed(architecture) and options.block_size is not None and options.block_size % BLOCK:
         return Message(
             "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}.",
             least=BLOCK,
@@ -99,11 +74,27 @@ def refused_compression(options: VLLMOptions) -> Message | None:
     return None
 
 
-def every_kernel(rank: Architecture, setting: Setting) -> bool:
-    """Whether each layer that caches by the token has a kernel."""
-    return all(
-        cached.kernel is not None or cached.block or cached.kind == "state" for cached in cached_layers(rank, setting)
+def refused_layers(rank: Architecture, layers: Layers, asked: Setting) -> Message | None:
+    """Layers for which there is no kernel on this GPU."""
+    if every_kernel(layers):
+        return None
+    free = asked._replace(options=asked.options.model_copy(update={"block_size": None}))
+    if asked.options.block_size is None or not every_kernel(cached_layers(rank, free)):
+        return Message(
+            "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}.",
+            gpu=asked.gpu.name,
+            kv=asked.kv,
+        )
+    return Message(
+        "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens.",
+        gpu=asked.gpu.name,
+        block=asked.options.block_size,
     )
+
+
+def every_kernel(layers: Layers) -> bool:
+    """Whether each layer that caches by the token has a kernel."""
+    return all(cached.kernel is not None or cached.block or cached.kind == "state" for cached in layers)
 
 
 def has(architecture: Architecture, kinds: UnionType | type) -> bool:

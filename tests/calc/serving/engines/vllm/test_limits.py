@@ -50,8 +50,8 @@ def test_steps_in_flight(options, pp, steps):
 
 @pytest.mark.parametrize(("version", "share"), [(None, 0.92), ("0.20.0", 0.92), ("0.19.1", 0.9)])
 def test_share_of_the_gpu(version, share):
-    assert reserved(version=version).utilization == share
-    assert reserved(version=version, gpu_memory_utilization=0.5).utilization == 0.5
+    assert reserved(version=version).share == share
+    assert reserved(version=version, gpu_memory_utilization=0.5).share == 0.5
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.accuracy.vllm_kv import FIGURES, sample, wrong
-from calc import Architecture, Layout
+from benchmarks.accuracy.vllm_kv import FIGURES, computed, differing, sample
+from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import plan
@@ -28,7 +29,7 @@ def named(row):
 
 @pytest.mark.parametrize("row", PLANS, ids=named)
 def test_as_vllm_plans(row):
-    assert wrong(CONFIGS[row["model"]], row) == []
+    assert differing(computed(CONFIGS[row["model"]], row), row) == []
 
 
 def test_every_figure_is_in_the_sample():
@@ -41,7 +42,7 @@ def test_every_figure_is_in_the_sample():
 def planned(model, *, tp=1, pp=1, kv="bf16", gpu="h100-sxm", length=8192, **options):
     architecture = Architecture.from_config(models()[model].config)
     asked, card = VLLMOptions(**options), gpus()[gpu]
-    stages = list(Layout(pp=pp).stages(architecture.num_layers))
+    stages = list(VLLM().stages(architecture.num_layers, pp))
     reserved = limits(asked, card, architecture, length, pp=pp)
     return plan(architecture.rank(tp), stages, kv, asked, card, tp=tp, limits=reserved)
 
@@ -172,15 +173,15 @@ def test_laws_of_a_plan(model, pp, budget, most):
     blocks = found.blocks(budgets)
     assert blocks <= found.blocks([2 * budget] * pp)
     assert found.request_blocks(most) <= found.request_blocks(most + 1)
-    held = (blocks - 1) // found.request_blocks(most)
-    for stage in range(pp):
-        assert held <= 0 or found.required_bytes(stage, held, most) <= budget
-    assert any(found.required_bytes(stage, max(held, 0) + 1, most) > budget for stage in range(pp))
+    held = int(found.concurrency(blocks, most))
+    assert all(found.required_bytes(stage, held, most) <= budget for stage in range(pp))
+    assert any(found.required_bytes(stage, held + 1, most) > budget for stage in range(pp))
 
 
 def test_overridden_blocks():
     """--num-gpu-blocks-override stands for the budget."""
     found = planned("Qwen/Qwen3-8B", num_gpu_blocks_override=513)
-    assert found.blocks([0]) == 513
-    assert found.starts([0], 8192)
-    assert not found.starts([0], 8193)
+    stated = [found.stated_bytes(0)]
+    assert found.blocks(stated) == 513
+    assert found.starts(stated, 8192)
+    assert not found.starts(stated, 8193)

@@ -2,16 +2,21 @@
 
 import pytest
 
-from calc import Architecture
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.refusal import refusal
+from calc.serving.memory import Serving
 from presets import models
 
 
 def refused(model, kv="bf16", gpu="h100-sxm", tp=1, **options):
-    rank = Architecture.from_config(models()[model].config).rank(tp)
-    return refusal(rank, kv, VLLMOptions(**options), gpus()[gpu], tp=tp)
+    architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp)
+    try:
+        serving = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
+    except ConfigError as error:
+        return error.message
+    return serving.on(gpus()[gpu], Workload()).cache.refusal
 
 
 @pytest.mark.parametrize(
