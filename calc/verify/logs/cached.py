@@ -1,9 +1,10 @@
 """The cache of a log beside ours, in the engine's own pages."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
-from calc.hardware.gpus import gpus
+from calc.hardware.gpus import gpus, usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
@@ -85,22 +86,20 @@ MOST_BLOCKS = 2**40
 
 
 def pages(serving: Serving, ours: Report) -> Pages:
-    """The cases that are left open: a step that the log does not state, and whether prefixes are cached."""
+    """The cases that are left open: the GPU, a step and flags that the log does not state."""
     workload, stated = ours.scenario.workload, sorted({budget.max_num_batched_tokens for budget in ours.kv_budget})
     known = [gpus()[budget.gpu] for budget in ours.kv_budget if budget.gpu in gpus()]
-    gpu = next(iter(known), gpus()["h100-sxm"])
-    cases = {}
-    for engine in serving.engine.alternatives():
+    cases = []
+    for gpu, engine in product(known or usual_gpus(), serving.engine.alternatives()):
         flags = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
-        steps = stated or [limits.step_tokens, *STEPS]
-        for step in steps:
+        for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens
             changed = limits.model_copy(update={"step_tokens": step, "in_flight_tokens": in_flight})
             cache = engine.cache(serving.laid_out, gpu, changed)
             if isinstance(cache, Pool):
-                cases[flags, step] = Case(cache, step, flags)
-    return Pages(serving, workload.context, tuple(cases.values()))
+                cases.append(Case(cache, step, flags))
+    return Pages(serving, workload.context, tuple(sorted(cases, key=lambda case: len(case.flags))))
 
 
 def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:

@@ -52,10 +52,12 @@ class VLLM(Engine):
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
 
     def alternatives(self) -> Iterator[Self]:
-        """With prefix caching and without."""
-        yield self
-        for caches in (True, False) if self.options.enable_prefix_caching is None else ():
-            yield self.with_options(enable_prefix_caching=caches)
+        """With prefix caching and without, with two steps in flight and with one."""
+        options = self.options
+        caching = (None, True, False) if options.enable_prefix_caching is None else (options.enable_prefix_caching,)
+        scheduling = (None, False) if options.async_scheduling is None else (options.async_scheduling,)
+        for caches, ahead in product(caching, scheduling):
+            yield self.with_options(enable_prefix_caching=caches, async_scheduling=ahead)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         return refused_format(precision.kv) or refused_options(architecture, self.options)
