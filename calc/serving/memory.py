@@ -347,7 +347,7 @@ class Allocation:
             concurrency=cache.concurrency(blocks, context),
             concurrency_low=self.concurrency(HIGH),
             concurrency_high=self.concurrency(LOW),
-            max_model_len=self.longest(max(context, self.serving.architecture.max_positions or MOST_TOKENS)),
+            max_model_len=self.longest(self.serving.architecture.max_positions or MOST_TOKENS),
             outside_low=roomy.outside,
             outside_high=tight.outside,
         )

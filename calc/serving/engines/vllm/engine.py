@@ -19,7 +19,7 @@ from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, 
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import plan
+from calc.serving.engines.vllm.plan import Division, divide
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options
 from calc.serving.workload import Workload
@@ -50,6 +50,11 @@ class VLLM(Engine):
 
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+
+    def __init__(self, options: VLLMOptions | None = None) -> None:
+        super().__init__(options)
+        self.divisions = dict[tuple[int, str, str, str | None], Division]()
+        """Of the ranks that were asked about, which they keep, so that no other has the same id."""
 
     def alternatives(self) -> Iterator[Self]:
         """With prefix caching and without, with two steps in flight and with one."""
@@ -118,8 +123,11 @@ class VLLM(Engine):
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        kv, tp = laid_out.precision.kv, laid_out.layout.tp
-        return plan(laid_out.rank, laid_out.ranges, kv, self.options, gpu, tp=tp, limits=limits)
+        rank, kv, tp = laid_out.rank, laid_out.precision.kv, laid_out.layout.tp
+        key = id(rank), kv, gpu.name, gpu.capability
+        if key not in self.divisions:
+            self.divisions[key] = divide(rank, kv, self.options, gpu, tp)
+        return self.divisions[key].plan(laid_out.ranges, limits)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of the profile run."""

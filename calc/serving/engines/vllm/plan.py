@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calc.errors import Message
 from calc.formats import CacheFormat
@@ -60,32 +61,35 @@ class CachePlan(Pool):
         return largest(lambda length: self.request_blocks(length) <= usable, most)
 
 
-def plan(
-    rank: Architecture,
-    stages: Sequence[range],
-    kv: CacheFormat,
-    options: VLLMOptions,
-    gpu: GPU,
-    *,
-    tp: int,
-    limits: Limits,
-) -> CachePlan | None:
-    """The plan of one of tp tensor-parallel ranks, its layers on these pipeline stages; None for a model that caches
-    nothing. `kv` in 16 bits is what vLLM calls auto."""
+class Division(NamedTuple):
+    """What a rank's layers keep, however they are cut into pipeline stages."""
+
+    rank: Architecture
+    groups: tuple[Group, ...]
+    options: VLLMOptions
+    refusal: Message | None
+
+    def plan(self, stages: Sequence[range], limits: Limits) -> CachePlan | None:
+        """The plan with the layers on these stages; None for a model that caches nothing."""
+        if not self.groups:
+            return None
+        behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
+        of_stages = block_bytes(self.groups, [*stages[:-1], behind])
+        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.options, self.refusal)
+
+
+def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Division:
+    """The groups of one of tp tensor-parallel ranks. `kv` in 16 bits is what vLLM calls auto."""
     refusal = refused_family(rank, options)
     if compressed(rank):
-        found = packed_groups(compressed_specs(rank, options))
-    else:
-        of_layers = setting(rank, kv, options, gpu, tp)
-        layers = cached_layers(rank, of_layers)
-        if not layers:
-            return None
-        refusal = refusal or refused_layers(rank, layers, of_layers)
-        prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
-        found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts), options)
-    behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
-    of_stages = block_bytes(found, [*stages[:-1], behind])
-    return CachePlan(found, of_stages, limits.in_flight_tokens, options, refusal)
+        return Division(rank, packed_groups(compressed_specs(rank, options)), options, refusal)
+    of_layers = setting(rank, kv, options, gpu, tp)
+    layers = cached_layers(rank, of_layers)
+    if not layers:
+        return Division(rank, (), options, refusal)
+    prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
+    found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts), options)
+    return Division(rank, found, options, refusal or refused_layers(rank, layers, of_layers))
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
