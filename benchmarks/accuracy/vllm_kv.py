@@ -46,7 +46,7 @@ def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any
     budget, found, length = allocation.kv_budget, allocation.cache, row["length"]
     assert budget is not None
     assert isinstance(found, CachePlan)
-    figures = reported(row, budget, allocation.limits.in_flight_tokens)
+    figures = reported(config, row, budget, allocation.limits.in_flight_tokens)
     if "refused" in figures:
         return figures
     groups = [
@@ -60,12 +60,14 @@ def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any
     return figures | {"block_bytes": max(found.block_bytes), "groups": sorted(groups)}
 
 
-def reported(row: Mapping[str, Any], budget: KVBudget, in_flight: int) -> dict[str, Any]:
-    """The figures that a report has of a plan, under the names of a row."""
+def reported(config: Mapping[str, Any], row: Mapping[str, Any], budget: KVBudget, in_flight: int) -> dict[str, Any]:
+    """The figures that a report has of a plan, under the names of a row. Its longest request is no longer than what the
+    model was made for, which some plans go beyond."""
+    most = min(row["length"], read(json.dumps(config)).max_positions or row["length"])
     shown: dict[str, Any] = {"limits": [budget.max_num_batched_tokens, budget.max_num_seqs, in_flight]}
     if row["asked_length"] == AUTO:
         shown["max_length"] = budget.max_model_len
-    if budget.max_model_len < row["length"]:
+    if budget.max_model_len < most or budget.concurrency < 1:
         return shown | {"refused": budget.max_model_len}
     figures = {"block_size": budget.block_size, "blocks": budget.blocks}
     return shown | figures | {"tokens": budget.tokens, "concurrency": budget.concurrency}
@@ -104,7 +106,7 @@ def main(paths: list[str]) -> None:
         family = configs[row["model"]]["model_type"]
         off = differing(computed(configs[row["model"]], row), row)
         told = weighed(configs[row["model"]], row)
-        figures = reported(row, told.kv_budget[0], told.verdicts[0].limits.in_flight_tokens)
+        figures = reported(configs[row["model"]], row, told.kv_budget[0], told.verdicts[0].limits.in_flight_tokens)
         same = not differing(figures, row, REPORTED)
         exact[family].update({"rows": 1, "report": same, "all": not off, **{name: name not in off for name in FIGURES}})
     columns = ("rows", "report", "all", *FIGURES)

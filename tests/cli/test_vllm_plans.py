@@ -35,7 +35,7 @@ def test_as_vllm_plans(row, tmp_path, capsys):
     assert main([str(config), "--json", *map(str, words(row))]) == 0
     found = json.loads(capsys.readouterr().out)
     (budget,), (verdict,) = found["kv_budget"], found["verdicts"]
-    figures = reported(row, KVBudget(**budget), verdict["limits"]["in_flight_tokens"])
+    figures = reported(CONFIGS[row["model"]], row, KVBudget(**budget), verdict["limits"]["in_flight_tokens"])
     assert differing(figures, row, REPORTED) == []
 
 
