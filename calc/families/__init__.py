@@ -22,6 +22,8 @@ from calc.model.mixers import Mixer
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
+IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
+"""model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -66,6 +68,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         extras=family.extras(c) if family.extras else (),
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
+        image_prefix=_sees_images_whole(config, c),
         assumptions=tuple(_assumptions(config, family)),
     )
 
@@ -86,6 +89,12 @@ def _embedding_width(family: Family, c: Fields) -> int | None:
     """Where it differs from the hidden size."""
     width = family.d_embedding
     return c.maybe(width) if isinstance(width, str) else width if width is None else number(c, width)
+
+
+def _sees_images_whole(config: Mapping[str, Any], c: Fields) -> bool:
+    """Whether attention is both ways within the tokens of an image."""
+    both_ways = {**c.defaults, **c.stated}.get("use_bidirectional_attention")
+    return config.get("model_type") in IMAGE_PREFIX or both_ways == "vision"
 
 
 def _check_sides(architecture: Architecture) -> None:

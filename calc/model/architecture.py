@@ -43,6 +43,7 @@ class Architecture(Frozen):
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
+    image_prefix: bool = False  # the tokens of an image see each other, later ones too: Gemma 3 and 4
     assumptions: tuple[Message, ...] = ()
 
     read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]

@@ -57,7 +57,7 @@ class Derivations:
             return [self.plain("kv_cache", self.memory.kv_cache)]
         batch = symbols.of("batch", workload.batch)
         blocks = symbols.named("blocks", cache.request_blocks(workload.context), "blocks of a request")
-        size = symbols.named("block_bytes", cache.block_bytes(self.allocation.fullest), "bytes of a block")
+        size = symbols.named("block_bytes", cache.block_bytes[self.allocation.fullest], "bytes of a block")
         return [symbols.line("kv_cache", batch * blocks * size)]
 
     def activations(self) -> Lines:
@@ -108,13 +108,12 @@ class Derivations:
     def blocks(self, cache: Pool) -> Any:
         """Blocks on the stage that has room for the fewest."""
         available = enumerate(self.allocation.available(MIDDLE))
-        room = [
-            (size // cache.block_bytes(stage), stage, size) for stage, size in available if cache.block_bytes(stage)
-        ]
+        sizes = cache.block_bytes
+        room = [(size // sizes[stage], stage, size) for stage, size in available if sizes[stage]]
         _, stage, size = min(room)
         whole = "bytes for the cache, where there is room for the fewest blocks"
         return self.symbols.named("available", size, whole) // self.symbols.named(
-            "block_bytes", cache.block_bytes(stage), "bytes of a block there"
+            "block_bytes", sizes[stage], "bytes of a block there"
         )
 
     def spare(self) -> Lines:

@@ -135,26 +135,30 @@ def reads_another_cache(architecture: Architecture) -> Message | None:
 class Pool(Cache):
     """A cache that is set aside at start. `budgets` are the bytes for it on each stage."""
 
-    @property
-    @abstractmethod
-    def block_size(self) -> int:
-        """Tokens of the smallest block."""
+    refusal: Message | None = None
+    """Why the engine does not start with this model on this GPU, whatever memory there is."""
+
+    block_bytes: tuple[int, ...]
+    """Bytes of a block on each stage; 0 where its layers keep nothing."""
 
     @abstractmethod
-    def block_bytes(self, stage: int) -> int:
-        """Bytes of a block on a stage; 0 where its layers keep nothing."""
+    def block_size(self, length: int) -> int:
+        """Tokens of the smallest block, for requests of up to that length."""
 
     @abstractmethod
     def request_blocks(self, length: int) -> int:
         """Blocks of a request of that length."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return batch * self.request_blocks(length) * self.block_bytes(stage)
+        return batch * self.request_blocks(length) * self.block_bytes[stage]
+
+    def stated_bytes(self, stage: int) -> int | None:
+        """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
+        return None
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        sizes = [self.block_bytes(stage) for stage in range(len(budgets))]
-        return min(max(0, budget) // size for budget, size in zip(budgets, sizes, strict=True) if size)
+        return min(max(0, budget) // size for budget, size in zip(budgets, self.block_bytes, strict=True) if size)
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""
@@ -206,7 +210,7 @@ class Engine(ABC):
 
     @abstractmethod
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        """Why it does not serve this model so, in a sentence."""
+        """Why it does not take these formats and options for this model, in a sentence."""
 
     @abstractmethod
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -284,10 +288,17 @@ class Engine(ABC):
 
     @abstractmethod
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
-        so much overhead, loading apart. Only asked of engines that set memory aside at start."""
+        so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
+        memory aside at start."""
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

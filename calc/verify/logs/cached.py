@@ -1,9 +1,10 @@
 """The cache of a log beside ours, in the engine's own pages."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
-from calc.hardware.gpus import usual_gpus
+from calc.hardware.gpus import gpus, usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
@@ -53,7 +54,7 @@ class Pages(NamedTuple):
     def token(self) -> int:
         """Bytes of a token on the most loaded rank, where every layer keeps the whole context."""
         case, stages = self.cases[0], range(len(self.serving.laid_out.stages))
-        block = case.pool.block_size
+        block = case.pool.block_size(self.length)
         return max(case.pool.required_bytes(stage, 1, block) for stage in stages) // block
 
     @property
@@ -85,21 +86,20 @@ MOST_BLOCKS = 2**40
 
 
 def pages(serving: Serving, ours: Report) -> Pages:
-    """The cases that are left open: a step that the log does not state, and whether prefixes are cached."""
+    """The cases that are left open: the GPU, a step and flags that the log does not state."""
     workload, stated = ours.scenario.workload, sorted({budget.max_num_batched_tokens for budget in ours.kv_budget})
-    gpu = usual_gpus()[-1]
-    cases = {}
-    for engine in serving.engine.alternatives():
+    known = [gpus()[budget.gpu] for budget in ours.kv_budget if budget.gpu in gpus()]
+    cases = []
+    for gpu, engine in product(known or usual_gpus(), serving.engine.alternatives()):
         flags = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
-        steps = stated or [limits.step_tokens, *STEPS]
-        for step in steps:
+        for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens
             changed = limits.model_copy(update={"step_tokens": step, "in_flight_tokens": in_flight})
             cache = engine.cache(serving.laid_out, gpu, changed)
             if isinstance(cache, Pool):
-                cases[flags, step] = Case(cache, step, flags)
-    return Pages(serving, workload.context, tuple(cases.values()))
+                cases.append(Case(cache, step, flags))
+    return Pages(serving, workload.context, tuple(sorted(cases, key=lambda case: len(case.flags))))
 
 
 def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -117,7 +117,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
 
 def block_size(log: Log, cache: Pages) -> int:
     """Tokens of a block: FlashMLA asks for 64."""
-    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size)
+    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size(cache.length))
 
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -197,7 +197,7 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in vLLM's pages"
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
-        low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size) / length
+        low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size(length)) / length
     agrees = low - 0.005 <= concurrency <= high + 0.005
     if agrees:
         sentence = f"{sentence}; the log's {concurrency:,.2f} agree."

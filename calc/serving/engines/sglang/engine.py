@@ -120,7 +120,13 @@ class SGLang(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
         pass and its graphs."""

@@ -41,7 +41,7 @@ class VLLMOptions(Frozen):
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="Draft layer that is loaded too: the model's multi-token prediction, or one more layer (EAGLE).",
+        description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
     )
     mxfp4_kernel: Literal["marlin", "triton"] = Field(
         default="marlin", description="Kernel that pads experts in MXFP4: Marlin, or Triton on Hopper."
