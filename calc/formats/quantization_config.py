@@ -224,8 +224,8 @@ def modelopt(found: Mapping[str, Any]) -> Reading:
     if isinstance(merged.get("config_groups"), Mapping):
         name, scheme = compressed_tensors(merged)
         return name, scheme.model_copy(update={"rules": tuple(with_input_scale(rule) for rule in scheme.rules)})
-    if merged.get("quant_algo") == "MIXED_PRECISION" and isinstance(merged.get("quantized_layers"), Mapping):
-        layers = merged["quantized_layers"]
+    layers = merged.get("quantized_layers")
+    if merged.get("quant_algo") == "MIXED_PRECISION" and isinstance(layers, Mapping) and layers:
         by_name: dict[MatrixFormat, list[str]] = {}
         for module, how in layers.items():
             by_name.setdefault(algorithm(how.get("quant_algo") if isinstance(how, Mapping) else None), []).append(
