@@ -73,6 +73,7 @@ def v4_attention(c: Fields, what: str) -> CompressedAttention:
         overlap=2 if sparse else 1,
         n_index=c.size("index_n_heads") if sparse else None,
         d_index=c.size("index_head_dim") if sparse else None,
+        top_entries=c.maybe("index_topk") or CompressedAttention.model_fields["top_entries"].default,
     )
 
 

@@ -30,11 +30,17 @@ def deepseek_prediction(c: Fields) -> tuple[PredictionModule, ...]:
     return next_layers(c, mla(c), deepseek_moe(c), own_tables=True)
 
 
+def indexer(c: Fields, *, owned: bool = True) -> LightningIndexer:
+    top = c.maybe("index_topk") or LightningIndexer.model_fields["top_tokens"].default
+    return LightningIndexer(
+        n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned, top_tokens=top
+    )
+
+
 def dsa(c: Fields, layer: int = 0) -> Mixer:
     """Sparse attention over tokens that an indexer picks."""
     owned = kinds[layer] == "full" if (kinds := indexer_types(c)) else True
-    indexer = LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned)
-    return mla(c, layer, indexer=indexer)
+    return mla(c, layer, indexer=indexer(c, owned=owned))
 
 
 def indexer_types(c: Fields) -> list[str] | None:
@@ -76,8 +82,7 @@ def longcat_mlps(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 def axk2_mixer(c: Fields, layer: int) -> Mixer:
-    indexer = LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"))
-    return mla(c, indexer=indexer, query_gate=True)
+    return mla(c, indexer=indexer(c), query_gate=True)
 
 
 def axk2_dense(c: Fields) -> int:
@@ -102,8 +107,7 @@ def hy4_mixer(c: Fields, layer: int) -> Mixer:
     """The first layer picks its tokens, then every fourth; the others share the choice."""
     listed = c.per_layer("indexer_types", c.size("num_hidden_layers"), ("full", "shared"))
     owned = listed[layer] == "full" if listed else layer == 0 or layer % 4 == 1
-    indexer = LightningIndexer(n_index=c.size("index_n_heads"), d_index=c.size("index_head_dim"), owned=owned)
-    return mla(c, indexer=indexer, gate="channels", sinks=True)
+    return mla(c, indexer=indexer(c, owned=owned), gate="channels", sinks=True)
 
 
 def hy4_ffn(c: Fields, layer: int) -> FeedForward:

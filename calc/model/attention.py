@@ -87,6 +87,7 @@ class BlockIndexer(Frozen):
 
     n_index: int
     d_index: int
+    top_tokens: int = 2048  # of the blocks that are picked
 
     def shapes(self, hidden: int) -> Shapes:
         """Queries and one key, with their norms."""

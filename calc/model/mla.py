@@ -74,6 +74,7 @@ class LightningIndexer(Frozen):
     n_index: int
     d_index: int
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
+    top_tokens: int = 2048  # how many are picked
 
     def shapes(self, hidden: int, q_rank: int) -> Shapes:
         """Queries from the compressed query, one key, a weight for each head."""
