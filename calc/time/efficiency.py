@@ -1,0 +1,131 @@
+"""What share of a GPU's printed peaks real kernels reach, and what time hosts and links add: data with a source each.
+
+The rows are in efficiencies.json. Those of a GPU and an engine make one `Efficiency`, whose figures a page can edit.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from calc.errors import Frozen
+from calc.hardware.generations import Dtype
+from calc.hardware.gpu import GPU
+from calc.time.estimate import Estimate
+
+FILE = Path(__file__).with_name("efficiencies.json")
+What = Literal[
+    "bandwidth",
+    "bandwidth_quantised",
+    "cache",
+    "matmul",
+    "attention",
+    "layer_us",
+    "sparse_us",
+    "prefill_layer_us",
+    "prefill_sparse_us",
+    "request_ms",
+    "all_reduce_us",
+    "link",
+    "training",
+    "training_experts",
+]
+"""Shares of the bandwidth with which weights (in 16 bits, or quantised) and the cache are read; of the peak in matrix
+products and in causal attention over a prompt; host time of a layer in decode and in prefill, what routed experts add
+to it, and of a request; the latency of one all-reduce, and the share of the link's bandwidth; shares of the peak in training."""
+
+
+class Row(Frozen):
+    """A row of efficiencies.json. It holds for what it names; what it leaves out, it holds for all of."""
+
+    what: What
+    engines: tuple[str, ...] = ()
+    generations: tuple[str, ...] = ()
+    dtypes: tuple[Dtype, ...] = ()
+    gpus: int | None = None  # that take part in an all-reduce, at most
+    pcie: bool | None = None
+    value: Estimate
+    source: str
+
+    def holds(
+        self, what: What, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, *, pcie: bool
+    ) -> bool:
+        return (
+            self.what == what
+            and (not self.engines or engine in self.engines)
+            and (not self.generations or generation in self.generations)
+            and (not self.dtypes or dtype in self.dtypes)
+            and (self.gpus is None or gpus <= self.gpus)
+            and (self.pcie is None or self.pcie == pcie)
+        )
+
+    @property
+    def detail(self) -> tuple[bool, int]:
+        """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
+        return bool(self.engines), bool(self.generations) + bool(self.dtypes)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All rows, in the order of the file."""
+    read: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(
+        Row(**{k: v for k, v in row.items() if k not in ("low", "expected", "high")}, value=Estimate(**ends(row)))
+        for row in read
+    )
+
+
+def ends(row: dict[str, Any]) -> dict[str, float]:
+    return {name: row[name] for name in ("low", "expected", "high")}
+
+
+@cache
+def row(what: What, engine: str, generation: str | None, dtype: Dtype | None = None, gpus: int = 1, *, pcie: bool) -> Row:
+    """The row that decides for GPUs of a generation, linked over PCIe only or not."""
+    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, pcie=pcie)]
+    return max(fitting, key=lambda row: row.detail)
+
+
+class Efficiency(Frozen):
+    """Of one kind of GPU under one engine. Shares are of printed peaks and may be above 1: GeForce cards clock higher
+    than printed."""
+
+    bandwidth: Estimate
+    bandwidth_quantised: Estimate
+    cache: Estimate
+    matmul: Estimate
+    matmul_quantised: Estimate
+    attention: Estimate
+    layer_us: Estimate
+    sparse_us: Estimate
+    prefill_layer_us: Estimate
+    prefill_sparse_us: Estimate
+    request_ms: Estimate
+    all_reduce_us: Estimate
+    link: Estimate
+
+
+def efficiency(
+    gpu: GPU, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, *, pcie: bool = False
+) -> Efficiency:
+    """The rows that decide for a GPU, an engine, what it computes in (where weights have 16 bits, and where they are
+    quantised), the GPUs that share a layer, and whether over PCIe."""
+
+    def value(what: What, dtype: Dtype | None = None) -> Estimate:
+        return row(what, engine, gpu.generation, dtype, gpus, pcie=pcie).value
+
+    return Efficiency(
+        bandwidth=value("bandwidth"),
+        bandwidth_quantised=value("bandwidth_quantised"),
+        cache=value("cache"),
+        matmul=value("matmul", dtype),
+        matmul_quantised=value("matmul", dtype_quantised),
+        attention=value("attention", dtype),
+        layer_us=value("layer_us"),
+        sparse_us=value("sparse_us"),
+        prefill_layer_us=value("prefill_layer_us"),
+        prefill_sparse_us=value("prefill_sparse_us"),
+        request_ms=value("request_ms"),
+        all_reduce_us=value("all_reduce_us"),
+        link=value("link"),
+    )

@@ -1,0 +1,174 @@
+"""Roofline, doi:10.1145/1498765.1498785: an operation takes the larger of its arithmetic and its memory traffic; links
+and the host add theirs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+from calc.formats import WeightFormat
+from calc.formats.format_names import MatrixFormat
+from calc.hardware.generations import Dtype
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.time.efficiency import Efficiency, efficiency
+from calc.time.estimate import End
+from calc.time.operations import Operation, What
+
+Bound = Literal["compute", "bandwidth", "link", "host"]
+HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
+ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
+    "fp32": ("fp32",),
+    "fp16": ("fp16", "fp32"),
+    "fp8": ("fp8", *HALF),
+    "fp8-channel": ("fp8", *HALF),
+    "fp8-tensor": ("fp8", *HALF),
+    "int8": ("int8", *HALF),
+    "nvfp4": ("fp4", *HALF),
+}
+"""What a product of quantised weights is computed in where the GPU has units for it; all other formats are turned into
+16 bits first."""
+INTER_NODE_GB_S = 50.0
+"""Of a GPU to another node, one direction: a 400 Gb/s adapter for each, as in DGX H100."""
+PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
+"""Of a lane, one direction: PCI-SIG's rates less their encoding."""
+Seconds = Any
+"""A number, or an array of them."""
+
+
+def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
+    """What the GPU computes products with weights of a format in."""
+    wanted = next((dtypes for name, dtypes in ARITHMETIC.items() if name == weights), HALF)
+    return next((dtype for dtype in wanted if dtype in gpu.tflops), HALF[0])
+
+
+def over_pcie(gpu: GPU, ranks: int) -> bool:
+    """Whether so many GPUs have nothing faster than PCIe between them."""
+    return gpu.link_gb_s is None or ranks > (gpu.link_gpus or ranks)
+
+
+def link_gb_s(gpu: GPU, ranks: int, node: int) -> float:
+    """One direction of the link that so many GPUs share a layer over."""
+    if gpu.link_gb_s is not None and not over_pcie(gpu, ranks):
+        return gpu.link_gb_s / 2
+    if ranks > node:
+        return INTER_NODE_GB_S
+    generation, _, lanes = (gpu.pcie or "4.0 x16").partition(" x")
+    return PCIE_GB_S.get(generation, PCIE_GB_S["4.0"]) * float(lanes or 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What one GPU does in a second, its links and its host, at one end of their ranges; numbers or arrays of them."""
+
+    peak: Any  # FLOP/s of products with weights in 16 bits
+    peak_quantised: Any
+    peak_attention: Any
+    bandwidth: Any  # bytes/s
+    bandwidth_quantised: Any
+    bandwidth_cache: Any
+    layer: Any  # s a layer and pass, decode
+    sparse: Any  # what routed experts add to it
+    prefill_layer: Any
+    prefill_sparse: Any
+    request: Any  # s a request
+    all_reduce: Any  # s each
+    link: Any  # bytes/s, one direction
+
+    def compute(self, operation: Operation) -> Seconds:
+        if operation.what == "scores":
+            return operation.flops / self.peak_attention
+        return operation.flops / (self.peak_quantised if operation.quantised else self.peak)
+
+    def memory(self, operation: Operation) -> Seconds:
+        weights = self.bandwidth_quantised if operation.quantised else self.bandwidth
+        rest = operation.cache + operation.activations
+        return operation.weights / weights + rest / self.bandwidth_cache
+
+
+def machine(
+    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edited: Efficiency | None = None, node: int = 8
+) -> Machine:
+    """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
+    instead of the usual ones."""
+    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    shares = edited or efficiency(gpu, engine, plain, narrow, ranks, pcie=over_pcie(gpu, ranks))
+
+    def peak(dtype: Dtype) -> float:
+        return gpu.tflops.get(dtype, inf) * 1e12
+
+    bandwidth = gpu.bandwidth_gb_s * 1e9
+    return Machine(
+        peak=peak(plain) * shares.matmul.share(end),
+        peak_quantised=peak(narrow) * shares.matmul_quantised.share(end),
+        peak_attention=peak(plain) * shares.attention.share(end),
+        bandwidth=bandwidth * shares.bandwidth.share(end),
+        bandwidth_quantised=bandwidth * shares.bandwidth_quantised.share(end),
+        bandwidth_cache=bandwidth * shares.cache.share(end),
+        layer=shares.layer_us.duration(end) * 1e-6,
+        sparse=shares.sparse_us.duration(end) * 1e-6,
+        prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
+        prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
+        request=shares.request_ms.duration(end) * 1e-3,
+        all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
+        link=link_gb_s(gpu, ranks, node) * 1e9 * shares.link.share(end),
+    )
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers, or of each pair in two arrays."""
+    return a * (a >= b) + b * (b > a)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long an operation takes, and what binds it."""
+
+    what: What | Literal["communication", "host"]
+    seconds: Seconds
+    compute: Seconds = 0.0
+    memory: Seconds = 0.0
+
+    @property
+    def bound(self) -> Bound:
+        if self.what == "communication":
+            return "link"
+        if self.what == "host":
+            return "host"
+        return "compute" if self.compute > self.memory else "bandwidth"
+
+
+def timed(operation: Operation, on: Machine) -> Timed:
+    """The larger of an operation's arithmetic and its memory traffic."""
+    compute, memory = on.compute(operation), on.memory(operation)
+    return Timed(operation.what, larger(compute, memory), compute, memory)
+
+
+def all_reduce(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+    """A ring over `ranks` GPUs: each sends its share twice, arXiv:1802.05799."""
+    return 0.0 if ranks == 1 else on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link
+
+
+def all_to_all(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+    """Each GPU sends all but its own share of what it has."""
+    return 0.0 if ranks == 1 else on.all_reduce + (ranks - 1) / ranks * nbytes / on.link
+
+
+def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
+    """Of all layers of a stage: two all-reduces each over the tensor-parallel ranks; instead of the second, where
+    experts are spread, tokens sent to their experts and back. `row` are bytes of a hidden state."""
+    whole = all_reduce(on, layout.tp, tokens * row)
+    if layout.dp * layout.tp == 1:
+        return 0.0
+    if layout.ep == 1 or layout.dp == 1:
+        return 2 * layers * whole
+    reach = min(top_k, layout.ep)
+    return (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
+
+
+def binds(parts: Iterable[Timed]) -> Bound:
+    """What takes the most time."""
+    times: dict[Bound, float] = {}
+    for part in parts:
+        times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
+    return max(times, key=lambda bound: times[bound])
