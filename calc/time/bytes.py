@@ -9,11 +9,10 @@ from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import state_bytes, token_bits
-from calc.time.flops import Product, is_multiplied, product_of
-from calc.time.forward import Part
+from calc.time.flops import Product, Window, is_multiplied, product_of
 
 
 def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
@@ -47,41 +46,37 @@ def row_elements(architecture: Architecture, stage: range, apart: frozenset[str]
     return widths
 
 
-def index_bits(mixer: Mixer, kv: CacheFormat) -> Any:
-    """Bits of the index key that a token and layer keeps."""
-    match mixer:
-        case LatentAttention(indexer=indexer) if indexer is not None and kv == "fp8_ds_mla":
-            return (8 * indexer.d_index + 32 * -(-indexer.d_index // 128)) * indexer.owned
-        case LatentAttention(indexer=indexer) if indexer is not None:
-            return indexer.d_index * indexer.owned * CACHE_BITS[kv]
-        case GQA(indexer=indexer) if indexer is not None:
-            return indexer.d_index * CACHE_BITS[kv]
-    return 0
-
-
-def cache_read(mixer: Mixer, part: Part, kv: CacheFormat) -> Any:
-    """Bytes of one layer's cache that attention reads: the window, or all index keys and what the indexer picks."""
+def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[Window, Any]:
+    """Bits of a layer's cache that attention reads of each token, by how far back: those of the window; or all index
+    keys, and the rest of what the indexer picks."""
     bits = token_bits(mixer, kv)
-    if isinstance(mixer, CompressedAttention):
-        if mixer.rate is None:
-            return bits * part.context(mixer.window) / 8
-        entry, key = mixer.d_head * CACHE_BITS[kv], (mixer.d_index or 0) * CACHE_BITS[kv]
-        seen = part.context() if mixer.n_index is None else part.context(mixer.top_entries * mixer.rate)
-        return (bits * part.context(mixer.window) + (entry * seen + key * part.context()) / mixer.rate) / 8
-    indexer = getattr(mixer, "indexer", None)
-    if indexer is None:
-        return bits * part.context(mixer.window) / 8
-    index = index_bits(mixer, kv)
-    return ((bits - index) * part.context(indexer.top_tokens) + index * part.context()) / 8
+    match mixer:
+        case CompressedAttention(rate=rate) if rate is not None:
+            entry, key = mixer.d_head * CACHE_BITS[kv] / rate, (mixer.d_index or 0) * CACHE_BITS[kv] / rate
+            if mixer.n_index is None:
+                return {mixer.window: bits, None: entry}
+            return {mixer.window: bits, mixer.top_entries * rate: entry, None: key}
+        case LatentAttention(indexer=indexer) if indexer is not None:
+            index = fp8_index_bits(indexer.d_index) if kv == "fp8_ds_mla" else indexer.d_index * CACHE_BITS[kv]
+            index = index * indexer.owned
+            return {indexer.top_tokens: bits - index, None: index}
+        case GQA(indexer=indexer) if indexer is not None:
+            index = indexer.d_index * CACHE_BITS[kv]
+            return {indexer.top_tokens: bits - index, None: index}
+    return {mixer.window: bits}
 
 
-def cache_written(mixer: Mixer, part: Part, kv: CacheFormat) -> Any:
-    """Bytes that one layer adds to the cache."""
+def fp8_index_bits(width: int) -> int:
+    """An index key in fp8 with an fp32 scale for each 128 (vLLM `flashmla_sparse.py`)."""
+    return 8 * width + 32 * -(-width // 128)
+
+
+def written_bits(mixer: Mixer, kv: CacheFormat) -> Any:
+    """Bits that a token adds to a layer's cache."""
     more = mixer.compressed_elements() * CACHE_BITS[kv] if isinstance(mixer, CompressedAttention) else 0
-    return (token_bits(mixer, kv) + more) * part.tokens / 8
+    return token_bits(mixer, kv) + more
 
 
-def state_traffic(block: Block, part: Part) -> Any:
-    """Bytes of recurrent state that the layers of a block read and write, once for each sequence."""
-    recurrent = any(isinstance(mixer, Recurrent) for mixer in block.mixers)
-    return 2 * state_bytes([block]) * part.sequences if recurrent else 0
+def state_traffic(blocks: Iterable[Block]) -> int:
+    """Bytes of recurrent state that the layers of a stage read and write, once for each sequence."""
+    return 2 * state_bytes(blocks)

@@ -19,6 +19,8 @@ What = Literal[
     "bandwidth_quantised",
     "cache",
     "matmul",
+    "experts_bandwidth",
+    "experts_matmul",
     "attention",
     "layer_us",
     "sparse_us",
@@ -31,7 +33,7 @@ What = Literal[
     "training_experts",
 ]
 """Shares of the bandwidth with which weights (in 16 bits, or quantised) and the cache are read; of the peak in matrix
-products and in causal attention over a prompt; host time of a layer in decode and in prefill, what routed experts add
+products and in causal attention over a prompt, both apart for routed experts, whose products are small; host time of a layer in decode and in prefill, what routed experts add
 to it, and of a request; the latency of one all-reduce, and the share of the link's bandwidth; shares of the peak in training."""
 
 
@@ -95,6 +97,8 @@ class Efficiency(Frozen):
     cache: Estimate
     matmul: Estimate
     matmul_quantised: Estimate
+    experts_bandwidth: Estimate
+    experts_matmul: Estimate
     attention: Estimate
     layer_us: Estimate
     sparse_us: Estimate
@@ -106,10 +110,17 @@ class Efficiency(Frozen):
 
 
 def efficiency(
-    gpu: GPU, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, *, pcie: bool = False
+    gpu: GPU,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantised: Dtype,
+    dtype_experts: Dtype,
+    gpus: int = 1,
+    *,
+    pcie: bool = False,
 ) -> Efficiency:
     """The rows that decide for a GPU, an engine, what it computes in (where weights have 16 bits, and where they are
-    quantised), the GPUs that share a layer, and whether over PCIe."""
+    quantised; for experts), the GPUs that share a layer, and whether over PCIe."""
 
     def value(what: What, dtype: Dtype | None = None) -> Estimate:
         return row(what, engine, gpu.generation, dtype, gpus, pcie=pcie).value
@@ -120,6 +131,8 @@ def efficiency(
         cache=value("cache"),
         matmul=value("matmul", dtype),
         matmul_quantised=value("matmul", dtype_quantised),
+        experts_bandwidth=value("experts_bandwidth", dtype_experts),
+        experts_matmul=value("experts_matmul", dtype_experts),
         attention=value("attention", dtype),
         layer_us=value("layer_us"),
         sparse_us=value("sparse_us"),

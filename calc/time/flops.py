@@ -11,11 +11,12 @@ from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2
 from calc.model.tensor import Component, Tensor
-from calc.time.forward import Part
 
 Product = Literal[Component, "latents", "image"]
 """Matrix products by what their weights belong to. Latents: MLA's second projection of keys and values, which prefill
 computes anew for cached tokens; image: projections of an image's tokens, none of which are in a text."""
+Window = int | None
+"""How many tokens back; None: all."""
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
 
@@ -62,46 +63,37 @@ def product_flops(architecture: Architecture, stage: range, apart: frozenset[str
     return flops
 
 
-def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> Any:
-    """FLOPs of one query-key pair over all heads of a layer: its score, and its value's share of the output."""
-    match mixer:
-        case GQA():
-            return 2 * mixer.n_q * (mixer.d_head + (mixer.d_v or mixer.d_head))
-        case LatentAttention() if absorbed:
-            return 2 * mixer.n_q * (2 * mixer.kv_rank + mixer.d_rope)
-        case LatentAttention():
-            return 2 * mixer.n_q * (mixer.d_nope + mixer.d_rope + mixer.d_v)
-        case CompressedAttention():
-            return 4 * mixer.n_q * mixer.d_head
-    return 0
-
-
-def index_flops(mixer: Mixer) -> Any:
-    """FLOPs of one pair of a query and an index key, over the heads of an indexer."""
-    match mixer:
-        case GQA(indexer=indexer) | LatentAttention(indexer=indexer) if indexer is not None:
-            return 2 * indexer.n_index * indexer.d_index if getattr(indexer, "owned", True) else 0
-        case CompressedAttention(n_index=n_index, d_index=d_index) if n_index is not None:
-            return 2 * n_index * d_index
-    return 0
-
-
-def attention_flops(mixer: Mixer, part: Part) -> Any:
-    """FLOPs of one layer's attention: pairs within the window, of those that an indexer picks, or of compressed
-    entries."""
-    pair = pair_flops(mixer, absorbed=part.decodes)
+def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> dict[Window, Any]:
+    """FLOPs of one query-key pair over all heads of a layer, by how far back the pairs go: its score, and its value's
+    share of the output. Absorbed: latent attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
     match mixer:
         case GQA(cross=True):
-            return 0
-        case GQA(indexer=indexer) | LatentAttention(indexer=indexer):
-            seen = mixer.window if indexer is None else indexer.top_tokens
-            return pair * part.pairs(seen) + index_flops(mixer) * (part.pairs() if indexer is not None else 0)
-        case CompressedAttention(rate=rate) if rate is not None:
-            entries = part.pairs() if mixer.n_index is None else part.pairs(mixer.top_entries * rate)
-            return pair * (part.pairs(mixer.window) + entries / rate) + index_flops(mixer) * part.pairs() / rate
+            return {}
+        case GQA():
+            pair = 2 * mixer.n_q * (mixer.d_head + (mixer.d_v or mixer.d_head))
+            if mixer.indexer is None:
+                return {mixer.window: pair}
+            index = 2 * mixer.indexer.n_index * mixer.indexer.d_index
+            return {mixer.indexer.top_tokens: pair, None: index}
+        case LatentAttention():
+            wide = 2 * mixer.kv_rank + mixer.d_rope if absorbed else mixer.d_nope + mixer.d_rope + mixer.d_v
+            pair, indexer = 2 * mixer.n_q * wide, mixer.indexer
+            if indexer is None:
+                return {None: pair}
+            return {indexer.top_tokens: pair, None: 2 * indexer.n_index * indexer.d_index * indexer.owned}
         case CompressedAttention():
-            return pair * part.pairs(mixer.window)
-    return 0
+            pair = 4 * mixer.n_q * mixer.d_head
+            if mixer.rate is None:
+                return {mixer.window: pair}
+            if mixer.n_index is None or mixer.d_index is None:
+                return {mixer.window: pair, None: pair / mixer.rate}
+            entries = mixer.top_entries * mixer.rate  # tokens that the picked entries stand for
+            return {
+                mixer.window: pair,
+                entries: pair / mixer.rate,
+                None: 2 * mixer.n_index * mixer.d_index / mixer.rate,
+            }
+    return {}
 
 
 def scan_flops(mixer: Mixer) -> Any:

@@ -3,7 +3,6 @@ and the host add theirs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Literal
 
 from calc.formats import WeightFormat
@@ -32,6 +31,8 @@ INTER_NODE_GB_S = 50.0
 """Of a GPU to another node, one direction: a 400 Gb/s adapter for each, as in DGX H100."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """Of a lane, one direction: PCI-SIG's rates less their encoding."""
+UNKNOWN = 1e12
+"""TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
 """A number, or an array of them."""
 
@@ -63,9 +64,11 @@ class Machine:
 
     peak: Any  # FLOP/s of products with weights in 16 bits
     peak_quantised: Any
+    peak_experts: Any
     peak_attention: Any
     bandwidth: Any  # bytes/s
     bandwidth_quantised: Any
+    bandwidth_experts: Any
     bandwidth_cache: Any
     layer: Any  # s a layer and pass, decode
     sparse: Any  # what routed experts add to it
@@ -78,10 +81,13 @@ class Machine:
     def compute(self, operation: Operation) -> Seconds:
         if operation.what == "scores":
             return operation.flops / self.peak_attention
-        return operation.flops / (self.peak_quantised if operation.quantised else self.peak)
+        if operation.what == "experts_routed":
+            return operation.flops / self.peak_experts
+        return operation.flops / either(operation.quantised, self.peak_quantised, self.peak)
 
     def memory(self, operation: Operation) -> Seconds:
-        weights = self.bandwidth_quantised if operation.quantised else self.bandwidth
+        weights = either(operation.quantised, self.bandwidth_quantised, self.bandwidth)
+        weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
         rest = operation.cache + operation.activations
         return operation.weights / weights + rest / self.bandwidth_cache
 
@@ -92,18 +98,20 @@ def machine(
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
     instead of the usual ones."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    shares = edited or efficiency(gpu, engine, plain, narrow, ranks, pcie=over_pcie(gpu, ranks))
+    shares = edited or efficiency(gpu, engine, plain, narrow, narrow, ranks, pcie=over_pcie(gpu, ranks))
 
     def peak(dtype: Dtype) -> float:
-        return gpu.tflops.get(dtype, inf) * 1e12
+        return gpu.tflops.get(dtype, UNKNOWN) * 1e12
 
     bandwidth = gpu.bandwidth_gb_s * 1e9
     return Machine(
         peak=peak(plain) * shares.matmul.share(end),
         peak_quantised=peak(narrow) * shares.matmul_quantised.share(end),
+        peak_experts=peak(narrow) * shares.experts_matmul.share(end),
         peak_attention=peak(plain) * shares.attention.share(end),
         bandwidth=bandwidth * shares.bandwidth.share(end),
         bandwidth_quantised=bandwidth * shares.bandwidth_quantised.share(end),
+        bandwidth_experts=bandwidth * shares.experts_bandwidth.share(end),
         bandwidth_cache=bandwidth * shares.cache.share(end),
         layer=shares.layer_us.duration(end) * 1e-6,
         sparse=shares.sparse_us.duration(end) * 1e-6,
@@ -113,6 +121,11 @@ def machine(
         all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
         link=link_gb_s(gpu, ranks, node) * 1e9 * shares.link.share(end),
     )
+
+
+def either(condition: Any, a: Any, b: Any) -> Any:
+    """The first where a condition holds, else the second; of conditions in an array each for its own."""
+    return a * condition + b * (1 - condition)
 
 
 def larger(a: Any, b: Any) -> Any:

@@ -10,7 +10,6 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.serving.engines.engine import Engine
 from calc.time.efficiency import Efficiency
 from calc.time.estimate import End, Estimate
@@ -24,7 +23,6 @@ class Speed:
     """A model laid out on GPUs of one kind under an engine, ready to be timed."""
 
     demands: tuple[Demand, ...]  # of each pipeline stage
-    sparse: tuple[int, ...]  # layers with routed experts of each stage
     layout: Layout
     machines: Callable[[End], Machine]
 
@@ -32,15 +30,15 @@ class Speed:
         """What a pass takes on each stage: operations, communication, and the host."""
         on = self.machines(end)
         stages = []
-        for demand, sparse in zip(self.demands, self.sparse, strict=True):
+        for demand in self.demands:
             parts = [timed(operation, on) for operation in demand.operations(forward)]
             row, top_k = demand.hidden * demand.width, demand.routing.top_k if demand.routing else 1
-            between = communication(on, self.layout, demand.layers, sparse, row, forward.tokens, top_k)
+            between = communication(on, self.layout, demand.layers, demand.sparse, row, forward.tokens, top_k)
             if self.layout.pp > 1:
                 between = between + on.all_reduce + forward.tokens * row / on.link
             parts.append(Timed("communication", between))
             each, more = (on.layer, on.sparse) if decodes else (on.prefill_layer, on.prefill_sparse)
-            parts.append(Timed("host", demand.layers * each + sparse * more))
+            parts.append(Timed("host", demand.layers * each + demand.sparse * more))
             stages.append(parts)
         return stages
 
@@ -99,14 +97,9 @@ def speed_of(
     ranges = stages or (range(architecture.num_layers),)
     rank = rank or layout.rank(architecture, None if layout.tp == 1 else -(-architecture.vocab // layout.tp))
     demands = tuple(demand(architecture, rank, precision, layout, stage) for stage in ranges)
-    sparse = tuple(
-        sum(len(set(block.runs_in) & set(stage)) for block in architecture.blocks if isinstance(block.ffn, MoE))
-        for stage in ranges
-    )
     ranks = layout.tp * (layout.dp if layout.ep > 1 else 1)
     return Speed(
         demands=demands,
-        sparse=sparse,
         layout=layout,
         machines=lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node),
     )
