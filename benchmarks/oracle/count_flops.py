@@ -1,5 +1,5 @@
-"""python -m benchmarks.oracle.count_flops: FLOPs of a forward and a backward pass of one model of each of some families,
-as torch's FlopCounterMode counts the classes of transformers on the meta device, written to tests/data/flops.json.
+"""python -m benchmarks.oracle.count_flops: FLOPs of a forward and a backward pass, one model a family, as torch's
+FlopCounterMode counts the classes of transformers on the meta device, written to tests/data/flops.json.
 
 Attention is written as its two products, which are counted as they are: of all pairs, no causal half. Needs torch and
 transformers beside this project's own requirements.

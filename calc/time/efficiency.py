@@ -14,6 +14,8 @@ from calc.hardware.gpu import GPU
 from calc.time.estimate import Estimate
 
 FILE = Path(__file__).with_name("efficiencies.json")
+Route = Literal["link", "pcie", "network"]
+"""What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
 What = Literal[
     "bandwidth",
     "bandwidth_quantised",
@@ -29,12 +31,18 @@ What = Literal[
     "request_ms",
     "all_reduce_us",
     "link",
-    "training",
+    "training_matmul",
     "training_experts",
+    "training_attention",
+    "training_elementwise",
+    "training_overlap",
+    "inter_node_gb_s",
 ]
-"""Shares of the bandwidth with which weights (in 16 bits, or quantised) and the cache are read; of the peak in matrix
-products and in causal attention over a prompt, both apart for routed experts, whose products are small; host time of a layer in decode and in prefill, what routed experts add
-to it, and of a request; the latency of one all-reduce, and the share of the link's bandwidth; shares of the peak in training."""
+"""Shares of the bandwidth at which weights (in 16 bits, or quantised) and the cache are read. Shares of the peak in
+matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
+layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
+share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
+element of a layer's state; the share of communication that hides behind compute; GB/s of a GPU to another node."""
 
 
 class Row(Frozen):
@@ -45,12 +53,12 @@ class Row(Frozen):
     generations: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...] = ()
     gpus: int | None = None  # that take part in an all-reduce, at most
-    pcie: bool | None = None
+    over: Route | None = None
     value: Estimate
     source: str
 
     def holds(
-        self, what: What, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, *, pcie: bool
+        self, what: What, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
     ) -> bool:
         return (
             self.what == what
@@ -58,7 +66,7 @@ class Row(Frozen):
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
             and (self.gpus is None or gpus <= self.gpus)
-            and (self.pcie is None or self.pcie == pcie)
+            and (self.over is None or self.over == over)
         )
 
     @property
@@ -82,9 +90,11 @@ def ends(row: dict[str, Any]) -> dict[str, float]:
 
 
 @cache
-def row(what: What, engine: str, generation: str | None, dtype: Dtype | None = None, gpus: int = 1, *, pcie: bool) -> Row:
-    """The row that decides for GPUs of a generation, linked over PCIe only or not."""
-    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, pcie=pcie)]
+def row(
+    what: What, engine: str, generation: str | None, dtype: Dtype | None = None, gpus: int = 1, over: Route = "link"
+) -> Row:
+    """The row that decides for GPUs of a generation."""
+    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over)]
     return max(fitting, key=lambda row: row.detail)
 
 
@@ -107,6 +117,7 @@ class Efficiency(Frozen):
     request_ms: Estimate
     all_reduce_us: Estimate
     link: Estimate
+    inter_node_gb_s: Estimate
 
 
 def efficiency(
@@ -116,14 +127,13 @@ def efficiency(
     dtype_quantised: Dtype,
     dtype_experts: Dtype,
     gpus: int = 1,
-    *,
-    pcie: bool = False,
+    over: Route = "link",
 ) -> Efficiency:
     """The rows that decide for a GPU, an engine, what it computes in (where weights have 16 bits, and where they are
-    quantised; for experts), the GPUs that share a layer, and whether over PCIe."""
+    quantised; for experts), the GPUs that share a layer, and over what."""
 
     def value(what: What, dtype: Dtype | None = None) -> Estimate:
-        return row(what, engine, gpu.generation, dtype, gpus, pcie=pcie).value
+        return row(what, engine, gpu.generation, dtype, gpus, over).value
 
     return Efficiency(
         bandwidth=value("bandwidth"),
@@ -141,4 +151,38 @@ def efficiency(
         request_ms=value("request_ms"),
         all_reduce_us=value("all_reduce_us"),
         link=value("link"),
+        inter_node_gb_s=value("inter_node_gb_s"),
+    )
+
+
+class TrainingEfficiency(Frozen):
+    """What training reaches on one kind of GPU; shares of printed peaks."""
+
+    matmul: Estimate
+    experts: Estimate
+    attention: Estimate
+    bandwidth: Estimate
+    elementwise: Estimate  # bytes that kernels between products move, for each element of a layer's state
+    link: Estimate
+    all_reduce_us: Estimate
+    overlap: Estimate  # share of the communication between replicas that hides behind compute
+    inter_node_gb_s: Estimate  # of one GPU, one direction
+
+
+def training_efficiency(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> TrainingEfficiency:
+    """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what."""
+
+    def value(what: What, dtype: Dtype | None = None) -> Estimate:
+        return row(what, framework, gpu.generation, dtype, ranks, over).value
+
+    return TrainingEfficiency(
+        matmul=value("training_matmul", dtype),
+        experts=value("training_experts", dtype),
+        attention=value("training_attention"),
+        bandwidth=value("bandwidth"),
+        elementwise=value("training_elementwise"),
+        link=value("link"),
+        all_reduce_us=value("all_reduce_us"),
+        overlap=value("training_overlap"),
+        inter_node_gb_s=value("inter_node_gb_s"),
     )

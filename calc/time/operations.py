@@ -178,9 +178,7 @@ def demand(
     )
 
 
-def of_all_layers(
-    mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[Window, Any]]
-) -> dict[Window, Any]:
+def of_all_layers(mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[Window, Any]]) -> dict[Window, Any]:
     """Something that each layer has by how far back it looks, of all layers."""
     total: dict[Window, Any] = {}
     for mixer, layers in mixers:

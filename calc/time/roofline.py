@@ -10,10 +10,11 @@ from calc.formats.format_names import MatrixFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.efficiency import Efficiency, efficiency
+from calc.time.efficiency import Efficiency, Route, TrainingEfficiency, efficiency
 from calc.time.estimate import End
 from calc.time.operations import Operation, What
 
+Work = What | Literal["communication", "host", "elementwise"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
 HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
 ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
@@ -27,8 +28,6 @@ ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
 }
 """What a product of quantised weights is computed in where the GPU has units for it; all other formats are turned into
 16 bits first."""
-INTER_NODE_GB_S = 50.0
-"""Of a GPU to another node, one direction: a 400 Gb/s adapter for each, as in DGX H100."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """Of a lane, one direction: PCI-SIG's rates less their encoding."""
 UNKNOWN = 1e12
@@ -43,19 +42,26 @@ def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
     return next((dtype for dtype in wanted if dtype in gpu.tflops), HALF[0])
 
 
-def over_pcie(gpu: GPU, ranks: int) -> bool:
-    """Whether so many GPUs have nothing faster than PCIe between them."""
-    return gpu.link_gb_s is None or ranks > (gpu.link_gpus or ranks)
+def path(gpu: GPU, ranks: int, node: int) -> Route:
+    """What connects so many GPUs: their links as far as they reach, PCIe within a node."""
+    if gpu.link_gb_s is not None and ranks <= (gpu.link_gpus or node):
+        return "link"
+    return "pcie" if ranks <= node else "network"
 
 
-def link_gb_s(gpu: GPU, ranks: int, node: int) -> float:
-    """One direction of the link that so many GPUs share a layer over."""
-    if gpu.link_gb_s is not None and not over_pcie(gpu, ranks):
-        return gpu.link_gb_s / 2
-    if ranks > node:
-        return INTER_NODE_GB_S
+def bus_gb_s(gpu: GPU, over: Route) -> float:
+    """One direction of a GPU's links, or of its bus."""
+    if over == "link":
+        return (gpu.link_gb_s or 0) / 2
     generation, _, lanes = (gpu.pcie or "4.0 x16").partition(" x")
     return PCIE_GB_S.get(generation, PCIE_GB_S["4.0"]) * float(lanes or 16)
+
+
+def path_gb_s(gpu: GPU, over: Route, shares: Efficiency | TrainingEfficiency, end: End) -> float:
+    """One direction of what connects GPUs, as it is reached."""
+    if over == "network":
+        return shares.inter_node_gb_s.share(end)
+    return bus_gb_s(gpu, over) * shares.link.share(end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,8 @@ def machine(
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
     instead of the usual ones."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    shares = edited or efficiency(gpu, engine, plain, narrow, narrow, ranks, pcie=over_pcie(gpu, ranks))
+    over = path(gpu, ranks, node)
+    shares = edited or efficiency(gpu, engine, plain, narrow, narrow, ranks, over)
 
     def peak(dtype: Dtype) -> float:
         return gpu.tflops.get(dtype, UNKNOWN) * 1e12
@@ -119,7 +126,7 @@ def machine(
         prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
         request=shares.request_ms.duration(end) * 1e-3,
         all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
-        link=link_gb_s(gpu, ranks, node) * 1e9 * shares.link.share(end),
+        link=path_gb_s(gpu, over, shares, end) * 1e9,
     )
 
 
@@ -137,7 +144,7 @@ def larger(a: Any, b: Any) -> Any:
 class Timed:
     """How long an operation takes, and what binds it."""
 
-    what: What | Literal["communication", "host"]
+    what: Work
     seconds: Seconds
     compute: Seconds = 0.0
     memory: Seconds = 0.0
