@@ -120,20 +120,20 @@ class Efficiency(Frozen):
     inter_node_gb_s: Estimate
 
 
+@cache
 def efficiency(
-    gpu: GPU,
+    generation: str | None,
     engine: str,
     dtype: Dtype,
     dtype_quantised: Dtype,
-    dtype_experts: Dtype,
     gpus: int = 1,
     over: Route = "link",
 ) -> Efficiency:
-    """The rows that decide for a GPU, an engine, what it computes in (where weights have 16 bits, and where they are
-    quantised; for experts), the GPUs that share a layer, and over what."""
+    """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
+    where they are quantised, the GPUs that share a layer, and over what."""
 
     def value(what: What, dtype: Dtype | None = None) -> Estimate:
-        return row(what, engine, gpu.generation, dtype, gpus, over).value
+        return row(what, engine, generation, dtype, gpus, over).value
 
     return Efficiency(
         bandwidth=value("bandwidth"),
@@ -141,8 +141,8 @@ def efficiency(
         cache=value("cache"),
         matmul=value("matmul", dtype),
         matmul_quantised=value("matmul", dtype_quantised),
-        experts_bandwidth=value("experts_bandwidth", dtype_experts),
-        experts_matmul=value("experts_matmul", dtype_experts),
+        experts_bandwidth=value("experts_bandwidth", dtype_quantised),
+        experts_matmul=value("experts_matmul", dtype_quantised),
         attention=value("attention", dtype),
         layer_us=value("layer_us"),
         sparse_us=value("sparse_us"),

@@ -105,7 +105,7 @@ def machine(
     instead of the usual ones."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     over = path(gpu, ranks, node)
-    shares = edited or efficiency(gpu, engine, plain, narrow, narrow, ranks, over)
+    shares = edited or efficiency(gpu.generation, engine, plain, narrow, ranks, over)
 
     def peak(dtype: Dtype) -> float:
         return gpu.tflops.get(dtype, UNKNOWN) * 1e12

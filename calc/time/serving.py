@@ -11,7 +11,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines.engine import LaidOut
 from calc.time.efficiency import Efficiency
 from calc.time.estimate import End
-from calc.time.forward import Forward, decode, mixed, prefill
+from calc.time.forward import Forward, decode, full, prefill
 from calc.time.operations import Demand, demand
 from calc.time.roofline import Machine, Timed, communication, machine, timed
 
@@ -66,8 +66,7 @@ class Speed:
         its output, and so many prompts are prefilled in the same pass as sequences end; of each prompt `cached` tokens
         are there already."""
         share = share_of(batch, self.layout.dp * self.layout.pp)
-        passed = mixed(decode(share, prompt + output // 2), prefill(share / output, prompt - cached, cached))
-        return self.seconds(passed, end, decodes=True)
+        return self.seconds(full(share, prompt, output, cached), end, decodes=True)
 
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
         """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""

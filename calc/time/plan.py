@@ -1,0 +1,288 @@
+"""Which hardware, laid out how: every GPU, format and layout that the engine accepts, weighed and timed at once.
+
+Memory and time are sums of a few terms linear in batch, context and their product, so that all GPUs and formats of a
+layout are arrays: [formats, GPUs, batches]. Nothing of a report is built.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from calc.errors import Frozen
+from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.hardware.engines import runs
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import Engine
+from calc.serving.workload import Workload
+from calc.time.forward import full
+from calc.time.layouts import layouts
+from calc.time.machines import Cards
+from calc.time.prices import price_of
+from calc.time.roofline import Bound, Timed, binds
+from calc.time.serving import Speed
+from calc.time.shards import Shard, shards
+from calc.time.sizes import Array
+from calc.units import GIB
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Sequences of a replica that are tried."""
+HOUR = 3600
+
+
+class Needs(Frozen):
+    """What a server must do."""
+
+    users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
+    requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")
+    prompt: int = Field(default=2048, ge=1, le=2**30, description="Tokens of a prompt.")
+    output: int = Field(default=512, ge=1, le=2**30, description="Tokens of an answer.")
+    prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
+    ttft_ms: float | None = Field(default=None, gt=0, description="Longest time to first token (TTFT).")
+    tpot_ms: float | None = Field(default=None, gt=0, description="Longest time per output token (TPOT).")
+
+    @model_validator(mode="after")
+    def _one_load(self) -> "Needs":
+        if self.users is not None and self.requests_per_s is not None:
+            raise ValueError("users and requests a second are two ways to say the same; give one of them")
+        return self
+
+    @property
+    def cached(self) -> int:
+        """Tokens of a prompt that are cached already."""
+        return min(self.prompt - 1, int(self.prompt * self.prefix_share))
+
+    @property
+    def context(self) -> int:
+        return self.prompt + self.output
+
+
+class Plan(Frozen):
+    """One way to serve it: replicas of a layout on GPUs of one kind; figures are the expected ones."""
+
+    gpu: str
+    gpus: int
+    replicas: int
+    layout: Layout
+    weights: WeightFormat
+    kv: CacheFormat
+    batch: int  # sequences of a replica
+    capacity: int  # that its cache has room for
+    headroom_gib: float  # of the most loaded GPU, beside what these sequences take
+    ttft_ms: float
+    tpot_ms: float
+    tokens_per_s_per_user: float
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    usd_per_hour: float | None
+    usd_per_million_tokens: float | None  # output
+    bound: Bound
+    meets: bool  # the targets
+
+
+@dataclass(frozen=True)
+class Found:
+    """All GPUs and formats in one layout: arrays [formats, GPUs]."""
+
+    layout: Layout
+    formats: tuple[int, ...]  # which of those asked for the engine accepts so
+    kinds: tuple[int, ...]  # which GPUs it may fit
+    batch: Array
+    capacity: Array
+    headroom: Array
+    ttft: Array
+    tpot: Array
+    replicas: Array
+    meets: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Search:
+    """A model, what a server of it must do, and what may be used."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        engine: Engine,
+        needs: Needs,
+        gpus: Sequence[GPU],
+        precisions: Sequence[Precision],
+        *,
+        most: int = 64,
+        node: int = 8,
+        prices: dict[str, float] | None = None,
+    ) -> None:
+        self.architecture, self.engine, self.needs = architecture, engine, needs
+        name: Any = engine.name
+        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
+        self.precisions, self.most, self.node = tuple(precisions), most, node
+        self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
+        self.usable = np.array([gpu.usable_bytes for gpu in self.gpus], dtype=np.float64)
+        self.price = np.array([self.prices[gpu.id] or np.nan for gpu in self.gpus])
+        self.shards = shards(architecture, engine, self.precisions)
+        weights = [precision.weights for precision in self.precisions]
+        self.cards = Cards(self.gpus, weights, name, node)
+        work = Workload(batch=1, context=needs.context)
+        self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
+        self.share = np.array([limits.share or 1.0 for limits in self.limits])
+        self.unlike = list(dict.fromkeys(self.limits))
+        self.which = np.array([self.unlike.index(limits) for limits in self.limits])
+
+    @cached_property
+    def found(self) -> list[Found]:
+        """Every layout that the engine accepts in some format."""
+        by_layout: dict[Layout, list[int]] = {}
+        for index, precision in enumerate(self.precisions):
+            for layout in layouts(self.architecture, self.engine, precision, self.most, self.node):
+                by_layout.setdefault(layout, []).append(index)
+        found = (self.of(layout, tuple(formats)) for layout, formats in by_layout.items())
+        return [one for one in found if one is not None]
+
+    def of(self, layout: Layout, formats: tuple[int, ...]) -> Found | None:
+        """All GPUs and some formats in one layout; None where nothing fits."""
+        shard = self.shards(layout, formats)
+        free = self.free(shard, layout)
+        room = (free / shard.sequence_bytes(self.needs.context)[:, None, :]).min(axis=2)
+        room = np.floor(np.maximum(room, 0)) * layout.dp
+        kinds = tuple(np.flatnonzero(room.max(axis=0) >= 1))
+        if not kinds:
+            return None
+        room, free = room[:, kinds], free[:, kinds]
+        speed = self.speed(shard, layout, formats, kinds)
+        batch, tpot = self.largest_batch(speed, layout, room)
+        replicas, batch = self.replicas(batch, tpot)
+        tpot = self.step(speed, batch[..., None])[..., 0]
+        ttft = self.first_token(speed, kinds)
+        meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
+        meets &= (ttft <= (self.needs.ttft_ms or np.inf)) & (tpot <= (self.needs.tpot_ms or np.inf))
+        held = np.ceil(batch / layout.dp)[..., None] * shard.sequence_bytes(self.needs.context)[:, None, :]
+        headroom = (free - held).min(axis=2)
+        return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, meets)
+
+    def free(self, shard: Shard, layout: Layout) -> Array:
+        """Bytes for the cache on each stage, [formats, GPUs, stages]: the engine's share of the GPU less weights,
+        working memory and the middle of what no formula closes."""
+        working = np.array([shard.working_bytes(self.engine, limits) for limits in self.unlike])[self.which]
+        ranges = self.engine.overhead(layout.gpus)
+        other = sum((span.low + span.high) / 2 * GIB for item, span in ranges.items() if item != "fragmentation")
+        taken = np.floor(self.share * self.usable) - working - other
+        return taken[None, :, None] - shard.stage_bytes[:, None, :]
+
+    def speed(self, shard: Shard, layout: Layout, formats: tuple[int, ...], kinds: tuple[int, ...]) -> Speed:
+        """GPUs and formats as arrays."""
+        ranks = layout.tp * (layout.dp if layout.ep > 1 else 1)
+        on = self.cards.of(ranks, formats, kinds)
+        return Speed((shard.demand,), layout, lambda end: on)
+
+    def step(self, speed: Speed, batch: Any) -> Array:
+        """Milliseconds of a step of a full server, prompts being prefilled beside."""
+        needs = self.needs
+        return np.asarray(
+            1000 * speed.continuous(batch, needs.prompt, needs.output, "expected", needs.cached), dtype=np.float64
+        )
+
+    def largest_batch(self, speed: Speed, layout: Layout, room: Array) -> tuple[Array, Array]:
+        """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
+        of all that there is room for; at least one where there is room."""
+        tried = np.array([b * layout.dp * layout.pp for b in BATCHES], dtype=np.float64)
+        limit = self.limits[0].sequences * layout.dp
+        most = np.minimum(room, limit)
+        batches = np.minimum(np.broadcast_to(tried, (*room.shape, len(tried))), np.maximum(most, 1)[..., None])
+        times = self.step(speed, batches)
+        allowed = times <= (self.needs.tpot_ms or np.inf)
+        index = np.where(allowed.any(axis=2), allowed.shape[2] - 1 - allowed[..., ::-1].argmax(axis=2), 0)[..., None]
+        batch = np.take_along_axis(batches, index, axis=2)[..., 0]
+        return np.where(room >= 1, batch, 0), np.take_along_axis(times, index, axis=2)[..., 0]
+
+    def replicas(self, batch: Array, tpot: Array) -> tuple[Array, Array]:
+        """How many replicas the load takes, and the sequences of each."""
+        needs, some = self.needs, np.maximum(batch, 1)
+        if needs.requests_per_s is not None:
+            each = some / (tpot / 1000 * needs.output)
+            return np.ceil(needs.requests_per_s / each), batch
+        users = needs.users or 1
+        replicas = np.ceil(users / some)
+        return replicas, np.minimum(batch, np.ceil(users / replicas))
+
+    def first_token(self, speed: Speed, kinds: tuple[int, ...]) -> Array:
+        """Milliseconds until the first token of one prompt, in chunks as the engine has them."""
+        chunk = int(min(self.limits[i].step_tokens for i in kinds))
+        seconds = speed.prompt(1, self.needs.prompt - self.needs.cached, "expected", chunk, self.needs.cached)
+        return np.asarray(1000 * seconds, dtype=np.float64)[..., 0]
+
+    def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
+        """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
+        and format the best layout, or all."""
+        places = [(index, *np.nonzero(found.batch >= 1)) for index, found in enumerate(self.found)]
+        places = [place for place in places if len(place[1])]
+        if not places:
+            return []
+        which = np.concatenate([np.full(len(f), index) for index, f, _ in places])
+        rows = np.stack([which, *(np.concatenate([place[side] for place in places]) for side in (1, 2))], axis=1)
+        keys = np.concatenate([self.keys(self.found[index], f, g) for index, f, g in places], axis=1)
+        plans: list[Plan] = []
+        seen: set[tuple[int, int]] = set()
+        for index, f, g in rows[np.lexsort(keys[::-1])].tolist():
+            found = self.found[index]
+            kind = found.formats[f], found.kinds[g]
+            if best_of_each and kind in seen:
+                continue
+            seen.add(kind)
+            plans.append(self.plan(found, f, g))
+            if len(plans) == limit:
+                break
+        return plans
+
+    def keys(self, found: Found, f: Any, g: Any) -> Array:
+        """What plans are ordered by, the first first."""
+        gpus = found.replicas[f, g] * found.layout.gpus
+        price = self.price[np.array(found.kinds)[g]]
+        unknown = np.isnan(price)
+        cost = gpus * np.where(unknown, 0.0, price)
+        return np.array([~found.meets[f, g], gpus > self.most, unknown, cost, gpus, found.tpot[f, g]])
+
+    def plan(self, found: Found, f: int, g: int) -> Plan:
+        gpu, precision = self.gpus[found.kinds[g]], self.precisions[found.formats[f]]
+        replicas, batch = int(found.replicas[f, g]), int(found.batch[f, g])
+        tpot = float(found.tpot[f, g])
+        rate, gpus = replicas * batch * 1000 / tpot, replicas * found.layout.gpus
+        price = self.prices[gpu.id]
+        return Plan(
+            gpu=gpu.id,
+            gpus=gpus,
+            replicas=replicas,
+            layout=found.layout,
+            weights=precision.weights,
+            kv=precision.kv,
+            batch=batch,
+            capacity=int(found.capacity[f, g]),
+            headroom_gib=float(found.headroom[f, g]) / GIB,
+            ttft_ms=float(found.ttft[f, g]),
+            tpot_ms=tpot,
+            tokens_per_s_per_user=1000 / tpot,
+            tokens_per_s=rate,
+            tokens_per_s_per_gpu=rate / gpus,
+            usd_per_hour=None if price is None else price * gpus,
+            usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
+            bound=self.bound(found, f, g),
+            meets=bool(found.meets[f, g]),
+        )
+
+    def bound(self, found: Found, f: int, g: int) -> Bound:
+        """What takes most of a step."""
+        layout, needs = found.layout, self.needs
+        speed = self.speed(self.shards(layout, found.formats), layout, found.formats, (found.kinds[g],))
+        share = max(1.0, float(found.batch[f, g]) / (layout.dp * layout.pp))
+        passed = full(share, needs.prompt, needs.output, needs.cached)
+        return binds(one_of(part, f) for part in speed.parts(passed, "expected", decodes=True))
+
+
+def one_of(part: Timed, form: int) -> Timed:
+    """The figures of one format."""
+    figures = (part.seconds, part.compute, part.memory)
+    seconds, compute, memory = (float(np.ravel(x)[form if np.size(x) > 1 else 0]) for x in figures)
+    return Timed(part.what, seconds, compute, memory)
