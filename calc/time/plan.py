@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.engines import runs
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
@@ -26,11 +27,11 @@ from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, Timed, binds
 from calc.time.serving import Speed
-from calc.time.shards import Shard, shards
-from calc.time.sizes import Array
+from calc.time.shards import Shard, Shards, shards
+from calc.time.sizes import Array, Flags
 from calc.units import GIB
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
 HOUR = 3600
 
@@ -98,7 +99,7 @@ class Found:
     ttft: Array
     tpot: Array
     replicas: Array
-    meets: np.ndarray[Any, np.dtype[np.bool_]]
+    meets: Flags
 
 
 class Search:
@@ -115,22 +116,36 @@ class Search:
         most: int = 64,
         node: int = 8,
         prices: dict[str, float] | None = None,
+        weighed: Shards | None = None,
     ) -> None:
         self.architecture, self.engine, self.needs = architecture, engine, needs
         name: Any = engine.name
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
         self.precisions, self.most, self.node = tuple(precisions), most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
-        self.usable = np.array([gpu.usable_bytes for gpu in self.gpus], dtype=np.float64)
         self.price = np.array([self.prices[gpu.id] or np.nan for gpu in self.gpus])
-        self.shards = shards(architecture, engine, self.precisions)
+        self.shards = weighed or shards(architecture, engine, self.precisions)
         weights = [precision.weights for precision in self.precisions]
         self.cards = Cards(self.gpus, weights, name, node)
         work = Workload(batch=1, context=needs.context)
         self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
-        self.share = np.array([limits.share or 1.0 for limits in self.limits])
+        self.budgets = dict[tuple[tuple[int, ...], bool], Array]()
         self.unlike = list(dict.fromkeys(self.limits))
-        self.which = np.array([self.unlike.index(limits) for limits in self.limits])
+        self.which = [self.unlike.index(limits) for limits in self.limits]
+
+    def with_needs(self, needs: Needs) -> "Search":
+        """The same for another need."""
+        return Search(
+            self.architecture,
+            self.engine,
+            needs,
+            self.gpus,
+            self.precisions,
+            most=self.most,
+            node=self.node,
+            prices={gpu: price for gpu, price in self.prices.items() if price is not None},
+            weighed=self.shards,
+        )
 
     @cached_property
     def found(self) -> list[Found]:
@@ -146,12 +161,12 @@ class Search:
         """All GPUs and some formats in one layout; None where nothing fits."""
         shard = self.shards(layout, formats)
         free = self.free(shard, layout)
-        room = (free / shard.sequence_bytes(self.needs.context)[:, None, :]).min(axis=2)
-        room = np.floor(np.maximum(room, 0)) * layout.dp
-        kinds = tuple(np.flatnonzero(room.max(axis=0) >= 1))
+        each = np.broadcast_to(self.each(shard), free.shape)
+        room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
+        kinds = tuple(int(kind) for kind in np.flatnonzero(room.max(axis=0) >= 1))
         if not kinds:
             return None
-        room, free = room[:, kinds], free[:, kinds]
+        room, free, each = room[:, kinds], free[:, kinds], each[:, kinds]
         speed = self.speed(shard, layout, formats, kinds)
         batch, tpot = self.largest_batch(speed, layout, room)
         replicas, batch = self.replicas(batch, tpot)
@@ -159,18 +174,45 @@ class Search:
         ttft = self.first_token(speed, kinds)
         meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
         meets &= (ttft <= (self.needs.ttft_ms or np.inf)) & (tpot <= (self.needs.tpot_ms or np.inf))
-        held = np.ceil(batch / layout.dp)[..., None] * shard.sequence_bytes(self.needs.context)[:, None, :]
-        headroom = (free - held).min(axis=2)
+        headroom = (free - np.ceil(batch / layout.dp)[..., None] * each).min(axis=2)
         return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, meets)
 
     def free(self, shard: Shard, layout: Layout) -> Array:
-        """Bytes for the cache on each stage, [formats, GPUs, stages]: the engine's share of the GPU less weights,
-        working memory and the middle of what no formula closes."""
-        working = np.array([shard.working_bytes(self.engine, limits) for limits in self.unlike])[self.which]
+        """Bytes for the cache on each stage, [formats, GPUs, stages]: the engine's budget less the weights."""
         ranges = self.engine.overhead(layout.gpus)
-        other = sum((span.low + span.high) / 2 * GIB for item, span in ranges.items() if item != "fragmentation")
-        taken = np.floor(self.share * self.usable) - working - other
-        return taken[None, :, None] - shard.stage_bytes[:, None, :]
+        sizes: dict[OverheadItem, int] = {
+            item: round((span.low + span.high) / 2 * GIB) for item, span in ranges.items() if item != "fragmentation"
+        }
+        works = zip(*(shard.working_bytes(self.engine, limits) for limits in self.unlike), strict=True)
+        budgets = [self.budget(work, layout.gpus > 1, sizes) for work in works]
+        return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
+
+    def budget(self, working: tuple[int, ...], several: bool, sizes: dict[OverheadItem, int]) -> Array:
+        """What the engine would set aside for its cache on each GPU without weights; what is left, where it sets
+        nothing aside. `working` is that of GPUs with unlike limits."""
+        key = working, several
+        if key not in self.budgets:
+            self.budgets[key] = np.array(
+                [
+                    gpu.usable_bytes - working[w] - sum(sizes.values())
+                    if limits.share is None
+                    else self.engine.budget(gpu.usable_bytes, limits, 0, working[w], sizes).cache
+                    for gpu, limits, w in zip(self.gpus, self.limits, self.which, strict=True)
+                ],
+                dtype=np.float64,
+            )
+        return self.budgets[key]
+
+    def each(self, shard: Shard) -> Array:
+        """Bytes of cache of a sequence on each stage, [formats, GPUs, stages]."""
+        length = self.needs.context
+        if shard.is_plain:
+            return shard.sequence_bytes(self.engine, self.gpus[0], self.limits[0], length)[:, None, :]
+        found = [
+            shard.sequence_bytes(self.engine, self.gpus[self.limits.index(limits)], limits, length)
+            for limits in self.unlike
+        ]
+        return np.stack(found, axis=1)[:, self.which]
 
     def speed(self, shard: Shard, layout: Layout, formats: tuple[int, ...], kinds: tuple[int, ...]) -> Speed:
         """GPUs and formats as arrays."""
@@ -217,16 +259,15 @@ class Search:
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
         and format the best layout, or all."""
-        places = [(index, *np.nonzero(found.batch >= 1)) for index, found in enumerate(self.found)]
-        places = [place for place in places if len(place[1])]
-        if not places:
+        if not self.found:
             return []
-        which = np.concatenate([np.full(len(f), index) for index, f, _ in places])
-        rows = np.stack([which, *(np.concatenate([place[side] for place in places]) for side in (1, 2))], axis=1)
-        keys = np.concatenate([self.keys(self.found[index], f, g) for index, f, g in places], axis=1)
+        places = [np.nonzero(found.batch >= 1) for found in self.found]
+        which = np.concatenate([np.full(len(f), index) for index, (f, _) in enumerate(places)])
+        rows = np.stack([which, *(np.concatenate([place[side] for place in places]) for side in (0, 1))], axis=1)
+        keys = [self.keys(found, f, g) for found, (f, g) in zip(self.found, places, strict=True)]
         plans: list[Plan] = []
         seen: set[tuple[int, int]] = set()
-        for index, f, g in rows[np.lexsort(keys[::-1])].tolist():
+        for index, f, g in rows[np.lexsort(np.concatenate(keys, axis=1)[::-1])].tolist():
             found = self.found[index]
             kind = found.formats[f], found.kinds[g]
             if best_of_each and kind in seen:
@@ -286,3 +327,38 @@ def one_of(part: Timed, form: int) -> Timed:
     figures = (part.seconds, part.compute, part.memory)
     seconds, compute, memory = (float(np.ravel(x)[form if np.size(x) > 1 else 0]) for x in figures)
     return Timed(part.what, seconds, compute, memory)
+
+
+class Sensitivity(Frozen):
+    """What another need would change."""
+
+    what: Message
+    gpus: int | None  # None: no plan meets it
+    usd_per_hour: float | None
+
+
+def sensitivity(search: Search) -> list[Sensitivity]:
+    """The best plan, and what it becomes with half and twice the prompt, half and twice the load, and targets half as
+    strict."""
+    needs = search.needs
+    changes: list[tuple[Message, dict[str, Any]]] = [
+        (Message("prompts of {n:,} tokens", n=needs.prompt // 2 or 1), {"prompt": needs.prompt // 2 or 1}),
+        (Message("prompts of {n:,} tokens", n=needs.prompt * 2), {"prompt": needs.prompt * 2}),
+    ]
+    if needs.requests_per_s is not None:
+        for rate in (needs.requests_per_s / 2, needs.requests_per_s * 2):
+            changes.append((Message("{rate:g} requests a second", rate=rate), {"requests_per_s": rate}))
+    else:
+        for users in sorted({max(1, (needs.users or 1) // 2), (needs.users or 1) * 2}):
+            changes.append((Message("{n:,} users", n=users), {"users": users}))
+    for field, name in (("ttft_ms", "time to first token"), ("tpot_ms", "time per output token")):
+        if (target := getattr(needs, field)) is not None:
+            changes.append((Message("{name} of {ms:g} ms", name=Message(name), ms=2 * target), {field: 2 * target}))
+    rows = []
+    for what, change in changes:
+        best = next(iter(search.with_needs(needs.model_copy(update=change)).plans(1)), None)
+        met = best if best is not None and best.meets else None
+        rows.append(
+            Sensitivity(what=what, gpus=met and met.gpus, usd_per_hour=None if met is None else met.usd_per_hour)
+        )
+    return rows

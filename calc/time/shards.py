@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from calc.formats import CacheFormat, Precision
+from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import Recurrent
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.loading import vision_share
 from calc.serving.kv_cache import state_bytes
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, Window, is_multiplied, product_of, unrolled
 from calc.time.operations import Demand, demand, of_all_layers, routing
-from calc.time.sizes import Array, Table, bytes_by_tensor
+from calc.time.sizes import Array, Flags, Table, bytes_by_tensor
 
 BLOCK = 16
 """Tokens that a paged cache is handed out in."""
@@ -33,22 +35,52 @@ class Shard:
     rank: Architecture
     whole: Architecture
     layout: Layout
-    precision: Precision
+    precisions: tuple[Precision, ...]
+    ranges: tuple[range, ...]
 
-    def sequence_bytes(self, length: int) -> Array:
-        """Bytes of cache of a sequence on each stage, [formats, stages]; whole blocks."""
-        length = -(-length // BLOCK) * BLOCK
-        seen = {back: length if back is None else min(length, -(-back // BLOCK) * BLOCK) for back in self.bits}
-        total = sum((bits * seen[back] / 8 for back, bits in self.bits.items()), np.zeros_like(self.stage_bytes))
-        return np.maximum(total + self.state, 1.0)
+    @property
+    def is_plain(self) -> bool:
+        """Whether every layer keeps all tokens: an engine then needs whole blocks of each, and no more."""
+        return set(self.bits) == {None} and not self.state.any()
 
-    def working_bytes(self, engine: Engine, limits: Limits) -> float:
-        """The largest pass of a stage that has all layers and the head: an upper bound where there are more stages."""
-        blocks = tuple(blocks_within(self.rank, range(self.rank.num_layers)))
-        stage = Stage(blocks, weights=0, vision=0, first=True, last=True, loaded=LoadedWeights())
-        ranges = (range(self.rank.num_layers),)
-        laid_out = LaidOut(self.whole, self.rank, (stage,), ranges, self.layout, self.precision)
-        return max((float(int(peak.bytes)) for peak in engine.peaks(laid_out, 0, limits)), default=0.0)
+    def sequence_bytes(self, engine: Engine, gpu: GPU, limits: Limits, length: int) -> Array:
+        """Bytes of cache of a sequence on each stage, [formats, stages]: whole blocks, or as the engine keeps windows
+        and states."""
+        if self.is_plain:
+            return np.maximum(self.bits[None] * (-(-length // BLOCK) * BLOCK) / 8, 1.0)
+        by_kv: dict[CacheFormat, list[float]] = {}
+        for precision in self.precisions:
+            if precision.kv not in by_kv:
+                cache = engine.cache(self.laid_out(precision), gpu, limits)
+                stages = range(self.layout.pp)
+                by_kv[precision.kv] = [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in stages]
+        return np.array([by_kv[precision.kv] for precision in self.precisions])
+
+    def laid_out(self, precision: Precision) -> LaidOut:
+        """Its stages without their weights."""
+        ranges = tuple(self.ranges)
+        last = self.rank.num_layers
+        stages = tuple(
+            Stage(
+                tuple(blocks_within(self.rank, stage)),
+                weights=0,
+                vision=0,
+                first=stage.start == 0,
+                last=stage.stop == last,
+                loaded=LoadedWeights(),
+            )
+            for stage in ranges
+        )
+        return LaidOut(self.whole, self.rank, stages, ranges, self.layout, precision)
+
+    def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
+        """The largest pass of each stage; those between the first and the last are alike."""
+        laid_out, stages = self.laid_out(self.precisions[0]), self.layout.pp
+
+        def peak(stage: int) -> int:
+            return max((int(one.bytes) for one in engine.peaks(laid_out, stage, limits)), default=0)
+
+        return [peak(0)] if stages == 1 else [peak(0)] * (stages - 1) + [peak(stages - 1)]
 
 
 @dataclass(frozen=True)
@@ -61,15 +93,17 @@ class Weighed:
     first: Array
     last: Array
     products: dict[Product, Array]
-    quantised: dict[Product, Array]
+    quantised: dict[Product, Flags]
     table_row: Array
     tied_head: Array
     base: Demand
 
 
-def shards(
-    architecture: Architecture, engine: Engine, precisions: Sequence[Precision]
-) -> Callable[[Layout, tuple[int, ...]], Shard]:
+Shards = Callable[[Layout, tuple[int, ...]], Shard]
+"""The shard of a layout in some of the formats."""
+
+
+def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> Shards:
     """The shard of a layout in some of the formats; each tensor-parallel degree is weighed once."""
     whole = engine.with_draft(architecture)
     known: dict[int, Weighed] = {}
@@ -110,7 +144,7 @@ def weighed(whole: Architecture, engine: Engine, precisions: Sequence[Precision]
         if tensor.apart not in counted:
             continue
         if tensor.apart == "vision":
-            first += sizes[:, i] * tensor.count
+            first += vision_share(tensor, layout)
             continue
         if tensor.apart is not None:
             last += sizes[:, i] * tensor.count
@@ -176,7 +210,8 @@ def laid_out(
         rank=rank,
         whole=whole,
         layout=layout,
-        precision=precisions[formats[0]],
+        precisions=tuple(precisions[f] for f in formats),
+        ranges=tuple(ranges),
     )
 
 

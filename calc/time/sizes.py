@@ -16,6 +16,7 @@ from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Table:
     rows: Array
     columns: Array
     matrices: Array
-    is_matrix: np.ndarray[Any, np.dtype[np.bool_]]
+    is_matrix: Flags
     component: np.ndarray[Any, np.dtype[np.str_]]
 
     @classmethod
@@ -53,7 +54,7 @@ class Table:
         bits = blocks * form.scale_bits + outer + self.columns * form.column_bits + form.matrix_bits
         return np.ceil(self.numel * form.bits / 8) + np.ceil(self.matrices * bits / 8)
 
-    def quantised(self, precision: Precision, *, experts: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def quantised(self, precision: Precision, *, experts: bool) -> Flags:
         """Which of them a plain format quantises: all linear matrices that it is for."""
         components = precision.scheme(experts=experts).components
         return np.asarray(self.is_matrix & np.isin(self.component, [str(one) for one in components]))
