@@ -7,7 +7,7 @@ layout are arrays: [formats, GPUs, batches]. Nothing of a report is built.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -129,7 +129,7 @@ class Search:
         self.cards = Cards(self.gpus, weights, name, node)
         work = Workload(batch=1, context=needs.context)
         self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
-        self.budgets = dict[tuple[tuple[int, ...], bool], Array]()
+        self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
         self.unlike = list(dict.fromkeys(self.limits))
         self.which = [self.unlike.index(limits) for limits in self.limits]
 
@@ -160,9 +160,10 @@ class Search:
     def of(self, layout: Layout, formats: tuple[int, ...]) -> Found | None:
         """All GPUs and some formats in one layout; None where nothing fits."""
         shard = self.shards(layout, formats)
-        free = self.free(shard, layout)
+        free, sure = self.free(shard, layout, "middle"), self.free(shard, layout, "high")
         each = np.broadcast_to(self.each(shard), free.shape)
         room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
+        room = np.where((sure / each).min(axis=2) > 1, room, 0)
         kinds = tuple(int(kind) for kind in np.flatnonzero(room.max(axis=0) >= 1))
         if not kinds:
             return None
@@ -177,20 +178,23 @@ class Search:
         headroom = (free - np.ceil(batch / layout.dp)[..., None] * each).min(axis=2)
         return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, meets)
 
-    def free(self, shard: Shard, layout: Layout) -> Array:
-        """Bytes for the cache on each stage, [formats, GPUs, stages]: the engine's budget less the weights."""
+    def free(self, shard: Shard, layout: Layout, end: Literal["middle", "high"]) -> Array:
+        """Bytes for the cache on each stage, [formats, GPUs, stages], at an end of the overhead: the engine's budget
+        less the weights. What loading adds to weights (padding, tables) is left out."""
         ranges = self.engine.overhead(layout.gpus)
         sizes: dict[OverheadItem, int] = {
-            item: round((span.low + span.high) / 2 * GIB) for item, span in ranges.items() if item != "fragmentation"
+            item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
+            for item, span in ranges.items()
+            if item != "fragmentation"
         }
         works = zip(*(shard.working_bytes(self.engine, limits) for limits in self.unlike), strict=True)
-        budgets = [self.budget(work, layout.gpus > 1, sizes) for work in works]
+        budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
         return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
 
-    def budget(self, working: tuple[int, ...], several: bool, sizes: dict[OverheadItem, int]) -> Array:
+    def budget(self, working: tuple[int, ...], several: bool, end: str, sizes: dict[OverheadItem, int]) -> Array:
         """What the engine would set aside for its cache on each GPU without weights; what is left, where it sets
         nothing aside. `working` is that of GPUs with unlike limits."""
-        key = working, several
+        key = working, several, end
         if key not in self.budgets:
             self.budgets[key] = np.array(
                 [

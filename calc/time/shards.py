@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -263,7 +264,7 @@ def as_arrays(
         for mixer in block.mixers
         if not isinstance(mixer, Recurrent)
     ]
-    by_kv = {p.kv: of_all_layers(attending, lambda mixer, kv=p.kv: read_bits(mixer, kv)) for p in precisions}
+    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
     written = {p.kv: sum(layers * written_bits(m, p.kv) for m, layers in attending) for p in precisions}
     return replace(
         base,

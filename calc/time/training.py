@@ -143,13 +143,8 @@ class TrainingSpeed:
 
     def elements(self, demand: Demand) -> float:
         """Weights of a rank; routed experts are spread over the ranks of a replica group."""
-        return (
-            sum(
-                size / (self.layout.ep if product == "experts_routed" else 1)
-                for product, size in demand.weights.items()
-            )
-            / WIDTH["bf16"]
-        )
+        spread = {product: self.layout.ep if product == "experts_routed" else 1 for product in demand.weights}
+        return float(sum(size / spread[product] for product, size in demand.weights.items())) / WIDTH["bf16"]
 
     def optimizer(self, end: End) -> float:
         """Seconds in which it reads and writes weights, their copies, gradients and states."""
@@ -181,7 +176,7 @@ class TrainingSpeed:
         """Of a token, forward and backward, nothing recomputed, all pairs counted."""
         length = self.work.sequence
         every = Forward((Whole(1, length),), logits=length)
-        return 3 * sum(operation.flops for operation in self.whole.operations(every)) / length
+        return 3 * float(sum(operation.flops for operation in self.whole.operations(every))) / length
 
     def time(self) -> TrainingTime:
         step = Estimate.over(self.seconds)
