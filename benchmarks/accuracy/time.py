@@ -17,10 +17,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
+from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
 from calc.model.feedforward import MoE
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
-from calc.time.estimate import ENDS, End, Estimate
+from calc.time.estimate import End, Estimate
 from calc.time.serving import Speed, speed_of
 from calc.time.training import training_speed
 from calc.training.recipe import RECIPES
@@ -38,6 +39,11 @@ TRT_SHARE, TRT_RESERVE = 0.92, 3 * GIB
 WAITING = 70_000
 """Tokens at once beyond which a run's own times grow with the number of requests: its cache was full."""
 HALVES, SEED = 40, 11
+COLUMNS = ("kind", "model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
+COLUMNS += ("low", "expected", "high", "measured", "source")
+"""Of a row of the file; the source is the number of one of `sources`."""
+BOUND = "upper bound of a server at load"
+"""A kind of row that is only held against the high end."""
 
 
 class Timed(NamedTuple):
@@ -144,7 +150,21 @@ def batched(case: Case) -> Timed | LeftOut:
         run = speed(case)
         rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))
         return Timed(case, "batched decode", "tokens/s", rate, float(row["value"]))
-    return LeftOut(row, "requests given all at once: how many ran together is not stated")
+    if ("all" in notes and "requests given at once" in notes) or "prefill-bound" in notes:
+        return possible(case)
+    return LeftOut(row, "how many requests ran together is not stated")
+
+
+def possible(case: Case) -> Timed:
+    """What is possible with all requests at once, were there room: no measured rate may lie above it."""
+    row, run = case.row, speed(case)
+    batch, prompt, output = row["batch"], row["input_len"], output_of(row)
+
+    def rate(end: End) -> float:
+        step = float(run.step(batch, prompt + output // 2, end))
+        return batch * output / (float(run.prompt(batch, prompt, end)) + (output - 1) * step)
+
+    return Timed(case, BOUND, "tokens/s", Estimate.over(rate), float(row["value"]))
 
 
 def full_server(case: Case) -> Timed | LeftOut:
@@ -276,24 +296,35 @@ def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
     """What the file holds."""
     timed = [row for row in rows if isinstance(row, Timed)]
     out = Counter((str(row.record["kind"]), row.reason) for row in rows if isinstance(row, LeftOut))
-    above = [row for row in timed if row.unit.startswith("tokens/s") and row.measured > row.predicted.high]
+    served = [row for row in timed if row.kind in ("full server", "batched decode", BOUND) and row.unit == "tokens/s"]
+    above = [row for row in served if row.measured > row.predicted.high]
+    compared = [row for row in timed if row.kind != BOUND]
+    sources = list(dict.fromkeys(str(row.case.row["source"]) for row in timed))
     return {
-        "by_kind": summary(timed, lambda row: row.kind),
-        "by_engine": summary(timed, lambda row: f"{row.kind}: {row.case.engine}"),
-        "by_gpu": summary(timed, lambda row: f"{row.kind}: {row.case.gpu.id}"),
+        "by_kind": summary(compared, lambda row: row.kind),
+        "by_engine": summary(compared, lambda row: f"{row.kind}: {row.case.engine}"),
+        "by_gpu": summary(compared, lambda row: f"{row.kind}: {row.case.gpu.id}"),
         "cross_validated": cross_validated(timed),
-        "measured_above_high": [row.case.name for row in above if row.kind in ("full server", "batched decode")],
+        "served": len(served),
+        "measured_above_high": [row.case.name for row in above],
+        "sources": sources,
+        "columns": COLUMNS,
         "rows": [
-            {
-                "kind": row.kind,
-                "name": row.case.name,
-                "unit": row.unit,
-                "low": float(f"{row.predicted.low:.4g}"),
-                "expected": float(f"{row.predicted.expected:.4g}"),
-                "high": float(f"{row.predicted.high:.4g}"),
-                "measured": float(f"{row.measured:.4g}"),
-                "source": row.case.row["source"],
-            }
+            [
+                row.kind,
+                row.case.row["model"],
+                row.case.gpu.id,
+                row.case.row["n_gpus"],
+                row.case.row["precision"],
+                row.case.engine,
+                row.case.row["batch"],
+                row.case.row["input_len"],
+                row.case.row["output_len"],
+                row.unit,
+                *(float(f"{figure:.4g}") for _, figure in row.predicted),
+                float(f"{row.measured:.4g}"),
+                sources.index(str(row.case.row["source"])),
+            ]
             for row in timed
         ],
         "left_out": [{"kind": kind, "reason": reason, "count": count} for (kind, reason), count in sorted(out.items())],
@@ -303,11 +334,11 @@ def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
 def main() -> None:
     """A path of other rows of the same form may be given: then nothing is written."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    result = whole(found(json.loads(path.read_text(encoding="utf-8"))))
+    result = whole(found(rows_of(path)))
     for name, row in {**result["by_kind"], **result["by_engine"]}.items():
         print(f"{name:48s} {row}")
     print("cross-validated", result["cross_validated"])
-    print("measured above the high end:", result["measured_above_high"])
+    print("of", result["served"], "serving rates above the high end:", result["measured_above_high"])
     for left in result["left_out"]:
         print("left out", left)
     if len(sys.argv) == 1:
@@ -318,7 +349,7 @@ def as_text(result: dict[str, Any]) -> str:
     """JSON with a row a line."""
     parts = []
     for name, value in result.items():
-        if isinstance(value, list):
+        if isinstance(value, list) and name not in ("columns", "measured_above_high"):
             lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in value)
             parts.append(f' "{name}": [\n{lines}\n ]' if lines else f' "{name}": []')
         elif name.startswith("by_"):
