@@ -1,15 +1,21 @@
 """What a report says of time: a decode step, a prompt, a training step."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
+from calc.serving.report import Report
 from calc.serving.workload import Workload
-from calc.time.efficiency import Efficiency
+from calc.time.efficiency import Efficiency, TrainingEfficiency
 from calc.time.estimate import End, Estimate
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving import Speed, chunked, share_of, speed_laid_out
+from calc.time.training import TrainingTime, training_speed
+from calc.training.training_report import TrainingReport
 
 MS = 1000
 
@@ -84,6 +90,39 @@ def time_report(
         ),
         assumptions=tuple(assumptions(gpu, serving)),
     )
+
+
+def time_of(
+    config: Mapping[str, Any], report: Report, gpu: GPU, *, edited: Efficiency | None = None, node: int = 8
+) -> TimeReport:
+    """How fast what a report weighs is served on a GPU."""
+    asked = report.scenario
+    engine = ENGINES[asked.engine](asked.options)
+    model = Architecture.from_config(config)
+    serving = Serving(model, engine, asked.precision, asked.layout, asked.overhead)
+    return time_report(serving, gpu, asked.workload, edited=edited, node=node)
+
+
+def training_time_of(
+    config: Mapping[str, Any],
+    report: TrainingReport,
+    gpu: GPU,
+    *,
+    edited: TrainingEfficiency | None = None,
+    node: int = 8,
+) -> TrainingTime:
+    """How long the step takes that a report weighs."""
+    asked = report.scenario
+    return training_speed(
+        Architecture.from_config(config),
+        asked.workload,
+        asked.recipe,
+        asked.layout,
+        gpu,
+        edited=edited,
+        node=node,
+        trained=report.trained_parameters / report.parameters.total,
+    ).time()
 
 
 def prompt_parts(speed: Speed, batch: int, prompt: int, chunk: int) -> Iterable[Timed]:
