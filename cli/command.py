@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workload, report
 from calc.errors import Message, shown
 from calc.families import as_llama, knows, override
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.engines import ENGINES
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
 
 
 def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:
-    kv = "bf16" if given["kv"] in (None, "auto") else given["kv"]
+    kv: CacheFormat = "bf16" if given["kv"] in (None, "auto") else given["kv"]
     return report(
         config,
         model=given["model"],

@@ -96,14 +96,14 @@ def table(report: PlanReport) -> str:
         hour = "–" if plan.usd_per_hour is None else f"{plan.usd_per_hour:,.2f}"
         million = "–" if plan.usd_per_million_tokens is None else f"{plan.usd_per_million_tokens:,.2f}"
         lines.append(
-            f"{plan.gpu:22}{plan.gpus:>6,}  {layout:24}{plan.weights:12}{plan.kv:9}{plan.batch:>7,}{plan.ttft_ms:>10,.0f}"
-            f"{plan.tpot_ms:>9,.1f}{plan.tokens_per_s:>10,.0f}{hour:>9}{million:>8}  {plan.bound}"
+            f"{plan.gpu:22}{plan.gpus:>6,}  {layout:24}{plan.weights:12}{plan.kv:9}{plan.batch:>7,}"
+            f"{plan.ttft_ms:>10,.0f}{plan.tpot_ms:>9,.1f}{plan.tokens_per_s:>10,.0f}{hour:>9}{million:>8}  {plan.bound}"
             + ("" if plan.meets else "  misses a target")
         )
     if not report.plans:
         lines.append("Nothing that may be used holds this model and one request.")
     for row in report.sensitivity:
-        lines.append(f"With {row.what}: " + ("no plan" if row.gpus is None else f"{row.gpus:,} GPUs"))
+        lines.append(f"With {row.what}: " + ("no plan" if row.gpus is None else f"GPUs: {row.gpus:,}"))
     return "\n".join([*lines, "", *map(str, report.assumptions)])
 
 

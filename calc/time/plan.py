@@ -170,7 +170,7 @@ class Search:
         room, free, each = room[:, kinds], free[:, kinds], each[:, kinds]
         speed = self.speed(shard, layout, formats, kinds)
         batch, tpot = self.largest_batch(speed, layout, room)
-        replicas, batch = self.replicas(batch, tpot)
+        replicas, batch = self.replicas(speed, batch, tpot)
         tpot = self.step(speed, batch[..., None])[..., 0]
         ttft = self.first_token(speed, kinds)
         meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
@@ -244,15 +244,21 @@ class Search:
         batch = np.take_along_axis(batches, index, axis=2)[..., 0]
         return np.where(room >= 1, batch, 0), np.take_along_axis(times, index, axis=2)[..., 0]
 
-    def replicas(self, batch: Array, tpot: Array) -> tuple[Array, Array]:
-        """How many replicas the load takes, and the sequences of each."""
-        needs, some = self.needs, np.maximum(batch, 1)
-        if needs.requests_per_s is not None:
-            each = some / (tpot / 1000 * needs.output)
-            return np.ceil(needs.requests_per_s / each), batch
-        users = needs.users or 1
-        replicas = np.ceil(users / some)
-        return replicas, np.minimum(batch, np.ceil(users / replicas))
+    def replicas(self, speed: Speed, batch: Array, tpot: Array) -> tuple[Array, Array]:
+        """How many replicas the load takes, and the sequences of each: of requests a second as many as arrive while one
+        is answered (Little's law)."""
+        needs, most = self.needs, np.maximum(batch, 1)
+        if needs.requests_per_s is None:
+            users = needs.users or 1
+            replicas = np.ceil(users / most)
+            return replicas, np.minimum(batch, np.ceil(users / replicas))
+        replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / most)
+        running = batch
+        for _ in range(4):
+            arrived = np.ceil(needs.requests_per_s / replicas * needs.output * tpot / 1000)
+            running = np.minimum(batch, np.maximum(arrived, 1))
+            tpot = self.step(speed, running[..., None])[..., 0]
+        return replicas, running
 
     def first_token(self, speed: Speed, kinds: tuple[int, ...]) -> Array:
         """Milliseconds until the first token of one prompt, in chunks as the engine has them."""

@@ -38,8 +38,8 @@ def plan_report(
     prices_stated: Mapping[str, float] | None = None,
     limit: int = 50,
 ) -> PlanReport:
-    """Plans for a config. Raises ConfigError with a sentence for people. All GPUs of the catalogue, the checkpoint's own
-    format and vLLM unless said otherwise."""
+    """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise. Raises
+    ConfigError with a sentence for people."""
     architecture = Architecture.from_config(config)
     engine = engine or ENGINES["vllm"]()
     kinds = list(all_gpus().values()) if gpus is None else list(gpus)
@@ -74,11 +74,11 @@ def assumptions(search: Search) -> Iterable[Message]:
         n=needs.output,
     )
     yield Message(
-        "Every replica is at most {n:,} GPUs; nodes have {node:,}, and tensor parallelism stays inside one.",
+        "At most {n:,} GPUs in all; nodes have {node:,}, and tensor parallelism stays inside one.",
         n=search.most,
         node=search.node,
     )
     yield Message("Time to first token is that of a prompt that does not wait for others.")
     yield Message(
-        "Prices are the median of a dated sample of list prices unless stated; the same GPU spans a factor of 4."
+        "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )
