@@ -33,7 +33,7 @@ def unrolled(architecture: Architecture) -> Architecture:
 def is_multiplied(tensor: Tensor) -> bool:
     """Whether tokens are multiplied by it: no vector, table, norm, or parameter of a recurrence."""
     module, _, leaf = tensor.name.rpartition(".")
-    sides = len(tensor.shape) - (tensor.experts > 1 and "{expert}" not in tensor.name)
+    sides = len(tensor.shape) - (tensor.experts != 1 and "{expert}" not in tensor.name)
     named_otherwise = leaf in NOT_MULTIPLIED or leaf.endswith("bias") or "norm" in module.rpartition(".")[2]
     return sides > 1 and tensor.component not in ("embedding", "norms") and not named_otherwise
 
@@ -80,7 +80,8 @@ def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> dict[Window, Any]:
             pair, indexer = 2 * mixer.n_q * wide, mixer.indexer
             if indexer is None:
                 return {None: pair}
-            return {indexer.top_tokens: pair, None: 2 * indexer.n_index * indexer.d_index * indexer.owned}
+            index = 2 * indexer.n_index * indexer.d_index if indexer.owned else 0
+            return {indexer.top_tokens: pair, None: index}
         case CompressedAttention():
             pair = 4 * mixer.n_q * mixer.d_head
             if mixer.rate is None:
