@@ -72,8 +72,8 @@ def minimax_m3_attention(c: Fields, layer: int) -> Mixer:
     d_index = section.maybe("sparse_index_dim") or c.size("index_head_dim")
     blocks = section.maybe("sparse_topk_blocks") or c.maybe("index_topk_blocks") or 16
     size = section.maybe("sparse_block_size") or c.maybe("index_block_size") or 128
-    picks = BlockIndexer(n_index=n_index, d_index=d_index, top_tokens=blocks * size)
-    return gqa(c, qk_norm="head", indexer=picks)
+    indexer = BlockIndexer(n_index=n_index, d_index=d_index, top_tokens=blocks * size)
+    return gqa(c, qk_norm="head", indexer=indexer)
 
 
 def minimax_m3_ffn(c: Fields, layer: int) -> FeedForward:
