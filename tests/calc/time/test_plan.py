@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calc import Architecture, Layout, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Precision, Workload, report
 from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
@@ -39,8 +39,9 @@ def search(
         pytest.param("Qwen/Qwen2.5-0.5B", "bf16", Layout(tp=7), "2 KV heads", (2,), id="kv-heads"),
         pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(tp=16), "leaves the node", (8,), id="node"),
         pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(pp=64), "32 layers", (32,), id="stages"),
-        pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(tp=2, ep=2), "no routed experts", (1,), id="no-experts"),
-        pytest.param("Qwen/Qwen3-30B-A3B", "bf16", Layout(dp=4), "takes ep 4", (4,), id="copies-without-ep"),
+        pytest.param(
+            "meta-llama/Llama-3.1-8B", "bf16", Layout(tp=2, ep=2), "routed experts, which", (1,), id="no-experts"
+        ),
     ],
 )
 def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, nearest):
@@ -48,6 +49,12 @@ def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, ne
     assert found is not None
     assert rule in str(found.message)
     assert found.nearest == nearest
+
+
+def test_a_report_refuses_what_the_engine_does():
+    with pytest.raises(ConfigError, match="not whole fp8 tiles") as caught:
+        report(models()["Qwen/Qwen3-235B-A22B"].config, precision=Precision(weights="fp8"), layout=Layout(tp=8))
+    assert (caught.value.field, caught.value.nearest) == ("tp", (4,))
 
 
 def test_mla_counts_as_one_kv_head():
