@@ -7,7 +7,7 @@ layout are arrays: [formats, GPUs, batches]. Nothing of a report is built.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -21,11 +21,10 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
 from calc.serving.workload import Workload
-from calc.time.forward import full
 from calc.time.layouts import layouts
 from calc.time.machines import Cards
 from calc.time.prices import price_of
-from calc.time.roofline import Bound, Timed, binds
+from calc.time.roofline import Bound
 from calc.time.serving import Speed
 from calc.time.shards import Shard, Shards, shards
 from calc.time.sizes import Array, Flags
@@ -33,6 +32,7 @@ from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
+BOUNDS: tuple[Bound, ...] = get_args(Bound)
 HOUR = 3600
 
 
@@ -99,7 +99,12 @@ class Found:
     ttft: Array
     tpot: Array
     replicas: Array
+    binds: Array  # number of what takes most of a step, in BOUNDS
     meets: Flags
+
+    def kind_numbers(self, gpus: int, f: Any, g: Any) -> Any:
+        """A number for each pair of a format and a GPU, the same in every layout."""
+        return np.array(self.formats)[f] * gpus + np.array(self.kinds)[g]
 
 
 class Search:
@@ -160,7 +165,7 @@ class Search:
     def of(self, layout: Layout, formats: tuple[int, ...]) -> Found | None:
         """All GPUs and some formats in one layout; None where nothing fits."""
         shard = self.shards(layout, formats)
-        free, sure = self.free(shard, layout, "middle"), self.free(shard, layout, "high")
+        free, sure = self.free(shard, layout)
         each = np.broadcast_to(self.each(shard), free.shape)
         room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
         room = np.where((sure / each).min(axis=2) > 1, room, 0)
@@ -171,25 +176,29 @@ class Search:
         speed = self.speed(shard, layout, formats, kinds)
         batch, tpot = self.largest_batch(speed, layout, room)
         replicas, batch = self.replicas(speed, batch, tpot)
-        tpot = self.step(speed, batch[..., None])[..., 0]
+        binding, tpot = self.bound_step(speed, batch)
         ttft = self.first_token(speed, kinds)
         meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
         meets &= (ttft <= (self.needs.ttft_ms or np.inf)) & (tpot <= (self.needs.tpot_ms or np.inf))
         headroom = (free - np.ceil(batch / layout.dp)[..., None] * each).min(axis=2)
-        return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, meets)
+        return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, binding, meets)
 
-    def free(self, shard: Shard, layout: Layout, end: Literal["middle", "high"]) -> Array:
-        """Bytes for the cache on each stage, [formats, GPUs, stages], at an end of the overhead: the engine's budget
-        less the weights. What loading adds to weights (padding, tables) is left out."""
+    def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
+        """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the
+        overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
         ranges = self.engine.overhead(layout.gpus)
-        sizes: dict[OverheadItem, int] = {
-            item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
-            for item, span in ranges.items()
-            if item != "fragmentation"
-        }
-        works = zip(*(shard.working_bytes(self.engine, limits) for limits in self.unlike), strict=True)
-        budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
-        return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
+        works = tuple(zip(*(shard.working_bytes(self.engine, limits) for limits in self.unlike), strict=True))
+
+        def at(end: Literal["middle", "high"]) -> Array:
+            sizes: dict[OverheadItem, int] = {
+                item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
+                for item, span in ranges.items()
+                if item != "fragmentation"
+            }
+            budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
+            return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
+
+        return at("middle"), at("high")
 
     def budget(self, working: tuple[int, ...], several: bool, end: str, sizes: dict[OverheadItem, int]) -> Array:
         """What the engine would set aside for its cache on each GPU without weights; what is left, where it sets
@@ -230,6 +239,15 @@ class Search:
         return np.asarray(
             1000 * speed.continuous(batch, needs.prompt, needs.output, "expected", needs.cached), dtype=np.float64
         )
+
+    def bound_step(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
+        """What takes most of a step, by its number in BOUNDS, and the milliseconds of the step."""
+        needs, running = self.needs, np.maximum(batch, 1)[..., None]
+        by_bound = np.zeros((len(BOUNDS), *running.shape))
+        for part in speed.parts_continuous(running, needs.prompt, needs.output, "expected", needs.cached):
+            for index, bound in enumerate(BOUNDS):
+                by_bound[index] += part.seconds * part.is_bound_by(bound)
+        return by_bound.argmax(axis=0)[..., 0], 1000 * by_bound.sum(axis=0)[..., 0]
 
     def largest_batch(self, speed: Speed, layout: Layout, room: Array) -> tuple[Array, Array]:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
@@ -275,18 +293,13 @@ class Search:
         which = np.concatenate([np.full(len(f), index) for index, (f, _) in enumerate(places)])
         rows = np.stack([which, *(np.concatenate([place[side] for place in places]) for side in (0, 1))], axis=1)
         keys = [self.keys(found, f, g) for found, (f, g) in zip(self.found, places, strict=True)]
-        plans: list[Plan] = []
-        seen: set[tuple[int, int]] = set()
-        for index, f, g in rows[np.lexsort(np.concatenate(keys, axis=1)[::-1])].tolist():
-            found = self.found[index]
-            kind = found.formats[f], found.kinds[g]
-            if best_of_each and kind in seen:
-                continue
-            seen.add(kind)
-            plans.append(self.plan(found, f, g))
-            if len(plans) == limit:
-                break
-        return plans
+        order = np.lexsort(np.concatenate(keys, axis=1)[::-1])
+        if best_of_each:
+            kinds = np.concatenate(
+                [f.kind_numbers(len(self.gpus), *at) for f, at in zip(self.found, places, strict=True)]
+            )
+            order = order[np.sort(np.unique(kinds[order], return_index=True)[1])]
+        return [self.plan(self.found[index], f, g) for index, f, g in rows[order[:limit]].tolist()]
 
     def keys(self, found: Found, f: Any, g: Any) -> Array:
         """What plans are ordered by, the first first."""
@@ -319,24 +332,9 @@ class Search:
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
-            bound=self.bound(found, f, g),
+            bound=BOUNDS[int(found.binds[f, g])],
             meets=bool(found.meets[f, g]),
         )
-
-    def bound(self, found: Found, f: int, g: int) -> Bound:
-        """What takes most of a step."""
-        layout, needs = found.layout, self.needs
-        speed = self.speed(self.shards(layout, found.formats), layout, found.formats, (found.kinds[g],))
-        share = max(1.0, float(found.batch[f, g]) / (layout.dp * layout.pp))
-        passed = full(share, needs.prompt, needs.output, needs.cached)
-        return binds(one_of(part, f) for part in speed.parts(passed, "expected", decodes=True))
-
-
-def one_of(part: Timed, form: int) -> Timed:
-    """The figures of one format."""
-    figures = (part.seconds, part.compute, part.memory)
-    seconds, compute, memory = (float(np.ravel(x)[form if np.size(x) > 1 else 0]) for x in figures)
-    return Timed(part.what, seconds, compute, memory)
 
 
 class Sensitivity(Frozen):

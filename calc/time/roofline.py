@@ -3,7 +3,7 @@ and the host add theirs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from calc.formats import WeightFormat
 from calc.formats.format_names import MatrixFormat
@@ -149,13 +149,17 @@ class Timed:
     compute: Seconds = 0.0
     memory: Seconds = 0.0
 
+    def is_bound_by(self, bound: Bound) -> Any:
+        """Whether something is what binds it; of arrays each for its own."""
+        if self.what in ("communication", "host"):
+            return bound == ("link" if self.what == "communication" else "host")
+        if bound == "compute":
+            return self.compute > self.memory
+        return self.compute <= self.memory if bound == "bandwidth" else False
+
     @property
     def bound(self) -> Bound:
-        if self.what == "communication":
-            return "link"
-        if self.what == "host":
-            return "host"
-        return "compute" if self.compute > self.memory else "bandwidth"
+        return next(bound for bound in get_args(Bound) if self.is_bound_by(bound))
 
 
 def timed(operation: Operation, on: Machine) -> Timed:

@@ -62,11 +62,14 @@ class Speed:
         )
 
     def continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Any:
-        """Seconds of a step of a server that is always full: `batch` sequences decode, each on average half way through
-        its output, and so many prompts are prefilled in the same pass as sequences end; of each prompt `cached` tokens
-        are there already."""
+        """Seconds of a step of a server that is always full."""
+        return sum(part.seconds for part in self.parts_continuous(batch, prompt, output, end, cached))
+
+    def parts_continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Iterator[Timed]:
+        """The same by its parts: `batch` sequences decode, each on average half way through its output, and so many
+        prompts are prefilled in the same pass as sequences end; of each prompt `cached` tokens are there already."""
         share = share_of(batch, self.layout.dp * self.layout.pp)
-        return self.seconds(full(share, prompt, output, cached), end, decodes=True)
+        return self.parts(full(share, prompt, output, cached), end, decodes=True)
 
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
         """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""
