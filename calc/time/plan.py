@@ -24,7 +24,7 @@ from calc.serving.workload import Workload
 from calc.time.layouts import layouts
 from calc.time.machines import Cards
 from calc.time.prices import price_of
-from calc.time.roofline import Bound
+from calc.time.roofline import Bound, sharing
 from calc.time.serving import Speed
 from calc.time.shards import Shard, Shards, shards
 from calc.time.sizes import Array, Flags
@@ -229,7 +229,7 @@ class Search:
 
     def speed(self, shard: Shard, layout: Layout, formats: tuple[int, ...], kinds: tuple[int, ...]) -> Speed:
         """GPUs and formats as arrays."""
-        ranks = layout.tp * (layout.dp if layout.ep > 1 else 1)
+        ranks = sharing(layout, experts=shard.demand.routing is not None)
         on = self.cards.of(ranks, formats, kinds)
         return Speed((shard.demand,), layout, lambda end: on)
 

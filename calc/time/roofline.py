@@ -178,14 +178,21 @@ def all_to_all(on: Machine, ranks: int, nbytes: Any) -> Seconds:
     return 0.0 if ranks == 1 else on.all_reduce + (ranks - 1) / ranks * nbytes / on.link
 
 
+def sharing(layout: Layout, *, experts: bool) -> int:
+    """GPUs that work on one layer together: those of a copy, of all copies where these share routed experts."""
+    return layout.tp * layout.dp if experts else layout.tp
+
+
 def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
-    """Of all layers of a stage: two all-reduces each over the tensor-parallel ranks; instead of the second, where
-    experts are spread, tokens sent to their experts and back. `row` are bytes of a hidden state."""
+    """Of all layers of a stage: two all-reduces each over the tensor-parallel ranks. `row` are bytes of a hidden state.
+
+    Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
+    second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
     whole = all_reduce(on, layout.tp, tokens * row)
-    if layout.dp * layout.tp == 1:
-        return 0.0
-    if layout.ep == 1 or layout.dp == 1:
+    if layout.dp == 1 or not sparse:
         return 2 * layers * whole
+    if layout.ep == 1:
+        return 2 * layers * whole + 2 * sparse * all_to_all(on, layout.dp, layout.dp * tokens * row)
     reach = min(top_k, layout.ep)
     return (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
 

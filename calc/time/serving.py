@@ -13,7 +13,7 @@ from calc.time.efficiency import Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, decode, full, prefill
 from calc.time.operations import Demand, demand
-from calc.time.roofline import Machine, Timed, communication, machine, timed
+from calc.time.roofline import Machine, Timed, communication, machine, sharing, timed
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,10 @@ def speed_of(
     node: int = 8,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name; `edited` shares instead of the usual ones."""
-    ranks = layout.tp * (layout.dp if layout.ep > 1 else 1)
+    demands = tuple(demand(architecture, rank, precision, layout, stage) for stage in stages)
+    ranks = sharing(layout, experts=demands[0].routing is not None)
     return Speed(
-        demands=tuple(demand(architecture, rank, precision, layout, stage) for stage in stages),
+        demands=demands,
         layout=layout,
         machines=lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node),
     )

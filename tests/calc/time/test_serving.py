@@ -104,6 +104,25 @@ def test_tensor_parallelism_over_pcie_saves_less_than_over_nvlink():
     assert link["l40s"] > 2 * link["h100-sxm"]
 
 
+def link_seconds(layout, model="Qwen/Qwen3-30B-A3B", gpu="h100-sxm", batch=64):
+    parts = speed(model, gpu, layout).parts(decode(batch, 4096), "expected", decodes=True)
+    return sum(part.seconds for part in parts if part.what == "communication")
+
+
+@pytest.mark.parametrize(("tp", "dp"), [(1, 2), (1, 8), (2, 4)])
+def test_copies_that_share_experts_in_slices_gather_and_scatter_every_token(tp, dp):
+    on = speed("Qwen/Qwen3-30B-A3B", layout=Layout(tp=tp, dp=dp)).machines("expected")
+    tokens, row, layers = 64, 2 * 2048, 48
+    bytes_sent = layers * 2 * (dp - 1) * tokens * row + layers * 2 * 2 * (tp - 1) / tp * tokens * row
+    calls = layers * 2 * (1 if tp == 1 else 2)
+    assert link_seconds(Layout(tp=tp, dp=dp)) == pytest.approx(calls * on.all_reduce + bytes_sent / on.link)
+
+
+def test_copies_without_experts_have_nothing_to_tell_each_other():
+    assert link_seconds(Layout(dp=8), "meta-llama/Llama-3.1-8B") == 0
+    assert link_seconds(Layout(dp=8, ep=8)) > 0
+
+
 def test_a_gpu_without_peaks_is_bound_by_bandwidth():
     mine = custom_gpu("mine", 48, 960)
     parts = speed(gpu=mine).parts(prefill(1, 8192), "expected", decodes=False)
