@@ -98,6 +98,12 @@ class Machine:
         return operation.weights / weights + rest / self.bandwidth_cache
 
 
+def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
+    """Those of a GPU of which so many share a layer."""
+    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+
+
 def machine(
     gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edited: Efficiency | None = None, node: int = 8
 ) -> Machine:
@@ -105,7 +111,7 @@ def machine(
     instead of the usual ones."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     over = path(gpu, ranks, node)
-    shares = edited or efficiency(gpu.generation, engine, plain, narrow, ranks, over)
+    shares = edited or usual_shares(gpu, engine, weights, ranks, node)
 
     def peak(dtype: Dtype) -> float:
         return gpu.tflops.get(dtype, UNKNOWN) * 1e12

@@ -53,6 +53,8 @@ class TrainingSpeed:
 
     demands: tuple[Demand, ...]  # of each pipeline stage
     whole: Demand  # of the model on one GPU
+    rank: Architecture
+    stages: tuple[range, ...]
     trained: float  # share of the weights that are trained
     work: TrainingWorkload
     recipe: Recipe
@@ -110,7 +112,7 @@ class TrainingSpeed:
             reach = min(demand.routing.top_k, layout.ep)
             seconds += 2 * rounds * demand.sparse * self.ring(end, layout.ep * layout.tp, tokens * reach * row)
         if layout.cp > 1:
-            cache = tokens * float(demand.written) / 8
+            cache = tokens * demand.written / 8
             seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache)
         return seconds
 
@@ -144,7 +146,8 @@ class TrainingSpeed:
     def elements(self, demand: Demand) -> float:
         """Weights of a rank; routed experts are spread over the ranks of a replica group."""
         spread = {product: self.layout.ep if product == "experts_routed" else 1 for product in demand.weights}
-        return float(sum(size / spread[product] for product, size in demand.weights.items())) / WIDTH["bf16"]
+        elements: float = sum(size / spread[product] for product, size in demand.weights.items()) / WIDTH["bf16"]
+        return elements
 
     def optimizer(self, end: End) -> float:
         """Seconds in which it reads and writes weights, their copies, gradients and states."""
@@ -154,23 +157,35 @@ class TrainingSpeed:
         trained = max(self.elements(demand) for demand in self.demands) * self.trained / sharded
         return trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
-    def seconds(self, end: End) -> float:
-        """Of a step. 1F1B leaves a bubble of pp - 1 micro-batches (arXiv:2104.04473 section 2.2)."""
-        busy = max(sum(float(part.seconds) for part in self.parts(demand, end)) for demand in self.demands)
-        each, once = self.between_replicas(end)
+    def busy(self, end: End) -> float:
+        """Seconds of a micro-batch on the slowest stage, without what replicas exchange."""
+        slowest: float = max(sum(part.seconds for part in self.parts(demand, end)) for demand in self.demands)
+        return slowest
+
+    def step(self, busy: float, each: float, once: float, update: float, end: End) -> float:
+        """Seconds of a step of such parts. Part of what replicas exchange hides behind compute; 1F1B leaves a bubble of
+        pp - 1 micro-batches (arXiv:2104.04473 section 2.2)."""
         overlap = self.shares.overlap.share(end)
-        shown = max(0.0, each - overlap * min(each, busy))
+        shown = each - overlap * min(each, busy)
         batches = self.work.accumulation + self.layout.pp - 1
-        return batches * (busy + shown) + max(0.0, once - overlap * min(once, busy)) + self.optimizer(end)
+        return batches * (busy + shown) + (once - overlap * min(once, busy)) + update
+
+    def seconds(self, end: End) -> float:
+        """Of a step."""
+        return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
 
     @property
     def tokens(self) -> int:
         """Tokens of a step on all GPUs."""
         return self.layout.dp * self.work.accumulation * self.work.micro_batch * self.work.sequence
 
-    def rate(self, end: End) -> float:
-        """Tokens a second of one GPU."""
-        return self.tokens / self.seconds(end) / self.layout.gpus
+    def rate(self, seconds: float) -> float:
+        """Tokens a second of one GPU, by the seconds of a step."""
+        return self.tokens / seconds / self.layout.gpus
+
+    def mfu(self, seconds: float, flops: float) -> float:
+        """Of a step, by the FLOPs of a token that count."""
+        return self.rate(seconds) * flops / self.peak(self.dtype)
 
     def model_flops(self) -> float:
         """Of a token, forward and backward, nothing recomputed, all pairs counted."""
@@ -179,14 +194,11 @@ class TrainingSpeed:
         return 3 * float(sum(operation.flops for operation in self.whole.operations(every))) / length
 
     def time(self) -> TrainingTime:
-        step = Estimate.over(self.seconds)
-        peak = self.peak(self.dtype)
+        flops = self.model_flops()
         return TrainingTime(
-            step_s=step,
-            tokens_per_s_per_gpu=Estimate.over(self.rate),
-            mfu=Estimate.over(
-                lambda end: self.tokens / self.seconds(end) / self.layout.gpus * self.model_flops() / peak
-            ),
+            step_s=Estimate.over(self.seconds),
+            tokens_per_s_per_gpu=Estimate.over(lambda end: self.rate(self.seconds(end))),
+            mfu=Estimate.over(lambda end: self.mfu(self.seconds(end), flops)),
         )
 
     def campaign(self, tokens: float, watts: float | None = None, usd_per_hour: float | None = None) -> Campaign:
@@ -221,11 +233,13 @@ def training_speed(
     layout.check(architecture)
     ranks, stored = Layout(tp=layout.tp), Precision()
     rank = architecture.rank(layout.tp)
-    stages = layout.stages(architecture.num_layers)
+    stages = tuple(layout.stages(architecture.num_layers))
     dtype = arithmetic("fp8" if products == "fp8" else "bf16" if recipe.compute == "bf16" else recipe.compute, gpu)
     return TrainingSpeed(
         demands=tuple(demand(architecture, rank, stored, ranks, stage) for stage in stages),
         whole=demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
+        rank=rank,
+        stages=stages,
         trained=trained,
         work=work,
         recipe=recipe,
