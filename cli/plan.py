@@ -12,9 +12,11 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time.plan import Needs
 from calc.time.plan_report import PlanReport, plan_report
+from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
 from cli.options import Parser, add_fields, filled
 from cli.tables import described
+from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
 
 
 def parser() -> Parser:
@@ -48,27 +50,33 @@ def parser() -> Parser:
         help="your price of a GPU-hour, instead of the list's",
     )
     p.add_argument("--limit", type=int, default=20, metavar="N", help="plans to print (default 20)")
+    add_training_plan_options(p)
     return p
 
 
-def run(arguments: argparse.Namespace) -> PlanReport:
-    config = chosen_config(arguments)
+def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
+    given, config = vars(arguments), chosen_config(arguments)
+    check_plan_options(given, (*Needs.model_fields, "weights"))
     for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
         if getattr(arguments, name) < least:
             raise ConfigError(
                 Message("--{name} is at least {least}.", name=name.replace("_", "-"), least=least), name, [least]
             )
+    gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
+    prices = dict(map(stated_price, arguments.price))
+    if arguments.train:
+        return run_training_plan(config, given, gpus, prices)
     weights: list[Any] = arguments.weights or [None]
     return plan_report(
         config,
-        filled(Needs, vars(arguments)),
+        filled(Needs, given),
         model=arguments.model,
         engine=ENGINES[arguments.engine](),
-        gpus=None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu],
+        gpus=gpus,
         precisions=[Precision.of(config, form, kv) for form in weights for kv in arguments.kv],
         most=arguments.max_gpus,
         node=arguments.node,
-        prices_stated=dict(map(stated_price, arguments.price)),
+        prices_stated=prices,
         limit=arguments.limit,
     )
 
@@ -114,7 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    text = report.model_dump_json(indent=1) if arguments.json else table(report)
+    if arguments.json:
+        text = report.model_dump_json(indent=1)
+    else:
+        text = training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report)
     try:
         print(text, flush=True)
     except BrokenPipeError:  # whoever reads it has seen enough
