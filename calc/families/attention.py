@@ -257,6 +257,7 @@ class MLA:
                 owned=owned,
                 from_hidden=self.indexes_hidden,
                 pool=1 if self.index_pool is None else c.size(self.index_pool),
+                top_tokens=c.maybe("index_topk") or LightningIndexer.model_fields["top_tokens"].default,
             )
             if self.indexer
             else None,

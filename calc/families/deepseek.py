@@ -105,6 +105,7 @@ def v4_kind(c: Fields, what: str) -> CompressedAttention:
         rate=None if what == "sliding_attention" else 4 if sparse else 128,
         overlap=2 if sparse else 1,
         n_index=c.size("index_n_heads") if sparse else None,
+        top_entries=c.maybe("index_topk") or CompressedAttention.model_fields["top_entries"].default,
         d_index=c.size("index_head_dim") if sparse else None,
     )
 

@@ -52,7 +52,10 @@ def m3_attention(c: Fields, layer: int) -> Mixer:
         return attention
     n_index = section.maybe("sparse_num_index_heads") or c.size("index_n_heads")
     d_index = section.maybe("sparse_index_dim") or c.size("index_head_dim")
-    return attention.model_copy(update={"indexer": BlockIndexer(n_index=n_index, d_index=d_index)})
+    blocks = section.maybe("sparse_topk_blocks") or c.maybe("index_topk_blocks") or 16
+    size = section.maybe("sparse_block_size") or c.maybe("index_block_size") or 128
+    indexer = BlockIndexer(n_index=n_index, d_index=d_index, top_tokens=blocks * size)
+    return attention.model_copy(update={"indexer": indexer})
 
 
 def m3_sparse(c: Fields, layer: int) -> bool:

@@ -46,6 +46,7 @@ class GPU(Frozen):
     memory: Literal["dedicated", "unified"] = "dedicated"  # unified: shared with the CPU
     usable_share: float | None = Field(None, gt=0, le=1)  # of unified memory, as the system is delivered
     bandwidth_gb_s: float
+    tdp_w: int | None = None  # board power, as the specification has it
     clock: Clock | None = None  # where the peaks follow from it
     tflops: dict[Dtype, float]  # dense matrix peaks, fp32 accumulate; fp32: the vector units; int8 in TOPS
     formats: tuple[Dtype, ...]  # that it has units for, also where no peak is known

@@ -95,6 +95,7 @@ class BlockIndexer(Frozen):
     n_index: int
     d_index: int
     pool: int = 1  # tokens that share one index key, Qwen4-Exp
+    top_tokens: int = 2048  # of the blocks that are picked
 
     def shapes(self, hidden: int) -> Shapes:
         """Queries and one key, with their norms."""

@@ -61,6 +61,11 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "sequence": ("S", "tokens of a sequence"),
     "tokens": ("T", "tokens of a micro-batch on one GPU"),
     "step_tokens": ("T", "tokens of a forward pass"),
+    "rows": ("T_x", "tokens times the experts of each, on one GPU"),
+    "logits": ("T_l", "tokens whose logits are computed"),
+    "latent_rows": ("T_c", "tokens whose keys and values are made of latents"),
+    "pairs": ("P_qk", "query-key pairs"),
+    "cached": ("N", "tokens whose keys and values are read"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
@@ -104,7 +109,7 @@ class Symbols(Numbers):
     """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
 
     def __init__(self) -> None:
-        self.legend: dict[str, tuple[str, int]] = {}
+        self.legend: dict[str, tuple[str, Any]] = {}
         self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
         self.written_so_far: dict[Any, tuple[str, str]] = {}
         self.used: set[str] = set()
@@ -122,7 +127,7 @@ class Symbols(Numbers):
         self.rank[name] = (STEMS.index(stem), number)
         return Symbol(name, positive=True, integer=True)
 
-    def named(self, name: str, value: int, meaning: str) -> Any:
+    def named(self, name: str, value: float, meaning: str) -> Any:
         """A symbol for a figure that is no size of the model."""
         from sympy import Symbol
 
@@ -165,13 +170,14 @@ class Symbols(Numbers):
             )
         return self.written_so_far[expression]
 
-    def occurring(self) -> dict[str, tuple[str, int]]:
+    def occurring(self) -> dict[str, tuple[str, Any]]:
         """The legend of what was written."""
         return {name: row for name, row in self.legend.items() if name in self.used}
 
 
 def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[int, int]]) -> str:
     """An expression as people write it, `word` standing for each symbol: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
+    from sympy import fraction
 
     def place(part: Any) -> list[tuple[int, int]]:
         return sorted(rank[symbol.name] for symbol in part.free_symbols)
@@ -199,8 +205,11 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
             return f"−{inner(-part)}"
         if part.is_Pow and part.exp.is_Integer and part.exp > 1:
             return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
+        if part.is_Pow and not part.exp.is_Number:
+            exponent = text(part.exp)
+            return f"{inner(part.base)}^{exponent if part.exp.is_Symbol else f'({exponent})'}"
         if part.is_Mul or part.is_Pow or part.is_Rational:
-            above, below = part.as_numer_denom()
+            above, below = fraction(part)
             if below == 1:
                 return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
             return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"

@@ -87,6 +87,7 @@ class LightningIndexer(Frozen):
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
     from_hidden: bool = False  # queries are made from the state, not from its compression: Mistral Large 4
     pool: int = 1  # tokens that share one index key, GLM-5.3
+    top_tokens: int = 2048  # how many are picked
 
     def shapes(self, hidden: int, q_rank: int | None) -> Shapes:
         """Queries from the compressed query, one key, a weight for each head."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
+from calc.hardware.division import nearest
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -220,9 +221,23 @@ class Engine(ABC):
     def vocabulary(self, rows: int, tp: int) -> int:
         """Rows of the embedding, and of the head, on one of tp ranks."""
 
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        """A rule of its own, beside those of any engine, by which it does not share layers over so many ranks."""
+        return None
+
+    def check_layout(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
+        """Raise ConfigError where it does not accept a layout, with the nearest that it does."""
+
+        def message(spread: Layout) -> Message | None:
+            return spread.undivided(architecture) or self.unaccepted(architecture, precision, spread)
+
+        if (sentence := message(layout)) is not None:
+            raise ConfigError(sentence, "tp", nearest(layout.tp, lambda tp: message(layout.of_degree(tp)) is None))
+        layout.check(architecture)
+
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         """Raise ConfigError where the model can't be served so."""
-        layout.check(architecture)
+        self.check_layout(architecture, precision, layout)
         if (sentence := self.refusal(architecture, precision)) is not None:
             raise ConfigError(sentence, "engine")
         check_cache(architecture, precision.kv)

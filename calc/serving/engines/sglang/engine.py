@@ -20,6 +20,7 @@ from calc.model.mixers import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
@@ -59,6 +60,9 @@ class SGLang(Engine):
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         return reads_another_cache(architecture)
+
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        return broken_tiles(architecture, precision, layout)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""

@@ -16,6 +16,7 @@ from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -69,6 +70,9 @@ class VLLM(Engine):
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         known = reads_another_cache(architecture)
         return known or refused_format(precision.kv) or refused_options(architecture, self.options)
+
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        return broken_tiles(architecture, precision, layout) or odd_vocabulary(architecture, layout)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
