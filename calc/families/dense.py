@@ -118,6 +118,7 @@ DENSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, window=one_window(c, i)),
         ffn=gated,
         names=Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP}),
+        kernels=Kernels(cuts_rotated=True, slices=True),
     ),
     "qwen2_5_omni_text": Family(mixer=lambda c, i: gqa(c, bias=QKV, window=qwen_window(c, i)), ffn=gated),
     "mllama_text_model": Family(

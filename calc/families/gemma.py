@@ -166,7 +166,7 @@ GEMMA: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
         ffn=gated,
         norms=GEMMA_NORMS,
-        kernels=Kernels(norm="rms32", capped_logits=True),
+        kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True, scaled_embedding=True),
     ),
     "vaultgemma": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),

@@ -3,8 +3,8 @@ from typing import Literal
 from calc.errors import Frozen
 from calc.model.block import Norm
 
-Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
-"""How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
+Rotation = Literal["16_bits", "halves", "fp32", "fp32_spread", "fp32_copies"]
+"""How queries and keys are rotated: in 16 bits; so, but half by half (gpt-oss); in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
 or in fp32 because they are copied to it first (Cohere)."""
 Activation = Literal["one_kernel", "written_out", "squared", "clamped"]
 """Between the matrices of a feed-forward: one kernel; GELU in elementary operations ("gelu_new": GPT-2); relu, squared
@@ -26,9 +26,14 @@ class Kernels(Frozen):
     fp32_weights: bool | None = None
     """Whether the router's weights stay in fp32, and so do the outputs that they multiply; None: where a buffer
     balances the experts' load."""
+    scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
     held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
+    cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
+    slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3
+    scaled_embedding: bool = False  # times a number of its own: Gemma
+    capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
     dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
 
     def norm_kind(self, norm: Norm) -> NormKind:

@@ -36,6 +36,7 @@ class TrainingWorkload(Frozen):
     """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
     fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits are never whole (Liger)."""
     loss_chunks: int = Field(default=8, ge=1, le=2**16)
+    keep_outputs: bool = False  # the training loop holds the logits through the backward pass
     offload_activations: bool = False  # what full recomputation keeps waits in host memory
     optimizer: Optimizer = "adamw"
     optimizer_in_backward: bool = False  # each gradient is used and freed as soon as it is there

@@ -1,0 +1,62 @@
+"""Decoder layers, the embedding and the head, as transformers' classes compute them in training."""
+
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.feedforward import MoE
+from calc.training.attention import grouped_query
+from calc.training.autograd import Tensor
+from calc.training.experts import mixture
+from calc.training.feedforward import mlp
+from calc.training.modules import Modules, Rotary
+
+
+def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream."""
+    if block.mixers and block.ffn is not None and len(block.norms) == 1:
+        return parallel(t, block, x, rotary)
+    if block.mixers:
+        residual = x
+        x = before(t, block, x)
+        x = mixed(t, block, x, rotary)
+        x = behind(t, block, x)
+        x = t.add(residual, x, "residual stream")
+    if block.ffn is not None:
+        residual = x
+        x = before(t, block, x)
+        x = fed(t, block, x)
+        x = behind(t, block, x)
+        x = t.add(residual, x, "residual stream")
+    return x
+
+
+def before(t: Modules, block: Block, x: Tensor) -> Tensor:
+    return t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x
+
+
+def behind(t: Modules, block: Block, x: Tensor) -> Tensor:
+    """The norm of a block's output, for those that have one, and dropout."""
+    if len(block.norms) == 4 or not block.norms_first:
+        x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
+    return t.dropout(x, "output after dropout") if t.kernels.dropout else x
+
+
+def parallel(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    """Attention and feed-forward read the same normed states."""
+    residual = x
+    x = before(t, block, x)
+    attended = mixed(t, block, x, rotary)
+    x = fed(t, block, x)
+    return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
+
+
+def mixed(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    (mixer,) = block.mixers
+    assert isinstance(mixer, GQA)
+    return grouped_query(t, mixer, x, rotary)
+
+
+def fed(t: Modules, block: Block, x: Tensor) -> Tensor:
+    if isinstance(block.ffn, MoE):
+        return mixture(t, block.ffn, x)
+    assert block.ffn is not None
+    return mlp(t, block.ffn, x)

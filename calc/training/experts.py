@@ -1,0 +1,108 @@
+"""Mixtures of experts as transformers computes them: copies of tokens sorted by expert, and grouped products
+(`integrations/moe.py`)."""
+
+from calc.model.feedforward import MLP, MoE
+from calc.training.autograd import Tensor, Unit
+from calc.training.feedforward import mlp
+from calc.training.modules import Modules
+
+WEIGHTS = "weights of experts"
+
+
+def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+    """Routed experts, and beside them those that every token passes through."""
+    weights, indices = routed(t, moe, x)
+    y = experts(t, moe, x, weights, indices)
+    del weights, indices
+    if moe.shared is not None:
+        shared = mlp(t, moe.shared, x)
+        if moe.shared_gate:
+            gate = t.matrix(x, "shared_expert_gate", 1, "gate of shared experts")
+            shared = t.multiply(t.result_saved(gate, "gate of shared experts"), shared, "gated shared experts")
+        y = t.add(y, shared, "output of the feed-forward")
+    return y
+
+
+def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and numbers of the experts that each token is sent to."""
+    label = "scores of the router"
+    if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
+        weights, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+        return t.result_saved(weights, WEIGHTS), indices
+    if moe.router_correction == "none":
+        logits = router_logits(t, moe, x, x.width)
+        weights, indices = t.largest(t.result_saved(t.cast(logits, 4, label), label), moe.top_k)
+        return t.cast(t.divided(weights, WEIGHTS), logits.width, WEIGHTS), indices
+    scores = t.result_saved(router_logits(t, moe, t.cast(x, 4, "inputs of the router in 32 bits"), 4), label)
+    corrected = t.new(label, scores.columns, 4)  # no gradient passes the choice
+    _, indices = t.largest(corrected, moe.top_k)
+    weights = t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS)
+    return t.cast(weights, 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+
+
+def router_logits(t: Modules, moe: MoE, x: Tensor, width: int) -> Tensor:
+    """A row for each expert; in 32 bits by a copy of the router."""
+    rows = moe.n_experts + moe.n_zero
+    size = rows * x.columns + (rows if moe.router_bias else 0)
+    weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    if t.settings.adapters is not None and t.settings.adapters.experts:
+        weight = t.folded(t.fold_factors(moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size)
+    return t.linear(x, t.cast(weight, width, "weights of the router in 32 bits"), rows, "logits of the router")
+
+
+def experts(t: Modules, moe: MoE, x: Tensor, weights: Tensor, indices: Tensor) -> Tensor:
+    """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
+    k, columns, expert = moe.top_k, x.columns, moe.expert
+    parts = 2 if expert.gated else 1
+    down, up = adapters(t, moe, columns, parts)
+    sort = "order of copies"
+    numbers, order = t.new(sort, k, 8), t.new(sort, k, 8)
+    copies = t.gather(x, t.new(sort, k, 8), k * columns, "copies of tokens")
+    weights = t.gather(weights, order, k, WEIGHTS)
+    counts = t.new(sort, k, 4)
+    wide = parts * expert.intermediate
+    bias = t.expert_bias(moe, k * wide)
+    widening = t.expert_matrices(moe.n_experts * columns * wide, up)
+    y = t.grouped(copies, widening, k * wide, "gate and up", bias)
+    y = activated(t, expert, y, k)
+    bias = t.expert_bias(moe, k * columns)
+    narrowing = t.expert_matrices(moe.n_experts * expert.intermediate * columns, down)
+    y = t.grouped(y, narrowing, k * columns, "outputs of experts", bias)
+    weighted = t.multiply(y, weights, "weighted outputs of experts")
+    weighted = t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order")
+    del numbers, counts
+    return t.cast(t.total(weighted, columns, "output of experts"), x.width, "output of experts")
+
+
+def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tensor] | None, list[Tensor] | None]:
+    """The factors of the experts' adapters; each product is made once as they are put in place."""
+    if t.settings.adapters is None or not t.settings.adapters.experts:
+        return None, None
+    f, wide = moe.expert.intermediate, parts * moe.expert.intermediate
+    down = t.fold_factors(moe, f, hidden, 1)
+    t.folded(down, moe.n_experts * f * hidden)
+    up = t.fold_factors(moe, hidden, wide, parts)
+    t.folded(up, moe.n_experts * wide * hidden)
+    return down, up
+
+
+def activated(t: Modules, expert: MLP, y: Tensor, k: int) -> Tensor:
+    """act(gate)·up of what one product made."""
+    f = k * expert.intermediate
+    if not expert.gated:
+        return t.activated(y)
+    if t.kernels.activation == "clamped":
+        return clamped(t, y, f)
+    gate, up = t.split(y, f, f)
+    return t.gate(gate, up)
+
+
+def clamped(t: Modules, y: Tensor, f: int) -> Tensor:
+    """(up + 1)·gate·sigmoid(α·gate), gate and up clamped first: gpt-oss."""
+    gate, up = t.slice(y, f), t.slice(y, f)
+    gate = t.activation(gate, "clamped gate")
+    up = t.activation(up, "clamped up")
+    glu = t.multiply(
+        gate, t.result_saved(t.scale(gate, "sigmoid of the gate"), "sigmoid of the gate"), "activated gate"
+    )
+    return t.multiply(t.shift(up, "clamped up"), glu, "gated")
