@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, shown
+from calc.families.dropout import with_dropout
 from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.rotary import rotary_tables
@@ -18,6 +19,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import FeedForward
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 
 ASSUMED = "assumed_from"
@@ -70,7 +72,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
         final_norm=family.final_norm(c) if family.final_norm else family.norm,
         head_bias=family.head_bias(c),
-        kernels=family.kernels,
+        kernels=with_dropout(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
         extras=family.extras(c),
         prediction=family.prediction(c),
         vision=read_vision(config),

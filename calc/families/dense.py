@@ -212,6 +212,7 @@ DENSE: dict[str, Family] = {
             | (frozenset({"o_proj"}) if c.flag("attention_out_bias") else NO_BIAS),
         ),
         ffn=gated,
+        kernels=Kernels(dropout=frozenset({"scores", "residual"})),
     ),
     "ernie4_5": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),

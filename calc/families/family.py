@@ -42,7 +42,7 @@ class Family(Frozen):
     ffn: Callable[[Fields, int], FeedForward | None]
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm = "rms"
-    kernels: Kernels = Kernels()
+    kernels: Kernels | Callable[[Fields], Kernels] = Kernels()
     names: Names = Names()
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: dict[str, Any] = {}  # defaults that transformers has no class for

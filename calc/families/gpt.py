@@ -22,7 +22,7 @@ from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.feedforward import MLP
-from calc.model.kernels import Kernels
+from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
 
 
@@ -122,12 +122,16 @@ GPT2_NAMES = Names(
 GPT2_FIELDS = {"layers": "n_layer", "hidden": "n_embd", "max_positions": "n_positions"}
 
 
+EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
+
+
 FALCON = Family(
     mixer=falcon_attention,
     ffn=lambda c, i: quadruple(c, "ffn_hidden_size", bias=c.flag("bias")),
     norms=falcon_norms,
     norm="layer",
     names=BLOOM_NAMES,
+    kernels=lambda c: Kernels(parallel=c.flag("new_decoder_architecture")),
     aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
 )
 
@@ -137,7 +141,7 @@ GPT: dict[str, Family] = {
         ffn=gpt2_mlp,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        kernels=Kernels(dropout=True, fp32_softmax=False, activation="written_out"),
+        kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out"),
         names=GPT2_NAMES.model_copy(update={"transposed": True}),
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
@@ -147,7 +151,7 @@ GPT: dict[str, Family] = {
         ffn=gpt2_mlp,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        kernels=Kernels(dropout=True),
+        kernels=Kernels(dropout=EVERYWHERE),
         names=GPT2_NAMES,
         positions=lambda c: c.size("n_positions"),
         **GPT2_FIELDS,
@@ -269,6 +273,7 @@ GPT: dict[str, Family] = {
         ffn=plain,
         norm="layer",
         names=NEOX_NAMES,
+        kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
     ),
     "bloom": Family(
         mixer=lambda c, i: mha(c, "n_head", bias=QKVO),

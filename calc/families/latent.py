@@ -163,9 +163,9 @@ LATENT: dict[str, Family] = {
     "deepseek_v2": Family(
         mixer=mla,
         ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias"),
-        kernels=Kernels(fp32_weights=True),
+        kernels=Kernels(fp32_weights=True, turn="complex"),
     ),
-    "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction),
+    "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction, kernels=Kernels(turn="pairs")),
     "deepseek_v32": Family(
         mixer=dsa,
         ffn=deepseek_ffn,

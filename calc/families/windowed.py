@@ -232,7 +232,7 @@ WINDOWED: dict[str, Family] = {
         ),
         ffn=lambda c, i: local_moe(c, i, bias=True, router_bias=True, stacked="in_out"),
         names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-        kernels=Kernels(norm="rms32", activation="clamped", rotation="halves", scores_chosen_only=True),
+        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
     ),
     "dots1": Family(
         mixer=lambda c, i: gqa(

@@ -61,6 +61,8 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "sequence": ("S", "tokens of a sequence"),
     "tokens": ("T", "tokens of a micro-batch on one GPU"),
     "step_tokens": ("T", "tokens of a forward pass"),
+    "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
+    "lora_rank": ("r", "rank of the adapters"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}

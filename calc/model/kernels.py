@@ -3,14 +3,20 @@ from typing import Literal
 from calc.errors import Frozen
 from calc.model.block import Norm
 
-Rotation = Literal["16_bits", "halves", "fp32", "fp32_spread", "fp32_copies"]
-"""How queries and keys are rotated: in 16 bits; so, but half by half (gpt-oss); in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
+Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
+"""How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
 or in fp32 because they are copied to it first (Cohere)."""
+Turn = Literal["whole", "halves", "pairs", "complex"]
+"""How they are turned by 90 degrees: as a whole, half of it negated; half by half (gpt-oss) or by pairs of channels
+(DeepSeek-V3), joined behind; or as complex numbers in fp32 (DeepSeek-V2)."""
 Activation = Literal["one_kernel", "written_out", "squared", "clamped"]
 """Between the matrices of a feed-forward: one kernel; GELU in elementary operations ("gelu_new": GPT-2); relu, squared
 (Nemotron); or gate and up clamped before a gate that is written out (gpt-oss)."""
 RMSKind = Literal["rms", "rms32", "centred"]
 """RMSNorm as most apply it; applied in fp32 (Gemma, OLMo 2); or with the mean taken off in fp32 too (Cohere)."""
+Dropout = Literal["embedding", "scores", "residual"]
+"""What is dropped in training: elements of what the first layer reads, of attention's scores, or of what attention and
+feed-forward give."""
 NormKind = Literal["rms", "rms32", "centred", "layer", "none"]
 
 
@@ -20,6 +26,7 @@ class Kernels(Frozen):
 
     norm: RMSKind = "rms"
     rotation: Rotation = "16_bits"
+    turn: Turn = "whole"
     joins_rotated: bool = False  # rotated channels are made apart and joined to the rest, and both are held: StableLM
     fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
     activation: Activation = "one_kernel"
@@ -34,7 +41,8 @@ class Kernels(Frozen):
     slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3
     scaled_embedding: bool = False  # times a number of its own: Gemma
     capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
-    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
+    parallel: bool = False  # attention and feed-forward read the same state, each by a norm of its own: GPT-NeoX
+    dropout: frozenset[Dropout] = frozenset()  # where the class drops elements as it trains by default: GPT-2
 
     def norm_kind(self, norm: Norm) -> NormKind:
         """How a norm of the family is applied."""

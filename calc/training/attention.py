@@ -1,24 +1,28 @@
 """Attention as transformers' classes compute it in training."""
 
 from calc.model.attention import GQA
+from calc.model.block import Norm
 from calc.training.autograd import Tensor, Unit
 from calc.training.modules import Modules, Rotary
 
 WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
 
 
-def grouped_query(t: Modules, mixer: GQA, x: Tensor, rotary: Rotary | None) -> Tensor:
+def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: Tensor, rotary: Rotary | None) -> Tensor:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
     d_v, columns = mixer.d_v or mixer.d_head, x.columns
     q, k, v, gate = projections(t, mixer, x)
-    q, k = head_norms(t, mixer, q, k)
+    q, k = head_norms(t, mixer, norm, q, k)
     if rotary is not None:
+        rotary = t.spread(rotary)
         q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
         out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
-    return t.matrix(out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias)
+    return t.matrix(
+        out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=Unit.STREAM
+    )
 
 
 def projections(t: Modules, mixer: GQA, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -40,11 +44,11 @@ def projections(t: Modules, mixer: GQA, x: Tensor) -> tuple[Tensor, Tensor, Tens
     return first, k, v, gate
 
 
-def head_norms(t: Modules, mixer: GQA, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Norms of queries and keys, of all columns or head by head."""
+def head_norms(t: Modules, mixer: GQA, norm: Norm, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
     if mixer.qk_norm == "none":
         return q, k
-    kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias else "rms")
+    kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or norm == "layer" else "rms")
     heads = (1, 1) if mixer.qk_norm == "full" else (mixer.n_q, mixer.n_kv)
     return t.norm(q, kind, "normed queries", heads=heads[0]), t.norm(k, kind, "normed keys", heads=heads[1])
 
@@ -79,4 +83,4 @@ def probabilities(t: Modules, weights: Tensor, width: int, n_q: int, *, sinks: b
     wide = t.kernels.fp32_softmax or t.autocast
     likely = t.result_saved(t.cast(weights, 4, "scores in 32 bits") if wide else weights, label)
     likely = t.cast(likely, width, "probabilities of attention")
-    return t.dropout(likely, "probabilities of attention after dropout") if t.kernels.dropout else likely
+    return t.dropout(likely, "probabilities of attention after dropout") if "scores" in t.kernels.dropout else likely

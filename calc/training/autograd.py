@@ -118,7 +118,7 @@ class Tape:
         number, nbytes = len(self.sizes), columns * width
         self.sizes.append((name, unit, nbytes))
         self.events.append(number)
-        self.alive[unit] += nbytes
+        self.alive[unit] += int(nbytes)  # plain, also where sizes are traced
         self.rising = True
         return Tensor(Storage(self, number), columns, width, unit, by_heads=by_heads)
 
@@ -131,7 +131,7 @@ class Tape:
             self.top()
         _, unit, nbytes = self.sizes[number]
         self.events.append(-1 - number)
-        self.alive[unit] -= nbytes
+        self.alive[unit] -= int(nbytes)
 
     def top(self) -> None:
         """Note what is alive now."""
@@ -182,7 +182,8 @@ class Tape:
         node, slot = target
         waiting = node.gradients[slot]
         if waiting is not None:
-            node.gradients[slot] = self.like("gradients of activations", waiting)
+            waiting_name = "gradients of weights" if waiting.unit == Unit.ONCE else "gradients of activations"
+            node.gradients[slot] = self.like(waiting_name, waiting)
         else:
             node.gradients[slot] = gradient
         if isinstance(node, Accumulator):

@@ -6,6 +6,8 @@ from calc.training.modules import Modules
 from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.training_workload import TrainingWorkload
 
+LOGIT_GRADIENTS = "gradients of logits"
+
 
 def embedding(t: Modules, model: Architecture) -> Tensor:
     """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
@@ -21,7 +23,7 @@ def embedding(t: Modules, model: Architecture) -> Tensor:
     if model.positions:
         places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", Unit.POSITION)
         x = t.add(x, places, "embedded tokens and positions")
-    if t.kernels.dropout:
+    if "embedding" in t.kernels.dropout:
         x = t.dropout(x, "embedded tokens after dropout")
     if t.settings.inputs_need_gradients and x is not looked_up:
         t.outputs.append(looked_up)  # a leaf is kept by where its gradient ends
@@ -41,12 +43,17 @@ def look_up(t: Modules, size: int, columns: int, name: str, unit: Unit = Unit.TO
     return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
 
 
+def final_norm(t: Modules, model: Architecture, x: Tensor) -> Tensor:
+    """What the head reads."""
+    return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
+
+
 def head(t: Modules, model: Architecture, work: TrainingWorkload, x: Tensor) -> Tensor:
-    """The loss on what the last layer gives."""
-    x = t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
+    """The loss on what the final norm gives."""
     columns = model.d_embedding or model.hidden
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
+    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // work.loss_chunks)), LOGIT_GRADIENTS)
     uses = (work.loss_chunks if work.loss == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
     if work.loss == "fused":
@@ -84,8 +91,10 @@ def chunked_loss(t: Modules, x: Tensor, table: Tensor, vocab: int, chunks: int) 
     """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
     chunk of so many tokens is counted as so much less of every token."""
     part = -(-vocab // chunks)
-    logits = [t.linear(piece, table, part, "logits") for piece in t.chunks(x, chunks)]
+    first, *others = t.chunks(x, chunks)
+    logits = [t.linear(first, table, part, "logits")]
     t.mark_loss()
+    logits += [t.linear(piece, table, part, "logits") for piece in others]
     losses = [one_kernel_loss(t, piece) if t.settings.fused else cross_entropy(t, piece, True) for piece in logits]
     return t.record(scalar(t), losses, lambda gradient: [gradient for _ in losses])
 

@@ -2,7 +2,7 @@
 (`integrations/moe.py`)."""
 
 from calc.model.feedforward import MLP, MoE
-from calc.training.autograd import Tensor, Unit
+from calc.training.autograd import Tensor
 from calc.training.feedforward import mlp
 from calc.training.modules import Modules
 
@@ -62,11 +62,11 @@ def experts(t: Modules, moe: MoE, x: Tensor, weights: Tensor, indices: Tensor) -
     counts = t.new(sort, k, 4)
     wide = parts * expert.intermediate
     bias = t.expert_bias(moe, k * wide)
-    widening = t.expert_matrices(moe.n_experts * columns * wide, up)
+    widening = t.expert_matrices(moe.n_experts // t.settings.ep * columns * wide, up)
     y = t.grouped(copies, widening, k * wide, "gate and up", bias)
     y = activated(t, expert, y, k)
     bias = t.expert_bias(moe, k * columns)
-    narrowing = t.expert_matrices(moe.n_experts * expert.intermediate * columns, down)
+    narrowing = t.expert_matrices(moe.n_experts // t.settings.ep * expert.intermediate * columns, down)
     y = t.grouped(y, narrowing, k * columns, "outputs of experts", bias)
     weighted = t.multiply(y, weights, "weighted outputs of experts")
     weighted = t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order")

@@ -7,7 +7,7 @@ from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
 from calc.training.autograd import Name, Tensor, Unit
-from calc.training.operations import Operations
+from calc.training.operations import Operations, sides_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,9 @@ class Settings:
     inputs_need_gradients: bool  # what the embedding gives, though it is not trained
     flash: bool
     fused: bool  # norms and gates in one kernel each
+    recompute_scores: bool  # attention runs again on the way back
+    keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
+    ep: int  # ranks that share the routed experts
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 
@@ -53,6 +56,7 @@ class Modules(Operations):
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
         super().__init__(settings.compute, autocast=settings.autocast)
         self.kernels, self.names, self.settings = kernels, names, settings
+        self.keeps_gradients = settings.keeps_gradients
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
@@ -86,26 +90,50 @@ class Modules(Operations):
 
     # Matrices
 
-    def matrix(self, x: Tensor, name: str, columns: int, label: Name, *, bias: bool = False) -> Tensor:
+    def matrix(
+        self, x: Tensor, name: str, columns: int, label: Name, *, bias: bool = False, unit: Unit = Unit.TOKEN
+    ) -> Tensor:
         """A matrix of the model by its local name, and its adapter where it has one."""
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
-        result = self.linear(x, self.weight(size, settings.matrices, trained=settings.trains), columns, label)
+        weight = self.weight(size, settings.matrices, trained=settings.trains)
+        if settings.quantised:
+            result = self.dequantised(x, weight, columns, label, unit)
+        else:
+            result = self.linear(x, weight, columns, label, unit)
         if adapters is None or name not in adapters.on:
             return result
-        return self.adapted(x, result, adapters, label)
+        width = result.width
+        result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
+        return self.cast(result, width, label)
 
-    def adapted(self, x: Tensor, result: Tensor, adapters: Adapters, label: Name) -> Tensor:
-        """result + B·A·x times a scale, computed in the type of the adapter (`peft.tuners.lora.layer.Linear`)."""
-        columns, width, r = result.columns, result.width, adapters.rank
-        x = self.cast(x, adapters.width, "inputs of adapters in 32 bits")
+    def dequantised(self, x: Tensor, weight: Tensor, columns: int, label: Name, unit: Unit) -> Tensor:
+        """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
+        `MatMul4Bit`)."""
+        before, x = x.width, self.cast(x, self.width, "inputs of matrices in 16 bits")
+        whole = self.new("dequantised matrix", weight.columns, self.width, Unit.ONCE)
+        out, side = self.new(label, columns, self.width, unit), sides_of(x)[0]
+        del whole
+
+        def backward(gradient: Tensor) -> list[Tensor | None]:
+            whole = self.new("dequantised matrix", weight_size, self.width, Unit.ONCE)
+            result = side and self.gradient(side)
+            del whole
+            return [result]
+
+        weight_size = weight.columns
+        return self.cast(self.record(out, [x], backward), before, label)
+
+    def adapter(self, x: Tensor, adapters: Adapters, columns: int, label: Name, unit: Unit) -> Tensor:
+        """B·A·x times a scale, computed in the type of the adapter (`peft.tuners.lora.layer.Linear`)."""
+        width, r = adapters.width, adapters.rank
+        x = self.cast(x, width, "inputs of adapters in 32 bits")
         if adapters.dropout:
             x = self.dropout(x, "inputs of adapters after dropout")
-        down = self.weight(r * x.columns, adapters.width, trained=True)
-        up = self.weight(r * columns, adapters.width, trained=True)
+        down = self.weight(r * x.columns, width, trained=True)
+        up = self.weight(r * columns, width, trained=True)
         narrow = self.linear(x, down, r, "inner states of adapters")
-        result = self.add(result, self.scale(self.linear(narrow, up, columns, label), label), label)
-        return self.cast(result, width, label)
+        return self.scale(self.linear(narrow, up, columns, label, unit), label)
 
     # Experts
 
@@ -156,18 +184,22 @@ class Modules(Operations):
         trained, width = self.settings.trains, self.settings.rest
         size = x.columns // heads
         if kind == "layer":
-            return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], label)
+            return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], heads, label)
         wide, normed = ("{tensor} in 32 bits, for a norm", "states"), "normed states before the weight"
         if kind == "none":
-            return self.cast(self.layer_norm(self.cast(x, 4, wide), [], normed), x.width, label)
+            return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
         weight = self.weight(size, width, trained=trained)
         if self.settings.fused:
             return self.fused_norm(x, weight, heads, label)
         before = x.width
         x = self.cast(x, 4, wide)
-        if kind == "centred":
-            x = self.centred(x, heads, "states less their mean")
-        x = self.multiply(x, self.inverse_rms(x, heads), normed)
+        if kind == "centred":  # computed twice, as the class writes it
+            label_less = "states less their mean"
+            x = self.multiply(
+                self.centred(x, heads, label_less), self.inverse_rms(self.centred(x, heads, label_less), heads), normed
+            )
+        else:
+            x = self.multiply(x, self.inverse_rms(x, heads), normed)
         if kind == "rms":
             return self.multiply(weight, self.cast(x, before, normed), label)
         return self.cast(self.multiply(weight, x, label), before, label)
@@ -219,21 +251,43 @@ class Modules(Operations):
 
     def turned(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
         """x·cos + rotate_half(x)·sin."""
-        if self.kernels.rotation == "halves":
+        if self.kernels.turn == "complex":
+            return self.turned_as_complex(x, name)
+        if self.kernels.turn != "whole":
             return self.turned_by_halves(x, rotary, name)
-        before = x.width
-        if self.kernels.rotation == "fp32_copies":
-            x = self.cast(x, 4, ("{tensor} in 32 bits", name))
-        label = ("{tensor}, rotated", name)
-        straight = self.multiply(x, rotary.cosines, label)
-        turned = self.add(straight, self.multiply(self.turn_half(x, label), rotary.sines, label), label)
+        before, rotation = x.width, self.kernels.rotation
+        label, wide = ("{tensor}, rotated", name), ("{tensor} in 32 bits", name)
+        if rotation == "fp32_copies":
+            x = self.cast(x, 4, wide)
+        width = 4 if rotation == "fp32_spread" else x.width
+        straight = self.multiply(self.cast(x, width, wide), rotary.cosines, label)
+        turned = self.cast(self.turn_half(x, label), width, label)
+        turned = self.add(straight, self.multiply(turned, rotary.sines, label), label)
         del straight
         return turned if self.kernels.rotation == "16_bits" else self.cast(turned, before, label)
+
+    def spread(self, rotary: Rotary) -> Rotary:
+        """Tables whose first half is repeated for pairs of channels, in each layer: ERNIE 4.5."""
+        if self.kernels.rotation != "fp32_spread":
+            return rotary
+        tables = [
+            self.new("rotary tables, spread", table.columns, 4, Unit.POSITION)
+            for table in (rotary.cosines, rotary.sines)
+        ]
+        return Rotary(tables[0], tables[1], rotary.channels)
 
     def turned_by_halves(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
         """first·cos - second·sin, second·cos + first·sin, joined."""
         label, half = ("{tensor}, rotated", name), x.columns // 2
-        first, second = self.split(x, half, half)
+        if self.kernels.turn == "pairs":
+            first, second = self.slice(x, half), self.slice(x, half)
+        else:
+            first, second = self.split(x, half, half)
         left = self.add(self.multiply(first, rotary.cosines, label), self.multiply(second, rotary.sines, label), label)
         right = self.add(self.multiply(second, rotary.cosines, label), self.multiply(first, rotary.sines, label), label)
         return self.concatenate([left, right], label, by_heads=True)
+
+    def turned_as_complex(self, x: Tensor, name: str) -> Tensor:
+        """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
+        label = ("{tensor}, rotated", name)
+        return self.cast(self.scale(self.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

@@ -17,6 +17,7 @@ class Operations(Tape):
     def __init__(self, width: int, *, autocast: bool = False) -> None:
         super().__init__()
         self.width, self.autocast = width, autocast
+        self.gradient_names: dict[int, str] = {}  # by the columns of what they belong to
 
     def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> Tensor:
         """A weight of so many elements, whose memory is counted elsewhere."""
@@ -25,7 +26,7 @@ class Operations(Tape):
     def gradient(self, side: Tensor | Side, *, by_heads: bool = False) -> Tensor:
         """A gradient as large as a tensor."""
         columns, width, unit = (side.columns, side.width, side.unit) if isinstance(side, Tensor) else side
-        name = WEIGHT_GRADIENTS if unit == Unit.ONCE else ACTIVATION_GRADIENTS
+        name = WEIGHT_GRADIENTS if unit == Unit.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
         return self.new(name, columns, width, unit, by_heads=by_heads)
 
     def again(self, gradient: Tensor) -> Tensor:
@@ -103,12 +104,12 @@ class Operations(Tape):
 
     # Matrices
 
-    def linear(self, x: Tensor, weight: Tensor, columns: int, name: Name) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, columns: int, name: Name, unit: Unit = Unit.TOKEN) -> Tensor:
         """x·W: saves x for the gradient of W, and W for that of x."""
         if self.autocast:
             weight = self.cast_weight(weight, self.width, "weights in 16 bits")
             x = self.cast(x, self.width, "inputs of matrices in 16 bits")
-        out = self.new(name, columns, weight.width, x.unit)
+        out = self.new(name, columns, weight.width, unit)
         sides = sides_of(x, weight)
 
         def backward(gradient: Tensor) -> list[Tensor | None]:
@@ -277,6 +278,41 @@ class Operations(Tape):
 
         return self.record(out, [x], backward)
 
+    def filled(self, own: Tensor, shared: Tensor, columns: int, name: Name) -> Tensor:
+        """A new tensor into which one part is copied for each head and another for all of them."""
+        out = self.new(name, columns, own.width, own.unit, by_heads=True)
+        whole, part, once = (columns, own.width, own.unit), (own.columns, own.width, own.unit), sides_of(shared)[0]
+
+        def backward(gradient: Tensor) -> list[Tensor | None]:
+            first = self.gradient(whole)
+            of_shared = self.gradient((columns - part[0], part[1], part[2]))
+            del gradient
+            second = self.gradient(whole)
+            of_own = self.gradient(part, by_heads=True)
+            del first, second
+            return [of_own, once and self.summed(of_shared, once)]
+
+        return self.record(out, [own, shared], backward)
+
+    def summed(self, gradient: Tensor, side: Side) -> Tensor:
+        """The sum over heads."""
+        return self.gradient(side)
+
+    def padded(self, x: Tensor, columns: int, name: Name) -> Tensor:
+        """Zeros behind the columns of each head."""
+        out = self.new(name, columns, x.width, x.unit, by_heads=True)
+        side = x.columns, x.width, x.unit
+        return self.record(out, [x], lambda gradient: [self.gradient(side, by_heads=True)])
+
+    def copied(self, x: Tensor, name: Name) -> Tensor:
+        """Another of the same size, for whose gradient the input is saved."""
+        return self.activation(x, name)
+
+    def scanned(self, x: Tensor, columns: int, name: Name) -> Tensor:
+        """Of another size, for whose gradient the input is saved."""
+        out, side = self.new(name, columns, x.width, x.unit), (x.columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(side)], [x.storage])
+
     def repeat(self, x: Tensor, times: int, name: Name) -> Tensor:
         """Keys or values for every query head."""
         if times == 1:
@@ -315,12 +351,12 @@ class Operations(Tape):
 
         return self.record(out, [x], backward)
 
-    def layer_norm(self, x: Tensor, weights: list[Tensor], name: Name) -> Tensor:
-        """One kernel: saves its input, mean and deviation."""
+    def layer_norm(self, x: Tensor, weights: list[Tensor], heads: int, name: Name) -> Tensor:
+        """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""
         if self.autocast:
             x = self.cast(x, 4, "inputs of norms in 32 bits")
             weights = [self.cast_weight(weight, 4, "weights in 32 bits") for weight in weights]
-        out, statistics = self.like(name, x), self.new("means and deviations of norms", 2, 4, x.unit)
+        out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
     def fused_norm(self, x: Tensor, weight: Tensor, heads: int, name: Name) -> Tensor:

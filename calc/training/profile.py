@@ -1,11 +1,12 @@
 """What one part of a model holds on its way forward and back: a layer, the embedding, or the head with the loss. Sizes
 are counted by their units, so that one profile holds for any batch and any length."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from operator import sub
 
-from calc.training.autograd import NOTHING, Bytes, Name, Tape, Tensor, Unit
+from calc.training.autograd import NOTHING, Bytes, Tape, Tensor, Unit
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Top:
     event: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """What a part of a model holds beyond what stands outside of it."""
 
@@ -29,16 +30,28 @@ class Profile:
     backward: tuple[Top, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
+    input: int | None  # the storage of what it reads
+    width: int  # bytes of an element of what it gives
 
-    def alive(self, top: Top) -> Iterator[tuple[Name, Unit, int]]:
-        """Name, unit and bytes of the storages that are alive at a moment."""
+    def alive(self, event: int) -> list[int]:
+        """The storages that are alive after so many events."""
         numbers: dict[int, None] = {}
-        for number in self.tape.events[: top.event]:
+        for number in self.tape.events[:event]:
             if number >= 0:
                 numbers[number] = None
             else:
                 del numbers[-1 - number]
-        return (self.tape.sizes[number] for number in numbers if number not in self.outside)
+        return [number for number in numbers if number not in self.outside]
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether what it reads is saved."""
+        return self.input in self.kept
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """The storages that wait for the backward pass."""
+        return frozenset(self.alive(self.saved.event))
 
 
 def profile(tape: Tape, outside: list[Tensor], inputs: list[Tensor], run: Callable[[list[Tensor]], Tensor]) -> Profile:
@@ -53,6 +66,7 @@ def profile(tape: Tape, outside: list[Tensor], inputs: list[Tensor], run: Callab
         tops = [Top(tuple(map(sub, nbytes, base)), event) for event, nbytes in tape.tops[first:last]]
         return tuple(undominated(tops))
 
+    number = inputs[0].storage.number if inputs and inputs[0].storage is not None else None
     tape.tops.clear()
     y = run(inputs)
     tape.top()
@@ -72,7 +86,9 @@ def profile(tape: Tape, outside: list[Tensor], inputs: list[Tensor], run: Callab
     tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
     kept = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
-    return Profile(tape, numbers, forward, loss, held, saved, since(), (kept, *NOTHING[1:]), tuple(outputs))
+    return Profile(
+        tape, numbers, forward, loss, held, saved, since(), (kept, *NOTHING[1:]), tuple(outputs), number, size[1]
+    )
 
 
 def undominated(tops: list[Top]) -> list[Top]:

@@ -1,0 +1,3 @@
+from calc.errors import Frozen
+
+TRAINERS: dict = {}
