@@ -163,7 +163,7 @@ LATENT: dict[str, Family] = {
     "deepseek_v2": Family(
         mixer=mla,
         ffn=lambda c, i: deepseek_ffn(c, i, correction="none", bias="mlp_bias"),
-        kernels=Kernels(fp32_weights=True, turn="complex"),
+        kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
     ),
     "deepseek_v3": Family(mixer=mla, ffn=deepseek_ffn, prediction=deepseek_prediction, kernels=Kernels(turn="pairs")),
     "deepseek_v32": Family(

@@ -213,7 +213,12 @@ GRANITE_MOE_NAMES = Names(
 
 
 SPARSE: dict[str, Family] = {
-    "mixtral": Family(mixer=lambda c, i: gqa(c, window=one_window(c, i)), ffn=local_moe, names=MIXTRAL_NAMES),
+    "mixtral": Family(
+        mixer=lambda c, i: gqa(c, window=one_window(c, i)),
+        ffn=local_moe,
+        names=MIXTRAL_NAMES,
+        kernels=Kernels(fp32_weights=True),
+    ),
     "qwen2_moe": Family(
         mixer=lambda c, i: gqa(c, bias=QKV if c.flag("qkv_bias") else NO_BIAS, window=qwen2_moe_window(c, i)),
         ffn=qwen2_moe,
@@ -262,7 +267,7 @@ SPARSE: dict[str, Family] = {
     "hunyuan_v1_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=hunyuan_moe,
-        kernels=Kernels(fp32_weights=True),
+        kernels=Kernels(fp32_weights=True, fp32_router=True),
         names=Names(
             router="mlp.gate.wg",
             shared_expert="mlp.shared_mlp",
@@ -316,6 +321,7 @@ SPARSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, qk_norm="full"),
         ffn=lambda c, i: local_moe(c, i, router_correction="buffer"),
         names=MIXTRAL_NAMES,
+        kernels=Kernels(fp32_router=False),
     ),
     "jetmoe": Family(
         mixer=jetmoe_attention,

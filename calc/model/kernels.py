@@ -33,6 +33,9 @@ class Kernels(Frozen):
     fp32_weights: bool | None = None
     """Whether the router's weights stay in fp32, and so do the outputs that they multiply; None: where a buffer
     balances the experts' load."""
+    fp32_router: bool | None = None
+    """Whether the router reads an fp32 copy of the states and of its weights; None: where a buffer balances the
+    experts' load."""
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2

@@ -29,11 +29,12 @@ def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
         return t.result_saved(weights, WEIGHTS), indices
+    width = 4 if t.fp32_router(moe) else x.width
+    logits = router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width)
+    scores = t.result_saved(t.cast(logits, 4, label), label)
     if moe.router_correction == "none":
-        logits = router_logits(t, moe, x, x.width)
-        weights, indices = t.largest(t.result_saved(t.cast(logits, 4, label), label), moe.top_k)
-        return t.cast(t.divided(weights, WEIGHTS), logits.width, WEIGHTS), indices
-    scores = t.result_saved(router_logits(t, moe, t.cast(x, 4, "inputs of the router in 32 bits"), 4), label)
+        weights, indices = t.largest(scores, moe.top_k)
+        return t.cast(t.divided(weights, WEIGHTS), 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
     corrected = t.new(label, scores.columns, 4)  # no gradient passes the choice
     _, indices = t.largest(corrected, moe.top_k)
     weights = t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS)

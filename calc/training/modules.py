@@ -142,6 +142,11 @@ class Modules(Operations):
         stated = self.kernels.fp32_weights
         return moe.router_correction == "buffer" if stated is None else stated
 
+    def fp32_router(self, moe: MoE) -> bool:
+        """Whether the router reads an fp32 copy of the states."""
+        stated = self.kernels.fp32_router
+        return moe.router_correction == "buffer" if stated is None else stated
+
     def expert_bias(self, moe: MoE, columns: int) -> Tensor | None:
         """The bias of its expert for each copy of a token; its gradient is put into zeros."""
         if not moe.expert.bias:
