@@ -288,6 +288,7 @@ LINEAR: dict[str, Family] = {
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         aliases={"tie_embedding": "tie_word_embeddings"},
+        kernels=Kernels(fp32_weights=False, fp32_router=False),
     ),
     "lfm3": Family(
         mixer=lfm3_mixer,
@@ -301,7 +302,7 @@ LINEAR: dict[str, Family] = {
         ffn=qwen2_moe,
         names=QWEN_NEXT_NAMES,
         own={"full_attention_interval": 4},
-        kernels=Kernels(norm="rms32"),
+        kernels=Kernels(norm="rms32", shared_first=True),
     ),
     "qwen3_5_text": Family(
         mixer=qwen35_mixer,
@@ -321,7 +322,7 @@ LINEAR: dict[str, Family] = {
         prediction=lambda c: next_layers(
             c, qwen_next_prediction_mixer(c), gated_shared_moe(c), "mtp_num_hidden_layers", own_tables=False
         ),
-        kernels=Kernels(norm="rms32"),
+        kernels=Kernels(norm="rms32", shared_first=True),
     ),
     "olmo_hybrid": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="full") if olmo_attends(c, i) else olmo_delta_net(c),

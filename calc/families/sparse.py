@@ -223,6 +223,7 @@ SPARSE: dict[str, Family] = {
         mixer=lambda c, i: gqa(c, bias=QKV if c.flag("qkv_bias") else NO_BIAS, window=qwen2_moe_window(c, i)),
         ffn=qwen2_moe,
         names=Names(shared_expert="mlp.shared_expert"),
+        kernels=Kernels(shared_first=True),
     ),
     "qwen3_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=qwen3_moe_window(c, i), qk_norm="head"),
@@ -258,7 +259,7 @@ SPARSE: dict[str, Family] = {
     "ernie4_5_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c, "use_bias")),
         ffn=ernie_ffn,
-        kernels=Kernels(rotation="fp32_spread"),
+        kernels=Kernels(rotation="fp32_spread", fp32_weights=False, fp32_router=True, shared_first=True),
         own={"num_nextn_predict_layers": 0},
         prediction=ernie_prediction,
         names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
@@ -267,7 +268,7 @@ SPARSE: dict[str, Family] = {
     "hunyuan_v1_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), qk_norm="head"),
         ffn=hunyuan_moe,
-        kernels=Kernels(fp32_weights=True, fp32_router=True),
+        kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
         names=Names(
             router="mlp.gate.wg",
             shared_expert="mlp.shared_mlp",

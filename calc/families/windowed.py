@@ -263,7 +263,7 @@ WINDOWED: dict[str, Family] = {
     "llama4_text": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=llama4_window(c, i)),
         ffn=llama4_ffn,
-        kernels=Kernels(passes_all=True),
+        kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
         names=Names(
             mlp="feed_forward",
             router="feed_forward.router",
@@ -283,6 +283,7 @@ WINDOWED: dict[str, Family] = {
         ffn=afmoe_ffn,
         norms=(*TWO_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
+        kernels=Kernels(fp32_weights=True, fp32_router=False, shared_first=True),
     ),
     "cohere2_moe": Family(
         mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=cohere2_moe_window(c, i)),

@@ -37,6 +37,7 @@ class Kernels(Frozen):
     """Whether the router reads an fp32 copy of the states and of its weights; None: where a buffer balances the
     experts' load."""
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
+    shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
     held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM

@@ -9,8 +9,9 @@ from calc.training.attention import grouped_query
 from calc.training.autograd import Tensor
 from calc.training.experts import mixture
 from calc.training.feedforward import mlp
-from calc.training.latent import compressed_attention, latent_attention, recurrent
+from calc.training.latent import compressed_attention, latent_attention
 from calc.training.modules import Modules, Rotary
+from calc.training.recurrent import recurrent
 
 
 def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:

@@ -11,16 +11,36 @@ WEIGHTS = "weights of experts"
 
 def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     """Routed experts, and beside them those that every token passes through."""
+    if t.kernels.passes_all:
+        return every_expert(t, moe, x)
+    shared = mlp(t, moe.shared, x) if moe.shared is not None and t.kernels.shared_first else None
     weights, indices = routed(t, moe, x)
     y = experts(t, moe, x, weights, indices)
     del weights, indices
     if moe.shared is not None:
-        shared = mlp(t, moe.shared, x)
+        shared = mlp(t, moe.shared, x) if shared is None else shared
         if moe.shared_gate:
             gate = t.matrix(x, "shared_expert_gate", 1, "gate of shared experts")
             shared = t.multiply(t.result_saved(gate, "gate of shared experts"), shared, "gated shared experts")
         y = t.add(y, shared, "output of the feed-forward")
     return y
+
+
+def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+    """Each token through all experts, weighted before, mostly by zero: Llama 4."""
+    n, columns, expert = moe.n_experts, x.columns, moe.expert
+    label = "scores of the router"
+    chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+    scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
+    del chosen, indices
+    scores = t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label)
+    y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
+    y = t.linear(y, t.expert_matrices(n * columns * 2 * expert.intermediate, None), 2 * n * expert.intermediate, "gate and up")
+    y = t.gate(*t.split(y, n * expert.intermediate, n * expert.intermediate))
+    y = t.linear(y, t.expert_matrices(n * expert.intermediate * columns, None), n * columns, "outputs of experts")
+    if moe.shared is None:
+        return t.total(y, columns, "output of experts")
+    return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
 
 
 def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,6 @@
 are made from the latent; flash attention pads the values to the keys' width."""
 
 from calc.model.compressed_attention import CompressedAttention
-from calc.model.mixers import RecurrentMixer
 from calc.model.mla import LatentAttention
 from calc.training.attention import attend
 from calc.training.autograd import Tensor, Unit
@@ -55,19 +54,3 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: Tensor) -> T
     out = t.flash_attention(t.copied(query, "queries, rotated"), t.copied(key, "keys, rotated"), key, mixer.n_q, q)
     narrow = t.matrix(out, "wo_a", mixer.o_groups * mixer.o_rank, "compressed outputs")
     return t.matrix(narrow, "wo_b", columns, "output of the attention block", unit=Unit.STREAM)
-
-
-def recurrent(t: Modules, mixer: RecurrentMixer, x: Tensor) -> Tensor:
-    """An assumption: what the projections make, the same behind the convolution, and the output; the scan's own kernels
-    compute the rest again (Mamba-2, arXiv:2405.21060 section 6)."""
-    hidden = x.columns
-    out = sum(shape[1] for shape in mixer.shapes(hidden).values() if len(shape) == 2 and shape[0] == hidden)
-    projected = t.matrix(x, "in_proj", mixer.projected(hidden), "projected states")
-    behind = t.activation(projected, "states behind the convolution")
-    return t.matrix(
-        t.scanned(behind, out, "output of the scan"),
-        "out_proj",
-        hidden,
-        "output of the recurrent block",
-        unit=Unit.STREAM,
-    )
