@@ -197,7 +197,13 @@ GEMMA: dict[str, Family] = {
         own={"global_head_dim": 512, "num_global_key_value_heads": None},
         extras=lambda c: per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else (),
         layer_extras=gemma4_layer_extras,
-        kernels=Kernels(norm="rms32", fp32_weights=True),
+        kernels=Kernels(
+            norm="rms32",
+            fp32_weights=True,
+            scaled_embedding=True,
+            norms_unweighted=frozenset({"values", "router"}),
+            scaled_layers=True,
+        ),
     ),
     "gemma4_unified_text": Family(
         mixer=gemma4_attention,

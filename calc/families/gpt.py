@@ -131,7 +131,7 @@ FALCON = Family(
     norms=falcon_norms,
     norm="layer",
     names=BLOOM_NAMES,
-    kernels=lambda c: Kernels(parallel=c.flag("new_decoder_architecture")),
+    kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
     aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
 )
 

@@ -17,6 +17,7 @@ RMSKind = Literal["rms", "rms32", "centred"]
 Dropout = Literal["embedding", "scores", "residual"]
 """What is dropped in training: elements of what the first layer reads, of attention's scores, or of what attention and
 feed-forward give."""
+Unweighted = Literal["values", "router"]
 NormKind = Literal["rms", "rms32", "centred", "layer", "none"]
 
 
@@ -46,6 +47,8 @@ class Kernels(Frozen):
     scaled_embedding: bool = False  # times a number of its own: Gemma
     capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
     parallel: bool = False  # attention and feed-forward read the same state, each by a norm of its own: GPT-NeoX
+    norms_unweighted: frozenset[Unweighted] = frozenset()  # what passes a norm that has no weight: Gemma 4
+    scaled_layers: bool = False  # a layer's output is multiplied in place by a number of its own: Gemma 4
     dropout: frozenset[Dropout] = frozenset()  # where the class drops elements as it trains by default: GPT-2
 
     def norm_kind(self, norm: Norm) -> NormKind:

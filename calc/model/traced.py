@@ -17,12 +17,20 @@ class Traced(int):
     """A whole number with how it was computed. Sums, products and quotients carry that on, and SymPy sees it only when
     the formula is asked for; comparisons are those of numbers."""
 
-    operation: Operation | None
-    arguments: tuple[Any, ...]  # of the operation; or the formula alone
+    operation: Operation
+    arguments: tuple[int, ...]
+    formula: Any  # a SymPy expression; None before it was asked for
 
-    def __new__(cls, value: int, operation: Operation | None, *arguments: Any) -> Self:
+    def __new__(cls, value: int, operation: Operation, *arguments: int) -> Self:
         number = super().__new__(cls, value)
-        number.operation, number.arguments = operation, arguments
+        number.operation, number.arguments, number.formula = operation, arguments, None
+        return number
+
+    @classmethod
+    def symbol(cls, value: int, formula: Any) -> Self:
+        """A number that nothing was computed for."""
+        number = cls(value, int)
+        number.formula = formula
         return number
 
     def __add__(self, other: int) -> "Traced":
@@ -48,35 +56,32 @@ class Traced(int):
     __rmul__ = __mul__
 
 
-def formula_of(number: int, known: dict[int, Any] | None = None) -> Any:
-    """The formula of a number, a SymPy expression: itself where it has none. `known` are those of numbers by their
-    identity, each of which is computed once."""
-    known = {} if known is None else known
-    waiting: list[Any] = [number]
+def formula_of(number: int) -> Any:
+    """The formula of a number, a SymPy expression: itself where it has none."""
+    waiting: list[int] = [number]
     while waiting:
         top = waiting[-1]
-        if id(top) in known or not isinstance(top, Traced):
+        if not isinstance(top, Traced) or top.formula is not None:
             waiting.pop()
-        elif top.operation is None:
-            (known[id(top)],) = top.arguments
-        elif missing := [one for one in top.arguments if isinstance(one, Traced) and id(one) not in known]:
+        elif missing := [one for one in top.arguments if isinstance(one, Traced) and one.formula is None]:
             waiting += missing
         else:
-            known[id(top)] = top.operation(*(known[id(x)] if isinstance(x, Traced) else int(x) for x in top.arguments))
-    return known[id(number)] if isinstance(number, Traced) else int(number)
+            top.formula = top.operation(*map(known, top.arguments))
+    return known(number)
+
+
+def known(number: int) -> Any:
+    """The formula of a number whose own was asked for."""
+    return number.formula if isinstance(number, Traced) else int(number)
 
 
 class TracedSymbols(Symbols):
     """Symbols for sizes, each with its value: what `apply` returns computes numbers and formulas at once."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, Any] = {}
-
     def of(self, field: str, value: int) -> Traced:
-        return Traced(value, None, super().of(field, value))
+        return Traced.symbol(value, super().of(field, value))
 
     def step(self, what: str, number: int, unit: str = "bytes") -> Step:
         """The derivation of a number that was computed on what `of` and `apply` returned."""
-        formula, values = self.written(formula_of(number, self.known))
+        formula, values = self.written(formula_of(number))
         return Step(what=what, formula=formula, values=values, result=int(number), unit=unit)

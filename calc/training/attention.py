@@ -16,6 +16,8 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: Tensor, rotary: Rotary 
     if rotary is not None:
         rotary = t.spread(rotary)
         q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
+    if "values" in t.kernels.norms_unweighted:
+        v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
@@ -40,8 +42,10 @@ def projections(t: Modules, mixer: GQA, x: Tensor) -> tuple[Tensor, Tensor, Tens
         first, gate = t.parts(both, q, q)
     else:
         first = t.matrix(x, "q_proj", q, "queries", bias="q_proj" in bias)
-    k, v = (t.matrix(x, name, columns[name], WORDS[name], bias=name in bias) for name in ("k_proj", "v_proj"))
-    return first, k, v, gate
+    k = t.matrix(x, "k_proj", columns["k_proj"], WORDS["k_proj"], bias="k_proj" in bias)
+    if mixer.keys_are_values:
+        return first, k, k, gate
+    return first, k, t.matrix(x, "v_proj", columns["v_proj"], WORDS["v_proj"], bias="v_proj" in bias), gate
 
 
 def head_norms(t: Modules, mixer: GQA, norm: Norm, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,10 +59,11 @@ def head_norms(t: Modules, mixer: GQA, norm: Norm, q: Tensor, k: Tensor) -> tupl
 
 def attend(t: Modules, q: Tensor, k: Tensor, v: Tensor, n_q: int, n_kv: int, columns: int, *, sinks: bool) -> Tensor:
     """softmax(q·kᵀ)·v in one kernel, or step by step."""
+    if t.settings.repeated_keys or not t.settings.flash:
+        k = t.repeat(k, n_q // n_kv, "keys for every query head")
+        v = t.repeat(v, n_q // n_kv, "values for every query head")
     if t.settings.flash:
         return t.flash_attention(q, k, v, n_q, columns)
-    k = t.repeat(k, n_q // n_kv, "keys for every query head")
-    v = t.repeat(v, n_q // n_kv, "values for every query head")
     weights = probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks)
     return t.bmm(weights, v, columns, Unit.TOKEN, "output of attention")
 

@@ -7,7 +7,7 @@ from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.training.attention import grouped_query
 from calc.training.autograd import Tensor
-from calc.training.experts import mixture
+from calc.training.experts import beside_dense, mixture
 from calc.training.feedforward import mlp
 from calc.training.latent import compressed_attention, latent_attention
 from calc.training.modules import Modules, Rotary
@@ -27,10 +27,10 @@ def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
     if block.ffn is not None:
         residual = x
         x = before(t, block, x)
-        x = fed(t, block, x)
+        x = fed(t, block, x, residual)
         x = behind(t, block, x)
         x = t.add(residual, x, "residual stream")
-    return x
+    return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 def before(t: Modules, block: Block, x: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ def parallel(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tens
     attended = behind(t, block, mixed(t, block, x, rotary))
     if len(block.norms) > 1:
         x = before(t, block, residual)
-    x = behind(t, block, fed(t, block, x))
+    x = behind(t, block, fed(t, block, x, residual))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
@@ -74,8 +74,11 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: Tensor, rotary: Rotary | N
     return recurrent(t, mixer, x)
 
 
-def fed(t: Modules, block: Block, x: Tensor) -> Tensor:
+def fed(t: Modules, block: Block, x: Tensor, state: Tensor) -> Tensor:
+    """What the feed-forward makes of normed states; some experts read the state itself."""
     if isinstance(block.ffn, MoE):
+        if block.ffn.beside is not None:
+            return beside_dense(t, block, block.ffn, block.ffn.beside, x, state)
         return mixture(t, block.ffn, x)
     assert block.ffn is not None
     return mlp(t, block.ffn, x)

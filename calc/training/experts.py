@@ -1,6 +1,7 @@
 """Mixtures of experts as transformers computes them: copies of tokens sorted by expert, and grouped products
 (`integrations/moe.py`)."""
 
+from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
 from calc.training.autograd import Tensor
 from calc.training.feedforward import mlp
@@ -26,6 +27,15 @@ def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     return y
 
 
+def beside_dense(t: Modules, block: Block, moe: MoE, dense: MLP, x: Tensor, state: Tensor) -> Tensor:
+    """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
+    kind = t.kernels.norm_kind(block.norm)
+    first = t.norm(mlp(t, dense, x), kind, "normed output")
+    weights, indices = routed(t, moe, state)
+    second = experts(t, moe, t.norm(state, kind, "normed states"), weights, indices)
+    return t.add(first, t.norm(second, kind, "normed output"), "output of the feed-forward")
+
+
 def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
@@ -35,9 +45,10 @@ def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     del chosen, indices
     scores = t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label)
     y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
-    y = t.linear(y, t.expert_matrices(n * columns * 2 * expert.intermediate, None), 2 * n * expert.intermediate, "gate and up")
-    y = t.gate(*t.split(y, n * expert.intermediate, n * expert.intermediate))
-    y = t.linear(y, t.expert_matrices(n * expert.intermediate * columns, None), n * columns, "outputs of experts")
+    wide = n * expert.intermediate
+    y = t.linear(y, t.expert_matrices(2 * wide * columns, None), 2 * wide, "gate and up")
+    y = gated(t, *t.split(y, wide, wide))
+    y = t.linear(y, t.expert_matrices(wide * columns, None), n * columns, "outputs of experts")
     if moe.shared is None:
         return t.total(y, columns, "output of experts")
     return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
@@ -46,6 +57,9 @@ def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
 def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
     """Weights and numbers of the experts that each token is sent to."""
     label = "scores of the router"
+    if "router" in t.kernels.norms_unweighted:
+        normed, scale = "normed states of the router", t.weight(x.columns, t.settings.rest, trained=t.settings.trains)
+        x = t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed)
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
         return t.result_saved(weights, WEIGHTS), indices
@@ -114,8 +128,12 @@ def activated(t: Modules, expert: MLP, y: Tensor, k: int) -> Tensor:
         return t.activated(y)
     if t.kernels.activation == "clamped":
         return clamped(t, y, f)
-    gate, up = t.split(y, f, f)
-    return t.gate(gate, up)
+    return gated(t, *t.split(y, f, f))
+
+
+def gated(t: Modules, gate: Tensor, up: Tensor) -> Tensor:
+    """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
+    return t.multiply(t.activation(gate, "activated gate"), up, "gated")
 
 
 def clamped(t: Modules, y: Tensor, f: int) -> Tensor:

@@ -43,6 +43,7 @@ class Settings:
     quantised: bool  # matrices are dequantised for every product
     inputs_need_gradients: bool  # what the embedding gives, though it is not trained
     flash: bool
+    repeated_keys: bool  # keys and values for every query head before the kernel
     fused: bool  # norms and gates in one kernel each
     recompute_scores: bool  # attention runs again on the way back
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
@@ -208,6 +209,11 @@ class Modules(Operations):
         if kind == "rms":
             return self.multiply(weight, self.cast(x, before, normed), label)
         return self.cast(self.multiply(weight, x, label), before, label)
+
+    def unweighted_norm(self, x: Tensor, label: Name, *, heads: int = 1) -> Tensor:
+        """RMSNorm in fp32 without a weight."""
+        wide = self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x)))
+        return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
 
     # Activation functions
 

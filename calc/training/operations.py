@@ -80,6 +80,10 @@ class Operations(Tape):
         """a.add_(b)."""
         return self.record(Tensor(a.storage, a.columns, a.width, a.unit), [a, b], lambda gradient: [gradient, gradient])
 
+    def scaled_in_place(self, x: Tensor) -> Tensor:
+        """x times a number, in place."""
+        return self.record(Tensor(x.storage, x.columns, x.width, x.unit), [x], self.multiplied)
+
     def in_type(self, gradient: Tensor, width: int) -> Tensor:
         """A gradient in the type of what it belongs to."""
         if gradient.width == width:
@@ -152,11 +156,15 @@ class Operations(Tape):
         sides, full = sides_of(a, b), (out.columns, out.unit)
 
         def backward(gradient: Tensor) -> list[Tensor | None]:
-            products = [side and self.in_type(self.again(gradient), side[1]) for side in sides]
+            products = [side and self.again(gradient) for side in sides]
             results: list[Tensor | None] = []
-            for side in sides:
-                product = products.pop(0)  # summed over what the operation repeated
-                results.append(product if side is None or (side[0], side[2]) == full else self.gradient(side))
+            for side in sides:  # the engine sums over what was repeated, and casts, once both are there
+                product = products.pop(0)
+                if product is not None and side is not None:
+                    if (side[0], side[2]) != full:
+                        product = self.gradient((side[0], product.width, side[2]))
+                    product = self.in_type(product, side[1])
+                results.append(product)
             return results
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))

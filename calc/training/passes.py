@@ -3,6 +3,7 @@
 from functools import cached_property
 
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.training.autograd import Tensor, Unit
 from calc.training.decoder import layer
@@ -38,7 +39,7 @@ def settings_of(
     )
     return Settings(
         matrices=4 if wide else stored,
-        rest=4 if wide or work.fp32_rest else stored,
+        rest=4 if wide or (work.fp32_rest and not recipe.casts_model) else stored,
         compute=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
@@ -46,6 +47,7 @@ def settings_of(
         quantised=not work.trains_base and frozen_bits < 16,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
         flash=work.attention == "flash",
+        repeated_keys=work.repeated_keys,
         fused=work.fused,
         recompute_scores=work.recompute == "selective",
         keeps_gradients=not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
@@ -91,8 +93,9 @@ class Passes:
 
     def run(self, block: Block, *, gradient: bool) -> Profile:
         t = self.tape()
-        tables = self.tables(t)
-        rotary = Rotary(tables[0], tables[1], self.rank.rotary[0][1]) if tables else None
+        channels = self.channels(block)
+        tables = self.tables(t, channels)
+        rotary = Rotary(tables[0], tables[1], channels) if tables else None
         if self.work.recompute in ("full", "alternate"):
             reentrant = self.work.reentrant
 
@@ -112,10 +115,14 @@ class Passes:
             t.leaf(x)
         return [x]
 
-    def tables(self, t: Modules) -> list[Tensor]:
+    def channels(self, block: Block) -> int:
+        """Channels of a head that are turned: of several tables, those as wide as its heads."""
+        widths = [columns for _, columns in self.rank.rotary]
+        heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
+        return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
+
+    def tables(self, t: Modules, channels: int) -> list[Tensor]:
         """Cosines and sines."""
-        if not self.rank.rotary:
-            return []
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.settings.rest
-        return [t.new("rotary tables", self.rank.rotary[0][1], width, Unit.POSITION) for _ in range(2)]
+        return [t.new("rotary tables", channels, width, Unit.POSITION) for _ in range(2)] if channels else []

@@ -35,6 +35,9 @@ class Recipe(Frozen):
     bucket: int = Field(
         default=0, ge=0, le=2**40, description="Elements of each of two buffers that gradients are reduced in."
     )
+    casts_model: bool = Field(
+        default=False, description="The framework casts the whole model to 16 bits, also what PEFT has made fp32."
+    )
     fused: bool = Field(default=False, description="The framework's AdamW is one kernel, not torch's foreach.")
 
 
@@ -61,6 +64,7 @@ RECIPES: dict[RecipeName, Recipe] = {
         buffers=True,
         flattened=True,
         bucket=500_000_000,
+        casts_model=True,
         fused=True,
     ),
     # 18 bytes a weight: gradients are reduced in fp32 (Megatron-LM, distributed optimizer)

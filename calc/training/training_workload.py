@@ -37,6 +37,11 @@ class TrainingWorkload(Frozen):
         description="QLoRA by PEFT: prepare_model_for_kbit_training casts what is not quantised to fp32.",
     )
     attention: Attention = Field(default="flash", description="One kernel, or step by step.")
+    repeated_keys: bool = Field(
+        default=False,
+        description="Keys and values are repeated for every query head before the kernel, as torchtune and torchtitan "
+        "do; transformers leaves that to flash attention.",
+    )
     recompute: Recompute = Field(
         default="none",
         description="Activation checkpointing. Selective: the scores of eager attention; full: everything but each "
