@@ -10,9 +10,9 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
-from calc.training.recipe import RECIPES, WIDTH, Recipe
+from calc.training.recipe import RECIPES, WIDTH, Recipe, RecipeName
 from calc.training.sharding import TrainingLayout
-from calc.training.trainers import TRAINERS, Trainer
+from calc.training.trainers import TRAINERS
 from calc.training.training_report import TrainingReport, training_report
 from calc.training.training_workload import TrainingWorkload
 from cli.options import add_fields, filled, flag
@@ -66,11 +66,11 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    trainer = TRAINERS[given["trainer"]] if "trainer" in given else Trainer(recipe="master")
+    trainer = TRAINERS.get(given.get("trainer", ""))
     asked = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
     if "lora_rank" in asked or "lora_targets" in asked:
         asked.setdefault("method", "lora")
-    workload = filled(TrainingWorkload, trainer.workload | asked)
+    workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | asked)
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(asked):
         raise ConfigError(
             Message("LoRA options go with --method lora or qlora, not with one that trains every weight."), "method"
@@ -83,16 +83,16 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         config,
         model=given["model"],
         workload=workload,
-        recipe=chosen_recipe(given, trainer),
+        recipe=chosen_recipe(given, trainer.recipe if trainer else "master"),
         frozen=None if given["weights"] is None else Precision(weights=given["weights"]),
-        layout=filled(TrainingLayout, {**trainer.layout, **given}),
+        layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
     )
 
 
-def chosen_recipe(given: Mapping[str, Any], trainer: Trainer) -> Recipe:
+def chosen_recipe(given: Mapping[str, Any], default: RecipeName) -> Recipe:
     """A named recipe, with another choice of master copy or states where one is made."""
-    recipe = RECIPES[given.get("recipe", "bf16" if given.get("master") == "none" else trainer.recipe)]
+    recipe = RECIPES[given.get("recipe", "bf16" if given.get("master") == "none" else default)]
     changes: dict[str, Any] = {}
     if "master" in given:
         changes["master"] = given["master"] == "fp32"

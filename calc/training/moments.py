@@ -8,7 +8,10 @@ from calc.training.autograd import NOTHING, Bytes, Unit
 from calc.training.profile import Profile
 
 Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
-Component = Literal["weights", "master_weights", "gradients", "optimizer", "activations", "logits"]
+Component = Literal["weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"]
+
+
+UPDATE = "what the optimizer needs for its update"
 
 
 @dataclass(frozen=True, eq=False)

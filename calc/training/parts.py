@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from calc.errors import Message
 from calc.training.autograd import NOTHING, Bytes, Name
 from calc.training.ends import LOGIT_GRADIENTS
-from calc.training.moments import Component, Held, Moment, plus
+from calc.training.moments import UPDATE, Component, Held, Moment, plus
 from calc.training.operations import WEIGHT_GRADIENTS
 
 LOGITS = frozenset(
@@ -78,16 +78,13 @@ def contents(held: Held) -> Iterator[tuple[Name, Component, Bytes, bool]]:
     for number in profile.alive(held.event):
         name, unit, size = profile.tape.sizes[number]
         nbytes = tuple(held.times * size if unit == other else 0 for other in range(len(NOTHING)))
-        yield name, component_of(name), nbytes, number not in profile.kept
+        yield name, component_of(name, keeps_gradients=profile.tape.keeps_gradients), nbytes, number not in profile.kept
 
 
-UPDATE = "what the optimizer needs for its update"
-
-
-def component_of(name: Name) -> Component:
-    """What a tensor of a pass is counted as."""
+def component_of(name: Name, *, keeps_gradients: bool) -> Component:
+    """What a tensor of a pass is counted as; a gradient that is added to what is held elsewhere is soon gone."""
     if name == WEIGHT_GRADIENTS:
-        return "gradients"
+        return "gradients" if keeps_gradients else "temporaries"
     if name in LOGITS:
         return "logits"
     return "weights" if name in WEIGHTS else "activations"

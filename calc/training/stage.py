@@ -10,7 +10,7 @@ from calc.model.block import Block
 from calc.model.mla import LatentAttention
 from calc.training.autograd import NOTHING, Bytes, Unit
 from calc.training.fsdp import Sharded
-from calc.training.moments import Held, Moment, Phase, Run, by, once, plus, undominated
+from calc.training.moments import UPDATE, Component, Held, Moment, Phase, Run, by, once, plus, undominated
 from calc.training.passes import Passes
 from calc.training.profile import Profile, Top
 from calc.training.recipe import WIDTH, Recipe
@@ -183,6 +183,7 @@ class Stage:
     def backward(self) -> Iterator[Moment]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
         base, after = [*self.running(), *self.persisting()], 0
+        kept: Component = "gradients" if self.by_fsdp or self.passes.settings.keeps_gradients else "temporaries"
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs
             before = base + [held for earlier in self.runs[:index] for held in earlier.waiting()]
@@ -190,7 +191,7 @@ class Stage:
                 before.append(Held(outputs, "logits that the training loop holds", "logits"))
             for layers in self.turning(run):
                 done = after + (run.layers - 1 - layers) * run.gradients
-                here = [*before, *run.waiting(layers), Held(once(done), "gradients", "gradients")]
+                here = [*before, *run.waiting(layers), Held(once(done), "gradients", kept)]
                 here.append(Held(run.beside, "outputs kept of every other matrix"))
                 if self.sharded is not None:
                     yield from self.sharded_backward(self.sharded, index, run, layers, here)
@@ -233,7 +234,7 @@ class Stage:
         yield Moment("after_step", *self.total(self.constant()))
 
     def updating(self) -> Held:
-        return Held(once(self.states.update), "what the optimizer needs for its update", "optimizer")
+        return Held(once(self.states.update), UPDATE, "temporaries")
 
     # Sums
 

@@ -36,6 +36,7 @@ class TrainingMemory(Memory):
     gradients: int
     optimizer: int
     logits: int  # with the loss and their gradients
+    temporaries: int  # of the optimizer, and gradients that are added to others at once
     moment: Phase
 
     @property
@@ -48,6 +49,7 @@ class TrainingMemory(Memory):
             "optimizer states": self.optimizer,
             "activations": self.activations,
             "logits": self.logits,
+            "temporaries": self.temporaries,
         }
 
 
@@ -174,6 +176,7 @@ class Training:
             optimizer=components.get("optimizer", 0),
             activations=components.get("activations", 0),
             logits=components.get("logits", 0),
+            temporaries=components.get("temporaries", 0),
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,

@@ -36,6 +36,7 @@ LABELS = {
     "master_weights": "Master weights",
     "gradients": "Gradients",
     "optimizer": "Optimizer",
+    "temporaries": "Temporaries",
     "logits": "Logits and loss",
 }
 COLORS = {
@@ -57,12 +58,13 @@ COLORS = {
     "master_weights": "#5BC0EB",
     "gradients": "#FFD9A0",
     "optimizer": "#8A3030",
+    "temporaries": "#B08D57",
     "logits": "#7A2E5D",
 }
 GIB = words.GIB
 HELD = ("weights", "kv_cache", "activations", "overhead")
 SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
-TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
+TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
 FONT = '"Source Sans", sans-serif'  # the page's own
 OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text

@@ -103,7 +103,7 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     step = Training(whole, work, RECIPES["bf16"], TrainingLayout(), Overhead(), Precision())
     profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
     held = Held(profile.saved.bytes, profile=profile, event=profile.saved.event)
-    units = step.units(1, 1)[:-1] + (work.sequence,)
+    units = (*step.units(1, 1)[:-1], work.sequence)
     ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(Moment("backward", (), (held,))))
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
@@ -253,7 +253,10 @@ def test_parts_add_up_and_more_never_costs_less(step, layout):
         assert error.field == "tp"
         return
     m = here.memory()
-    assert measured(m) == m.weights + m.master_weights + m.gradients + m.optimizer + m.activations + m.logits
+    assert (
+        measured(m)
+        == m.weights + m.master_weights + m.gradients + m.optimizer + m.activations + m.logits + m.temporaries
+    )
     assert 0 < m.overhead_low <= m.overhead <= m.overhead_high
     more = [{"micro_batch": step["micro_batch"] + 1}, {"sequence": step["sequence"] + 1}]
     assert all(here.memory(**change).total >= m.total for change in more)
