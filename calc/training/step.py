@@ -154,20 +154,33 @@ class Training:
     def phases(self, units: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """What is alive on the fullest GPU when each phase of the step is fullest, by name. `units` are those of the
         batch, where they are traced."""
-        index = max(self.firsts, key=lambda index: self._memory(index).total)
         units = units or self.units(self.work.micro_batch, self.work.sequence)
-        stage = self.stage(index, single=self.work.micro_batch == 1)
-        fullest = {phase: max(found, key=lambda one: dot(one.bytes, units)) for phase, found in stage.moments.items()}
-        return {phase: parts_of(self._lines(fullest[phase])[0], units) for phase in PHASES if phase in fullest}
+        return {phase: parts_of(self._lines(moment)[0], units) for phase, moment in self._fullest(units).items()}
+
+    def by_phase(self) -> dict[Phase, TrainingMemory]:
+        """Bytes on the fullest GPU when each phase of the step is fullest."""
+        units = self.units(self.work.micro_batch, self.work.sequence)
+        return {phase: self._weighed(moment, units) for phase, moment in self._fullest(units).items()}
+
+    def _fullest(self, units: Bytes) -> dict[Phase, Moment]:
+        """The fullest moment of each phase on the fullest GPU."""
+        index = max(self.firsts, key=lambda index: self._memory(index).total)
+        moments = self.stage(index, single=self.work.micro_batch == 1).moments
+        return {
+            phase: max(moments[phase], key=lambda one: dot(one.bytes, units)) for phase in PHASES if phase in moments
+        }
 
     def _memory(self, index: int, micro_batch: int | None = None, sequence: int | None = None) -> TrainingMemory:
         """The fullest moment of one stage."""
         micro_batch, sequence = micro_batch or self.work.micro_batch, sequence or self.work.sequence
         units = self.units(micro_batch, sequence)
         moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
-        fullest = max(moments, key=lambda moment: dot(moment.bytes, units))
-        held = dot(fullest.bytes, units)
-        components = {name: dot(nbytes, units) for name, nbytes in self._lines(fullest)[1].items()}
+        return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, units)), units)
+
+    def _weighed(self, moment: Moment, units: Bytes) -> TrainingMemory:
+        """What is there at a moment, with the overhead."""
+        held = dot(moment.bytes, units)
+        components = {name: dot(nbytes, units) for name, nbytes in self._lines(moment)[1].items()}
         low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), held))
         return TrainingMemory(
             weights=components.get("weights", 0),
@@ -181,7 +194,7 @@ class Training:
             overhead_low=low,
             overhead_high=high,
             total=held + (low + high) // 2,
-            moment=fullest.phase,
+            moment=moment.phase,
         )
 
     def _lines(self, moment: Moment) -> tuple[list[Line], dict[Component, Bytes]]:

@@ -26,14 +26,10 @@ SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
 
 
 class PhaseMemory(Frozen):
-    """Bytes on one GPU when a phase of the step is fullest: without overhead, as PyTorch's allocator counts."""
+    """One GPU when a phase of the step is fullest."""
 
-    total: int
-    parts: tuple[Part, ...]  # by name; they sum to the total
-
-    @classmethod
-    def of(cls, parts: tuple[Part, ...]) -> "PhaseMemory":
-        return cls(total=sum(part.bytes for part in parts), parts=parts)
+    memory: TrainingMemory
+    tensors: tuple[Part, ...]  # by name; they sum to all but the overhead
 
 
 class TrainingReport(Frozen):
@@ -71,7 +67,7 @@ def training_report(
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
     training = Training(architecture, workload, recipe, layout, overhead, frozen)
-    memory = training.memory()
+    memory, tensors = training.memory(), training.phases()
     return TrainingReport(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -80,14 +76,16 @@ def training_report(
         overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=tuple(training.by_stage()),
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
-        phases={name: PhaseMemory.of(parts) for name, parts in training.phases().items()},
+        phases={
+            phase: PhaseMemory(memory=fullest, tensors=tensors[phase]) for phase, fullest in training.by_phase().items()
+        },
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
         scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
     )
 
 
-FULLEST: dict[Phase, Message] = {
+PEAKS: dict[Phase, Message] = {
     "after_init": Message("The step is fullest before it begins: what is kept between steps is all there is."),
     "forward": Message("The step is fullest in the forward pass, when its last layer is at work."),
     "loss": Message("The step is fullest at the loss, when every layer still waits for its backward pass."),
@@ -103,7 +101,7 @@ def training_assumptions(
     """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
-    yield FULLEST[memory.moment]
+    yield PEAKS[memory.moment]
     mixers = [mixer for block in blocks for mixer in block.mixers]
     if any(isinstance(mixer, Recurrent) for mixer in mixers):
         yield Message(

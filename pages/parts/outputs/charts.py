@@ -188,6 +188,11 @@ def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
     return _columns(by_length, TRAINED, "Length of each sequence, tokens", dark)
 
 
+def phase_bars(phases: Mapping[str, Memory], dark: bool) -> go.Figure:
+    """The memory of each phase of a training step at its fullest."""
+    return _columns(phases, TRAINED, "Phase of the step", dark)
+
+
 def stage_bars(stages: Sequence[Memory], dark: bool, parts: Sequence[str] | None = None) -> go.Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
