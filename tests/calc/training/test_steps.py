@@ -16,6 +16,12 @@ MODELS = {name: Architecture.from_config(config) for name, config in configs().i
 ROWS = load("train_steps.json")
 
 
+def way_of(row):
+    """How a step of another family is run, where it differs from the plainest way."""
+    told = (row["impl"], row["recipe"], "LoRA" if row["lora"] else "full", row["checkpointing"])
+    return "-".join(told)
+
+
 @pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
 def test_every_phase_of_a_tracked_step(row):
     """torch rounds each storage up to 512 bytes, and clipping takes some 100 kB; nothing else is left out."""
@@ -89,3 +95,25 @@ def test_what_a_trainer_keeps_between_steps(trainer, bytes_a_weight):
     kept = report.phases["after_step"].memory
     per_weight = (kept.total - kept.overhead) / report.parameters.total
     assert per_weight == pytest.approx(bytes_a_weight, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("config", "row"),
+    [
+        pytest.param(family["config"], row, id=f"{family['config']['model_type']}-{way_of(row)}")
+        for family in load("family_steps.json")
+        for row in family["steps"]
+    ],
+)
+def test_every_phase_in_other_families(config, row):
+    """benchmarks/oracle/track_steps.py: four layers of a preset of each family. What comes beside weights and states is
+    compared too, for in few layers these would hide it."""
+    tracked = row["phases"]
+    asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
+    lora = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
+    step = training(asked | {"lora": lora if row["lora"] else None}, Architecture.from_config(config))
+    ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
+    assert ours == pytest.approx(tracked, rel=0.005)
+    for phase in ("forward", "loss", "backward"):
+        beside = ours[phase] - ours["after_init"]
+        assert beside == pytest.approx(tracked[phase] - tracked["after_init"], rel=0.01), phase
