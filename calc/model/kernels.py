@@ -18,6 +18,7 @@ Dropout = Literal["embedding", "scores", "residual"]
 """What is dropped in training: elements of what the first layer reads, of attention's scores, or of what attention and
 feed-forward give."""
 Unweighted = Literal["values", "router"]
+"""What passes a norm without a weight: attention's values, or what the router reads."""
 NormKind = Literal["rms", "rms32", "centred", "layer", "none"]
 
 

@@ -1,6 +1,6 @@
 """What PyTorch's autograd holds while a layer runs forward and backward.
 
-Layers are written in `calc.training.layers` as their modules compute, on tensors that know nothing but their size. A
+Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. A
 storage lives as long as something refers to it, a variable of the function that made it or a node that saved it, by
 Python's own reference counts, as in PyTorch. The tape notes when each storage comes and goes.
 """
@@ -60,10 +60,6 @@ class Tensor:
         self.storage, self.columns, self.width, self.unit = storage, columns, width, unit
         self.node, self.slot = node, slot
         self.by_heads = by_heads  # laid out head by head, not token by token
-
-    def viewed(self, columns: int, node: "Node | None", slot: int = 0) -> "Tensor":
-        """Other columns of the same storage."""
-        return Tensor(self.storage, columns, self.width, self.unit, node, slot, by_heads=self.by_heads)
 
 
 Backward = Callable[[Tensor], Sequence[Tensor | None]]

@@ -127,10 +127,6 @@ class Training:
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.apart is None]
         return sum(one.parameters for tensor in tensors for one in trained_of(self.architecture, tensor, self.work))
 
-    def largest_gradients(self) -> int:
-        """Bytes of all gradients of a rank, of the stage that has most."""
-        return max(states.gradients for states in self.states.values())
-
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """How many there are of what sizes are counted by."""
         positions = -(-sequence // self.layout.cp)
