@@ -8,8 +8,9 @@ url.current()  # the reader's scenario goes along from screen to screen
 st.title("How right it is", anchor=False)
 found = accuracy()
 st.markdown(
-    f"Our figures beside **{len(found.rows)}** that people published from their own GPUs: start-up logs of engines, "
-    "benchmarks, training runs. Each of ours comes from the settings that its source states and from the formulas of "
+    f"Our figures beside **{len(found.rows)}** from outside: what people published from their own GPUs, start-up logs "
+    "of engines, benchmarks, training runs; and training steps that torch itself computed. Each of ours comes from the "
+    "settings that its source states and from the formulas of "
     "the other screens."
 )
 shown.kinds(found)

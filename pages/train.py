@@ -34,11 +34,13 @@ if result is None:
 architecture = Architecture.from_config(scenario.config())
 for sentence in architecture.assumptions:
     st.warning(sentence, icon=":material/help:")
-training_step.totals(result, architecture)
+training_step.totals(result)
 training_step.sentence(result)
 training_step.cards(result)
 
 dark = st.context.theme.type == "dark"
+st.subheader("Phases of the step", anchor=False)
+training_step.timeline(result, architecture, dark)
 st.subheader("Memory against each GPU", anchor=False)
 names = {name: gpu.name for name, gpu in gpus().items()}
 figure = charts.gpu_bars(result.verdicts, names, [result.memory] * len(result.verdicts), dark, charts.TRAINED)

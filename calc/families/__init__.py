@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
+from calc.families.dropout import with_dropout
 from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields, number, true
 from calc.families.table import FAMILIES, WRAPPERS
@@ -17,6 +18,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import FeedForward
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 
 ASSUMED = "assumed_from"
@@ -64,7 +66,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         d_embedding=_embedding_width(family, c),
         final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
         head_bias=true(c, family.head_bias),
-        kernels=family.kernels,
+        kernels=with_dropout(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
         extras=family.extras(c) if family.extras else (),
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),

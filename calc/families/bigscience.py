@@ -4,7 +4,7 @@ from calc.families.attention import Attention, Window
 from calc.families.family import PACKED_QKV, Family, Weights, extras
 from calc.families.feedforward import Dense, Times
 from calc.families.fields import Fields
-from calc.families.openai import GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
+from calc.families.openai import EVERYWHERE, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
@@ -78,7 +78,7 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=GPT2_MLP,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        kernels=Kernels(dropout=True),
+        kernels=Kernels(dropout=EVERYWHERE),
         names=GPT2_NAMES,
         rotary=None,
         positions="n_positions",
@@ -117,6 +117,7 @@ BIGSCIENCE: dict[str, Family] = {
         norm="layer",
         names=NEOX_NAMES,
         rotary=Rotary(share=0.25),
+        kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
     ),
     "gpt_neox_japanese": Family(
         maker="ABEJA",

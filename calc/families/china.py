@@ -12,6 +12,7 @@ from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 
@@ -261,7 +262,10 @@ CHINA: dict[str, Family] = {
         ),
     ),
     "seed_oss": Family(
-        maker="ByteDance", mixer=Attention(qkv_bias="attention_bias", out_bias="attention_out_bias"), ffn=Dense()
+        maker="ByteDance",
+        mixer=Attention(qkv_bias="attention_bias", out_bias="attention_out_bias"),
+        ffn=Dense(),
+        kernels=Kernels(dropout=frozenset({"scores", "residual"})),
     ),
     "mimo": Family(
         maker="Xiaomi",

@@ -172,7 +172,7 @@ DEEPSEEK: dict[str, Family] = made_by(
         "deepseek_v2": Family(
             mixer=MLA(),
             ffn=DEEPSEEK_V2_EXPERTS,
-            kernels=Kernels(fp32_weights=True),
+            kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
             wrappers=(Wrapper("deepseek_vl_v2"),),
         ),
         "deepseek_v3": Family(
@@ -181,6 +181,7 @@ DEEPSEEK: dict[str, Family] = made_by(
             prediction=DEEPSEEK_MTP,
             gguf="deepseek2",
             wrappers=(Wrapper("kimi_k25", tied=True, tower=MOON), Wrapper("kimi_vl")),
+            kernels=Kernels(turn="pairs"),
         ),
         "deepseek_v32": Family(
             mixer=DSA,

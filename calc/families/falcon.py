@@ -11,6 +11,7 @@ from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import MAMBA_NAMES, UNBOUNDED
 from calc.families.recurrent import BAMBA, Mamba
 from calc.model.attention import GQA
+from calc.model.kernels import Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
 GROUPED = Attention(kv="num_kv_heads", head_dim=None, bias="bias")
@@ -37,6 +38,7 @@ FALCON_7B_AND_40B = Family(
     norms=falcon_norms,
     norm="layer",
     names=BLOOM_NAMES,
+    kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
     aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
 )
 

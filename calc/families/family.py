@@ -135,7 +135,7 @@ class Family:
     maker: str = ""
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm | Callable[[Fields], Norm] = "rms"
-    kernels: Kernels = PLAIN
+    kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names = LLAMA_NAMES
     rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[Wrapper, ...] = ()

@@ -245,7 +245,7 @@ GEMMA: dict[str, Family] = made_by(
             mixer=GEMMA2_ATTENTION,
             ffn=Dense(),
             norms=GEMMA_NORMS,
-            kernels=Kernels(norm="rms32", capped_logits=True),
+            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True, scaled_embedding=True),
             gguf="gemma2",
         ),
         "vaultgemma": Family(
@@ -287,7 +287,13 @@ GEMMA: dict[str, Family] = made_by(
             own=GEMMA4_DEFAULTS,
             extras=gemma4_extras,
             layer_extras=gemma4_layer_extras,
-            kernels=Kernels(norm="rms32", fp32_weights=True),
+            kernels=Kernels(
+                norm="rms32",
+                fp32_weights=True,
+                scaled_embedding=True,
+                norms_unweighted=frozenset({"values", "router"}),
+                scaled_layers=True,
+            ),
             wrappers=(Wrapper("gemma4", tied=True, tower=GEMMA4),),
         ),
         "diffusion_gemma_text": Family(

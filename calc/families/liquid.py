@@ -6,6 +6,7 @@ from calc.families.feedforward import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent import short_conv
 from calc.families.tower_readers import LFM2_VL
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
@@ -58,6 +59,7 @@ LIQUID: dict[str, Family] = made_by(
             norms=("operator_norm", "ffn_norm"),
             names=LFM2_NAMES,
             aliases={"tie_embedding": "tie_word_embeddings"},
+            kernels=Kernels(fp32_weights=False, fp32_router=False),
         ),
         "lfm3": Family(
             mixer=Hybrid(

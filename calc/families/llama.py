@@ -127,7 +127,7 @@ LLAMA: dict[str, Family] = made_by(
                 sparse=llama4_sparse,
                 dense=Dense("intermediate_size_mlp"),
             ),
-            kernels=Kernels(passes_all=True),
+            kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
             names=Names(
                 mlp="feed_forward",
                 router="feed_forward.router",

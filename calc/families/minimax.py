@@ -9,6 +9,7 @@ from calc.families.rotary import Rotary
 from calc.families.tower_readers import MINIMAX as MINIMAX_TOWER
 from calc.model.attention import BlockIndexer
 from calc.model.block import Extra
+from calc.model.kernels import Kernels
 from calc.model.linear_attention import LightningAttention
 from calc.model.mixers import Mixer
 
@@ -80,6 +81,7 @@ MINIMAX: dict[str, Family] = made_by(
             ffn=Experts("num_local_experts", "intermediate_size", correction="buffer"),
             names=MIXTRAL_NAMES,
             rotary=Rotary(share=0.5),
+            kernels=Kernels(fp32_router=False),
         ),
         "minimax_m3_vl_text": Family(
             mixer=m3_attention,

@@ -82,7 +82,12 @@ MISTRAL: dict[str, Family] = made_by(
         ),
         "ministral": Family(mixer=Attention(window=Sliding()), ffn=Dense()),
         "ministral3": Family(mixer=WINDOWED, ffn=Dense()),
-        "mixtral": Family(mixer=WINDOWED, ffn=Experts("num_local_experts", "intermediate_size"), names=MIXTRAL_NAMES),
+        "mixtral": Family(
+            mixer=WINDOWED,
+            ffn=Experts("num_local_experts", "intermediate_size"),
+            names=MIXTRAL_NAMES,
+            kernels=Kernels(fp32_weights=True),
+        ),
         "mistral4": Family(
             mixer=MLA(),
             ffn=Experts(

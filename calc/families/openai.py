@@ -5,7 +5,7 @@ from typing import TypedDict
 from calc.families.attention import Attention, Sliding
 from calc.families.family import GATE_UP, PACKED_QKV, Family, made_by
 from calc.families.feedforward import Dense, Experts, Times
-from calc.model.kernels import Kernels
+from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
 
 
@@ -30,13 +30,14 @@ GPT2_NAMES = Names(
     renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
 )
 CONV1D = {"transposed": True}
+EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 
 GPT2 = Family(
     mixer=GPT2_ATTENTION,
     ffn=GPT2_MLP,
     norms=("ln_1", "ln_2"),
     norm="layer",
-    kernels=Kernels(dropout=True, fp32_softmax=False, activation="written_out"),
+    kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out"),
     names=GPT2_NAMES.model_copy(update=CONV1D),
     rotary=None,
     positions="n_positions",
@@ -65,7 +66,7 @@ OPENAI: dict[str, Family] = made_by(
         "gpt_oss": Family(
             mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
             ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
-            kernels=Kernels(norm="rms32", activation="clamped"),
+            kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
             names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
             gguf="gpt-oss",
         ),

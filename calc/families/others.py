@@ -232,6 +232,7 @@ OTHERS: dict[str, Family] = {
         ffn=Experts(shared="num_shared_experts", correction="parameter", first_dense="num_dense_layers"),
         norms=(*TWO_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
+        kernels=Kernels(fp32_weights=True, fp32_router=False, shared_first=True),
     ),
     "apertus": Family(
         maker="Swiss AI",

@@ -59,7 +59,13 @@ PHI: dict[str, Family] = made_by(
             head_bias=True,
             rotary=Rotary(share=0.5),
         ),
-        "phi3": Family(mixer=Attention(window=Window()), ffn=Dense(), names=PACKED, gguf="phi3"),
+        "phi3": Family(
+            mixer=Attention(window=Window()),
+            ffn=Dense(),
+            names=PACKED,
+            gguf="phi3",
+            kernels=Kernels(cuts_rotated=True, slices=True),
+        ),
         "phi3small": Family(
             mixer=Attention(bias=True),
             ffn=Dense("ff_intermediate_size", bias=True),

@@ -191,6 +191,7 @@ QWEN: dict[str, Family] = made_by(
             ),
             ffn=QWEN2_EXPERTS,
             names=Names(shared_expert="mlp.shared_expert"),
+            kernels=Kernels(shared_first=True),
         ),
         "qwen2_vl_text": Family(
             mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_vl", tower=QWEN2),)
@@ -255,7 +256,7 @@ QWEN: dict[str, Family] = made_by(
                 },
             ),
             rotary=Rotary(share=0.25),
-            kernels=Kernels(norm="rms32"),
+            kernels=Kernels(norm="rms32", shared_first=True),
             own={"full_attention_interval": 4},
         ),
         "qwen3_5_text": replace(
@@ -295,6 +296,7 @@ QWEN: dict[str, Family] = made_by(
             ffn=QWEN35_EXPERTS,
             prediction=MTP(GATED_ATTENTION, QWEN35_EXPERTS, "mtp_num_hidden_layers"),
             wrappers=(Wrapper("qwen3_5_moe", tower=QWEN3),),
+            kernels=Kernels(norm="rms32", shared_first=True),
         ),
     },
 )

@@ -53,7 +53,7 @@ TENCENT: dict[str, Family] = made_by(
         "hunyuan_v1_moe": Family(
             mixer=HUNYUAN_ATTENTION,
             ffn=hunyuan_moe,
-            kernels=Kernels(fp32_weights=True),
+            kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
             names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
         ),
         "hunyuan_vl_text": Family(

@@ -66,6 +66,8 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "latent_rows": ("T_c", "tokens whose keys and values are made of latents"),
     "pairs": ("P_qk", "query-key pairs"),
     "cached": ("N", "tokens whose keys and values are read"),
+    "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
+    "lora_rank": ("r", "rank of the adapters"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}

@@ -14,9 +14,19 @@ class TrainingLayout(Layout):
     routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
 
-    cp: int = Field(default=1, ge=1, le=1024)
-    zero: Literal[0, 1, 2, 3] = 0
-    sequence_parallel: bool = True  # norms and what they read are divided over the tensor-parallel ranks too
+    cp: int = Field(default=1, ge=1, le=1024, description="Ranks that share the tokens of each sequence.")
+    zero: Literal[0, 1, 2, 3] = Field(
+        default=0, description="Sharded over the replicas: optimizer, gradients, weights; 3 is FSDP."
+    )
+    reduce: Literal["bf16", "fp32"] = Field(
+        default="fp32", description="FSDP: the type in which gradients are reduced, torchtitan's default."
+    )
+    reshard_after_forward: bool = Field(
+        default=True, description="FSDP: a layer's gathered weights are let go of before its backward pass."
+    )
+    sequence_parallel: bool = Field(
+        default=True, description="Norms and what they read are divided over the tensor-parallel ranks too."
+    )
 
     def stages(self, layers: int) -> Iterator[range]:
         """The layers of each stage: what does not divide goes one each to the last stages but the very last, which
@@ -36,6 +46,11 @@ class TrainingLayout(Layout):
     def replicas(self) -> int:
         """Ranks that hold the same weights, were they not sharded."""
         return self.dp * self.cp
+
+    @property
+    def fully_sharded(self) -> bool:
+        """Whether weights are sharded, and gathered part by part."""
+        return self.zero == 3 and self.replicas > 1
 
     def check_experts(self, architecture: Architecture) -> None:
         if self.replicas % self.ep:

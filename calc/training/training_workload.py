@@ -4,11 +4,11 @@ from pydantic import Field, model_validator
 
 from calc.errors import Frozen
 from calc.serving.engines.transformers.options import Attention
-from calc.training.optimizer import Optimizer
+from calc.training.optimizer import Kernel, Optimizer
 
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
-LoraTargets = Literal["all", "attention", "qv"]
+LoraTargets = Literal["all", "dense", "attention", "qv"]
 Loss = Literal["whole", "native", "compiled", "chunked", "fused"]
 
 
@@ -16,29 +16,63 @@ class TrainingWorkload(Frozen):
     """One optimizer step of each data-parallel replica: `accumulation` micro-batches, each of `micro_batch` sequences
     of `sequence` tokens."""
 
-    micro_batch: int = Field(default=1, ge=1, le=2**24)
-    sequence: int = Field(default=4096, ge=1, le=2**30)
-    accumulation: int = Field(default=1, ge=1, le=2**20)
-    method: Method = "full"
-    """Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA (arXiv:2305.14314) train
-    adapters beside frozen weights, which QLoRA quantises."""
-    lora_rank: int = Field(default=16, ge=1, le=2**16)
-    fp32_rest: bool = False  # QLoRA by PEFT: prepare_model_for_kbit_training casts what is not quantised to fp32
-    lora_targets: LoraTargets = "all"
-    """All: every matrix of attention and feed-forward but routed experts; qv: queries and values."""
-    attention: Attention = "flash"
-    recompute: Recompute = "none"
-    """Selective: the scores of eager attention; full: everything but each layer's input (arXiv:2205.05198 section 5).
-    Alternate: all but that input, attention's output and every other matrix product, as torchtitan chooses by default
-    (arXiv:2410.06511 section 2.2.1)."""
-    fused: bool = False  # norms and activation functions in one kernel each: Liger, Transformer Engine, torch.compile
-    loss: Loss = "whole"
-    """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
-    fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits are never whole (Liger)."""
-    loss_chunks: int = Field(default=8, ge=1, le=2**16)
-    offload_activations: bool = False  # what full recomputation keeps waits in host memory
-    optimizer: Optimizer = "adamw"
-    optimizer_in_backward: bool = False  # each gradient is used and freed as soon as it is there
+    micro_batch: int = Field(default=1, ge=1, le=2**24, description="Sequences of a micro-batch on each replica.")
+    sequence: int = Field(default=4096, ge=1, le=2**30, description="Tokens of each sequence.")
+    accumulation: int = Field(default=1, ge=1, le=2**20, description="Micro-batches of a step.")
+    method: Method = Field(
+        default="full",
+        description="Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA "
+        "(arXiv:2305.14314) train adapters beside frozen weights, which QLoRA quantises.",
+    )
+    lora_rank: int = Field(default=16, ge=1, le=2**16, description="Rank of the adapters.")
+    lora_targets: LoraTargets = Field(
+        default="all",
+        description="What has adapters: all, as PEFT reads all-linear, which takes in stacked experts; dense, every "
+        "matrix but those of routed experts and routers; attention; or queries and values.",
+    )
+    lora_dropout: bool = Field(default=False, description="Dropout before the adapters.")
+    fp32_adapters: bool = Field(default=False, description="Adapters in fp32 beside 16-bit weights, PEFT's default.")
+    fp32_rest: bool = Field(
+        default=False,
+        description="QLoRA by PEFT: prepare_model_for_kbit_training casts what is not quantised to fp32.",
+    )
+    attention: Attention = Field(default="flash", description="One kernel, or step by step.")
+    repeated_keys: bool = Field(
+        default=False,
+        description="Keys and values are repeated for every query head before the kernel, as torchtune and torchtitan "
+        "do; transformers leaves that to flash attention.",
+    )
+    recompute: Recompute = Field(
+        default="none",
+        description="Activation checkpointing. Selective: the scores of eager attention; full: everything but each "
+        "layer's input (arXiv:2205.05198 section 5). Alternate: all but that input, attention's output and every "
+        "other matrix product, as torchtitan chooses by default (arXiv:2410.06511 section 2.2.1).",
+    )
+    reentrant: bool = Field(default=False, description="The older kind of checkpointing, use_reentrant=True.")
+    fused: bool = Field(
+        default=False,
+        description="Norms and activation functions in one kernel each: Liger, Transformer Engine, torch.compile.",
+    )
+    loss: Loss = Field(
+        default="whole",
+        description="Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole "
+        "logits; chunked: in fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits "
+        "are never whole (Liger).",
+    )
+    loss_chunks: int = Field(default=8, ge=1, le=2**16, description="Chunks of a chunked loss.")
+    keep_outputs: bool = Field(
+        default=False, description="The training loop holds the logits through the backward pass; Trainers do not."
+    )
+    offload_activations: bool = Field(default=False, description="What layers keep waits in host memory.")
+    optimizer: Optimizer = Field(default="adamw", description="What updates the weights.")
+    optimizer_kernel: Kernel | None = Field(
+        default=None,
+        description="How torch's AdamW and SGD run: on all tensors at once (foreach, torch's default), tensor by "
+        "tensor (for-loop), or in one kernel (fused); none: the framework's default.",
+    )
+    optimizer_in_backward: bool = Field(
+        default=False, description="Each gradient is used and freed as soon as it is there."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingWorkload":
@@ -54,13 +88,3 @@ class TrainingWorkload(Frozen):
     def trains_base(self) -> bool:
         """Whether the model's own weights are trained."""
         return self.method in ("full", "pretrain")
-
-    @property
-    def trains_output(self) -> bool:
-        """Whether attention's output projection is, or has an adapter."""
-        return self.trains_base or self.lora_targets != "qv"
-
-    @property
-    def trains_feedforward(self) -> bool:
-        """Whether the matrices of the feed-forward are, or have adapters."""
-        return self.trains_base or self.lora_targets == "all"

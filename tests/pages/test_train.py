@@ -7,9 +7,9 @@ from streamlit.testing.v1 import AppTest
 
 from calc.serving.engines.transformers.options import Logits
 from calc.serving.engines.vllm.options import Speculative
+from calc.training.moments import Phase
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RecipeName
-from calc.training.step import Moment
 from calc.training.training_workload import LoraTargets, Loss, Method, Recompute
 from pages.parts.inputs import serving
 from pages.parts.inputs import training as controls
@@ -59,7 +59,7 @@ def test_what_does_not_go_together_is_a_sentence(query, sentence):
 
 
 def test_every_choice_has_its_words():
-    assert set(training_step.MOMENTS) == set(get_args(Moment))
+    assert set(training_step.PHASES) == set(get_args(Phase))
     for words, choices in (
         (controls.METHODS, Method),
         (controls.OPTIMIZERS, Optimizer),
@@ -93,3 +93,20 @@ def test_every_choice_has_its_words():
 def test_every_kind_of_step_draws(query):
     app = train(**query)
     assert metrics(app)["Memory, one GPU"].endswith("GiB")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"method": "lora", "recompute": "full"},
+        {"dp": "8", "zero": "3", "recipe": "autocast"},
+    ],
+)
+def test_each_phase_has_its_derivation(query):
+    app = train(model="Qwen/Qwen2.5-0.5B", **query)
+    peak = next(name for name in app.segmented_control(key="phase").options if "(peak)" in name)
+    shown = [table.value for table in app.markdown]
+    run(app.segmented_control(key="phase").select("optimizer"))
+    assert any("states of the optimizer" in table.value and table.value not in shown for table in app.markdown)
+    assert peak

@@ -30,6 +30,9 @@ RECIPES = {
     "megatron": "Megatron: fp32 gradients and master copy",
     "deepspeed": "DeepSpeed: master copy, gradients copied",
     "autocast": "fp32 weights, 16-bit compute",
+    "bf16-autocast": "16 bits under autocast",
+    "master-each": "fp32 master copy, each gradient cast and freed",
+    "master-all": "fp32 master copy, all gradients cast",
     "fp32": "Everything in fp32",
 }
 RECOMPUTE = {"none": "None", "selective": "Scores", "alternate": "Alternate", "full": "Full"}
@@ -40,7 +43,12 @@ LOSS = {
     "chunked": "In chunks",
     "fused": "Fused with the head",
 }
-TARGETS: dict[LoraTargets, str] = {"all": "All matrices", "attention": "Attention", "qv": "Queries, values"}
+TARGETS: dict[LoraTargets, str] = {
+    "all": "All (PEFT)",
+    "dense": "All but experts",
+    "attention": "Attention",
+    "qv": "Queries, values",
+}
 ZERO = {0: "None", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
 
 

@@ -36,6 +36,7 @@ LABELS = {
     "master_weights": "Master weights",
     "gradients": "Gradients",
     "optimizer": "Optimizer",
+    "temporaries": "Temporaries",
     "logits": "Logits and loss",
 }
 COLORS = {
@@ -57,12 +58,13 @@ COLORS = {
     "master_weights": "#5BC0EB",
     "gradients": "#FFD9A0",
     "optimizer": "#8A3030",
+    "temporaries": "#B08D57",
     "logits": "#7A2E5D",
 }
 GIB = words.GIB
 HELD = ("weights", "kv_cache", "activations", "overhead")
 SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
-TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
+TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
 FONT = '"Source Sans", sans-serif'  # the page's own
 OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
@@ -184,6 +186,11 @@ def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
     """The memory of a training step as the sequences grow."""
     by_length = {words.tokens(tokens): memory for tokens, memory in by_sequence.items()}
     return _columns(by_length, TRAINED, "Length of each sequence, tokens", dark)
+
+
+def phase_bars(phases: Mapping[str, Memory], dark: bool) -> go.Figure:
+    """The memory of each phase of a training step at its fullest."""
+    return _columns(phases, TRAINED, "Phase of the step", dark)
 
 
 def stage_bars(stages: Sequence[Memory], dark: bool, parts: Sequence[str] | None = None) -> go.Figure:

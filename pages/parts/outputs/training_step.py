@@ -5,24 +5,27 @@ from collections.abc import Mapping
 import streamlit as st
 
 from calc import Architecture, TrainingReport
-from calc.model.derivation import Step
+from calc.training.derivation import phase_steps
+from calc.training.moments import Phase
 from calc.training.recipe import WIDTH
-from calc.training.saved_derivation import Legend, kept_steps
+from calc.training.training_report import PEAKS
 from pages.parts import words
 from pages.parts.outputs.cards import card
-from pages.parts.outputs.charts import LABELS, TRAINED
+from pages.parts.outputs.charts import CONFIG, LABELS, TRAINED, phase_bars
 from pages.parts.outputs.derivations import table
 
-MOMENTS = {
-    "loss": "at the loss, when every layer still waits for its backward pass",
-    "backward": "in the backward pass of the last layer",
-    "end of backward": "at the end of the backward pass, when all gradients are there",
-    "step": "at the optimizer's step, with copies of the gradients",
+PHASES: dict[Phase, str] = {
+    "after_init": "Before the step",
+    "forward": "Forward",
+    "loss": "Loss",
+    "backward": "Backward",
+    "optimizer": "Optimizer",
+    "after_step": "After the step",
 }
 
 
-def totals(report: TrainingReport, architecture: Architecture) -> None:
-    memory, kept = report.memory, kept_steps(architecture, report.scenario)
+def totals(report: TrainingReport) -> None:
+    memory = report.memory
     numbers = {
         "Parameters": words.count(report.parameters.total),
         "Trained": words.count(report.trained_parameters),
@@ -36,24 +39,31 @@ def totals(report: TrainingReport, architecture: Architecture) -> None:
             with st.container(border=True, gap="xxsmall"):
                 st.metric(label, value)
                 with st.popover("Working", type="tertiary", icon=":material/function:"):
-                    working(report, kept)
+                    working(report)
 
 
-def working(report: TrainingReport, kept: tuple[list[Step], Legend]) -> None:
-    """Every part of the fullest moment, what it is made of, and the sum; then what the layers keep, by formula."""
-    memory, asked = report.memory, report.scenario
+def working(report: TrainingReport) -> None:
+    """Every part of the fullest moment, what it is made of, and the sum."""
+    memory = report.memory
     rows = [f"| {LABELS[part]} | {getattr(memory, part):,} | {made_of(part, report)} |" for part in TRAINED]
     st.markdown("\n".join(["| Part | Bytes | Made of |", "| --- | ---: | --- |", *rows]))
     st.markdown(f"Sum: **{memory.total:,} bytes**, {words.gib(memory.low)} to {words.gib(memory.high)}.")
-    st.markdown("What a layer keeps of a micro-batch for its backward pass:")
-    steps, legend = kept
-    table(steps, "Bytes")
-    st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in legend.items()))
-    gpus_in_all = asked.layout.gpus
-    st.caption(
-        f"A step is fullest {MOMENTS[memory.moment]}."
-        + (f" Of {gpus_in_all:,} GPUs this is the fullest one." if gpus_in_all > 1 else "")
-    )
+    st.caption(f"{PEAKS[memory.moment]} Each tensor of it, by formula, stands under the phases of the step.")
+    gpus_in_all = report.scenario.layout.gpus
+    if gpus_in_all > 1:
+        st.caption(f"Of {gpus_in_all:,} GPUs this is the fullest one.")
+
+
+def timeline(report: TrainingReport, architecture: Architecture, dark: bool) -> None:
+    """Each phase of the step at its fullest, the peak marked, and the derivation of each."""
+    names = {phase: PHASES[phase] + (" (peak)" if phase == report.memory.moment else "") for phase in report.phases}
+    bars = {names[phase]: fullest.memory for phase, fullest in report.phases.items()}
+    st.plotly_chart(phase_bars(bars, dark), key="phases", theme=None, config=CONFIG)
+    chosen = st.segmented_control("Derivation", list(names), format_func=names.get, key="phase")
+    if chosen is not None:
+        steps, legend = phase_steps(architecture, report.scenario, chosen)
+        table(steps, "Bytes")
+        st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in legend.items()))
 
 
 def made_of(part: str, report: TrainingReport) -> str:
@@ -75,6 +85,7 @@ def made_of(part: str, report: TrainingReport) -> str:
         "optimizer": f"states of {work.optimizer} for {trained} weights{divided}",
         "activations": f"what each layer keeps of {tokens}, recomputation {work.recompute}, {work.attention} attention",
         "logits": f"{tokens} · vocabulary, loss {work.loss}" if report.memory.logits else "not there at that moment",
+        "temporaries": "what the optimizer needs for its update, and gradients on their way",
         "overhead": "middle of the measured range",
     }
     return words[part]
@@ -84,7 +95,7 @@ def sentence(report: TrainingReport) -> None:
     share = report.trained_parameters / report.parameters.total
     st.caption(
         f"Exactly **{report.trained_parameters:,}** of **{report.parameters.total:,}** parameters are trained "
-        f"({share:.2%}). The step is fullest {MOMENTS[report.memory.moment]}."
+        f"({share:.2%}). {PEAKS[report.memory.moment]}"
     )
 
 

@@ -17,6 +17,7 @@ TRUST = {
     "transformers peaks, quantised": "the same with GPTQ and AWQ, whose kernels need memory of their own",
     "cache of other engines": "SGLang and llama.cpp",
     "training peaks": "torch's or the driver's peak of a training step",
+    "training steps, computed": "whole steps under fake tensors, each storage tracked by torch; no GPU was run",
 }
 
 
