@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
 from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.rotary import rotary_tables
@@ -28,9 +28,7 @@ PER_LAYER = ("layer_types", "mlp_layer_types")
 
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
-    architecture = _build(config, *_open(config))
-    _check_sides(architecture)
-    return architecture
+    return read_with_settings(config)[0]
 
 
 Architecture.read = read
@@ -99,12 +97,15 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "model_type": "llama", ASSUMED: str(config.get("model_type"))[:40]}
 
 
-def _assumptions(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _assumptions(config: Mapping[str, Any]) -> tuple[Message, ...]:
     if ASSUMED not in config:
         return ()
     return (
-        f"The family {shown(config[ASSUMED])} is not known: this config is read as a Llama-like decoder. "
-        "Every number here hangs on that assumption.",
+        Message(
+            "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
+            "that assumption.",
+            family=shown(config[ASSUMED]),
+        ),
     )
 
 
@@ -113,8 +114,14 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError.
     """
+    return read_with_settings(config)[1]
+
+
+def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[str, Any]]:
+    """The Architecture and its `settings`, read once. Raises ConfigError."""
     family, c, model_type = _open(config)
     architecture = _build(config, family, c, model_type)
+    _check_sides(architecture)
     values = {name: c.get(name) for name in c.defaults if name in c.used}
     attention = next((mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)), None)
     if attention is not None:
@@ -122,7 +129,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
         values |= {name: value for name, value in derived.items() if name in values and values[name] is None}
     if "n_inner" in values and values["n_inner"] is None:
         values["n_inner"] = 4 * architecture.hidden
-    return values
+    return architecture, values
 
 
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 
@@ -12,10 +12,12 @@ class Layout(Frozen):
     sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
     ones over ep of the tp times dp ranks, each cut into slices for the rest."""
 
-    tp: int = Field(default=1, ge=1, le=1024)
-    pp: int = Field(default=1, ge=1, le=4096)
-    dp: int = Field(default=1, ge=1, le=65_536)
-    ep: int = Field(default=1, ge=1, le=4096)
+    tp: int = Field(default=1, ge=1, le=1024, description="Tensor parallel (TP): GPUs that share each layer.")
+    pp: int = Field(default=1, ge=1, le=4096, description="Pipeline parallel (PP): stages that share the layers.")
+    dp: int = Field(
+        default=1, ge=1, le=65_536, description="Data parallel (DP): copies, each with sequences of its own."
+    )
+    ep: int = Field(default=1, ge=1, le=4096, description="Expert parallel (EP): ranks that share the routed experts.")
 
     @property
     def gpus(self) -> int:
@@ -30,20 +32,27 @@ class Layout(Frozen):
         if not divides(architecture, self.tp):
             nearest = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if divides(architecture, tp)]
             raise ConfigError(
-                f"tp is {self.tp:,}, which does not divide this model's heads and feed-forward columns evenly.",
+                Message(
+                    "tp is {tp:,}, which does not divide this model's heads and feed-forward columns evenly.",
+                    tp=self.tp,
+                ),
                 "tp",
                 nearest,
             )
         if self.pp > architecture.num_layers:
             layers = architecture.num_layers
-            raise ConfigError(f"pp is {self.pp:,}, but the model has only {layers:,} layers.", "pp", [layers])
+            raise ConfigError(
+                Message("pp is {pp:,}, but the model has only {layers:,} layers.", pp=self.pp, layers=layers),
+                "pp",
+                [layers],
+            )
         self.check_experts(architecture)
 
     def check_experts(self, architecture: Architecture) -> None:
         """The same for the routed experts."""
         experts, ranks = [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)], self.tp * self.dp
         if self.ep > 1 and not experts:
-            raise ConfigError("ep spreads routed experts, which this model does not have.", "ep", [1])
+            raise ConfigError(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
 
         def fits(ep: int) -> bool:
             return ranks % ep == 0 and all(ep <= moe.n_experts and moe.expert.divides(ranks // ep) for moe in experts)
@@ -51,7 +60,11 @@ class Layout(Frozen):
         if not fits(self.ep):
             nearest = [ep for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256) if fits(ep)]
             raise ConfigError(
-                f"ep is {self.ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks.",
+                Message(
+                    "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks.",
+                    ep=self.ep,
+                    ranks=ranks,
+                ),
                 "ep",
                 nearest,
             )

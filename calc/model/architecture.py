@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.feedforward import MoE
@@ -42,7 +42,7 @@ class Architecture(Frozen):
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Message, ...] = ()
 
     read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]
     """How a config becomes one; `calc.families`, which builds Architectures, says it."""

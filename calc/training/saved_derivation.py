@@ -1,5 +1,6 @@
 """What each layer keeps for its backward pass, as formulas: the same functions, run on symbols."""
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols
 from calc.training.recipe import WIDTH
@@ -24,7 +25,7 @@ def kept_steps(architecture: Architecture, asked: TrainingScenario) -> tuple[lis
         step = (*symbols.written(formula), kept)
         layers[step] = layers.get(step, 0) + len(block.layers)
     steps = [
-        Step(what=f"{count:,} layers, each", formula=formula, values=values, result=result, unit="bytes")
+        Step(what=Message("{n:,} layers, each", n=count), formula=formula, values=values, result=result, unit="bytes")
         for (formula, values, result), count in layers.items()
     ]
     return steps, symbols.occurring()

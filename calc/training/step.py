@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from calc.errors import Message
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
@@ -36,15 +37,15 @@ class TrainingMemory(Memory):
     when all gradients are there; or the optimizer's step."""
 
     @property
-    def parts(self) -> dict[str, int]:
+    def parts(self) -> dict[Message, int]:
         """The same of a step."""
         return {
-            "weights": self.weights,
-            "master weights": self.master_weights,
-            "gradients": self.gradients,
-            "optimizer states": self.optimizer,
-            "activations": self.activations,
-            "logits": self.logits,
+            Message("weights"): self.weights,
+            Message("master weights"): self.master_weights,
+            Message("gradients"): self.gradients,
+            Message("optimizer states"): self.optimizer,
+            Message("activations"): self.activations,
+            Message("logits"): self.logits,
         }
 
 

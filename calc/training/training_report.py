@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.families.towers import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
@@ -14,7 +14,7 @@ from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.step import Training, TrainingMemory, usual_overhead
+from calc.training.step import Moment, Training, TrainingMemory, usual_overhead
 from calc.training.training_verdict import TrainingVerdict, judge_training
 from calc.training.training_workload import TrainingWorkload
 from calc.units import GIB
@@ -41,13 +41,24 @@ class TrainingReport(Frozen):
     stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
     by_sequence: dict[int, TrainingMemory]  # the same with other lengths
     verdicts: tuple[TrainingVerdict, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Message, ...]
     scenario: TrainingScenario
+
+    @property
+    def memories(self) -> tuple[TrainingMemory, ...]:
+        """Of each GPU that is asked about."""
+        return (self.memory,) * len(self.verdicts)
+
+    @property
+    def trained_share(self) -> float:
+        """Of all parameters."""
+        return self.trained_parameters / self.parameters.total
 
 
 def training_report(
     config: Mapping[str, Any],
     *,
+    architecture: Architecture | None = None,
     model: str | None = None,
     workload: TrainingWorkload | None = None,
     recipe: Recipe | None = None,
@@ -58,10 +69,11 @@ def training_report(
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
+    `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
     by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
     """
-    architecture = Architecture.from_config(config)
+    architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
@@ -83,39 +95,54 @@ def training_report(
 
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
-) -> Iterable[str]:
-    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
+) -> Iterable[Message]:
+    """What the numbers take for granted; `tower` is one that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
-    yield {
-        "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",
-        "backward": "The step is fullest in the backward pass of a stage's last layer.",
-        "step": "The step is fullest when the optimizer makes its fp32 copy of the gradients.",
-        "end of backward": "The step is fullest at the end of the backward pass, when all gradients are there.",
-    }[memory.moment]
+    yield PEAKS[memory.moment]
     if memory.gradients == 0 and training.largest_gradients():
-        size = training.largest_gradients() / GIB
-        yield f"Gradients, {size:.2f} GiB, come only after that moment, as the activations go."
+        yield Message(
+            "Gradients, {size:.2f} GiB, come only after that moment, as the activations go.",
+            size=training.largest_gradients() / GIB,
+        )
     mixers = [mixer for block in blocks for mixer in block.mixers]
     if any(isinstance(mixer, Recurrent) for mixer in mixers):
-        yield (
+        yield Message(
             "Recurrent layers are assumed to keep what their projections make, the same behind the convolution, and "
             "their output; no computed value stands behind it."
         )
     if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
-        yield "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+        yield Message(
+            "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+        )
     if any(isinstance(block.ffn, MoE) for block in blocks):
-        yield "Tokens are assumed to spread evenly over the experts and their GPUs."
+        yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")
     if not work.trains_base:
-        yield "LoRA without dropout; routed experts, embedding and head have no adapters."
+        yield Message("LoRA without dropout; routed experts, embedding and head have no adapters.")
     if work.recompute == "selective" and work.attention == "flash":
-        yield "Selective recomputation drops attention scores, which flash attention does not keep in any case."
+        yield Message(
+            "Selective recomputation drops attention scores, which flash attention does not keep in any case."
+        )
     if layout.zero == 3 and layout.replicas > 1:
-        yield "Of sharded weights, two layers are gathered at a time: the one at work and the next."
-    apart = architecture.parameters().not_in_total
-    for what, count in (("vision tower", apart["vision"]), ("multi-token prediction", apart["multi_token_prediction"])):
-        if count:
-            yield f"The {what} is neither loaded nor trained: {count:,} parameters."
+        yield Message("Of sharded weights, two layers are gathered at a time: the one at work and the next.")
+    excluded = architecture.parameters().not_in_total
+    if excluded["vision"]:
+        yield Message("The vision encoder is neither loaded nor trained: {n:,} parameters.", n=excluded["vision"])
+    if excluded["multi_token_prediction"]:
+        yield Message(
+            "The multi-token prediction (MTP) layers are neither loaded nor trained: {n:,} parameters.",
+            n=excluded["multi_token_prediction"],
+        )
     if tower is not None:
-        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
-    yield "Overhead is a range measured in public logs; the totals count its middle."
+        yield Message(
+            "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
+        )
+    yield Message("Overhead is a range measured in public logs; the totals count its middle.")
+
+
+PEAKS: dict[Moment, Message] = {
+    "loss": Message("The step is fullest at the loss, when every layer still waits for its backward pass."),
+    "backward": Message("The step is fullest in the backward pass of a stage's last layer."),
+    "step": Message("The step is fullest when the optimizer makes its fp32 copy of the gradients."),
+    "end of backward": Message("The step is fullest at the end of the backward pass, when all gradients are there."),
+}
