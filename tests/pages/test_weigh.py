@@ -1,8 +1,5 @@
 """Weigh without a browser: what it shows, and that nothing that a reader does ends in an exception."""
 
-import json
-import re
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -168,32 +165,6 @@ def test_every_preset_draws(model):
     app = page(model=model)
     assert len(app.metric) == 6
     assert not app.error
-
-
-CARD = re.compile(r"([\d,.]+) GiB (spare|\*\*missing\*\*) of ([\d,.]+) GiB")
-REQUESTS = "Requests of the context"
-BATCH = re.compile(r"Largest batch: \*\*([\d,]+|none)\*\*")
-
-
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
-@pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3.5-9B"])
-def test_bars_cards_and_table_agree(model, engine):
-    """What the bars add up to and what the card has to spare are what the GPU has; the card's batch is the table's."""
-    app = page(model=model, engine=engine, batch="2")
-    traces = [json.loads(chart.proto.spec)["data"] for chart in app.get("plotly_chart") if "gpus" in chart.proto.id]
-    *parts, _, usable, _ = traces[0]
-    cards = [found.groups() for text in app.markdown if (found := CARD.search(text.value))]
-    batches = [found[1] for text in app.markdown if (found := BATCH.search(text.value))]
-    assert len(cards) == len(batches) == 5
-    for place, (size, sign, whole) in enumerate(cards):
-        spare = float(size.replace(",", "")) * (1 if sign == "spare" else -1)
-        assert usable["x"][place] == pytest.approx(float(whole.replace(",", "")), abs=0.006)
-        assert sum(bar["x"][place] for bar in parts) + spare == pytest.approx(usable["x"][place], abs=0.006)
-    if engine != "transformers":
-        requests = next(list(t.value[REQUESTS]) for t in app.dataframe if REQUESTS in t.value)
-        held = [0 if batch == "none" else int(batch.replace(",", "")) for batch in batches]
-        assert held == [int(n) if most else 0 for most, n in zip(held, requests, strict=True)]
-        assert sum(held) > 0
 
 
 def test_no_gpu_chosen():

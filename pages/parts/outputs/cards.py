@@ -80,15 +80,19 @@ def cards(answer: Weighed) -> None:
     """One verdict a GPU."""
     with st.grid(5, min_column_width=175, gap="xsmall"):
         for verdict in answer.report.verdicts:
-            lines = [
-                say("Max context length: **{n}**", n=most(verdict.max_context)),
-                say("Max batch size: **{n}**", n=most(verdict.max_batch)),
-                fewest(verdict.min_gpus, verdict.layout),
-            ]
             with st.container(border=True, height="stretch", gap="xsmall"):
-                card(verdict, lines, verdict.flags)
+                card(verdict, largest(verdict), verdict.flags)
                 gpu = find_gpu(verdict.gpu)
                 derivation(f"verdict_{gpu.id}", gpu.name, ServingDerivations(answer, gpu).verdict)
+
+
+def largest(verdict: Verdict) -> list[str]:
+    """The most that fits, and on how few GPUs."""
+    return [
+        say("Max context length: **{n}**", n=most(verdict.max_context)),
+        say("Max batch size: **{n}**", n=most(verdict.max_batch)),
+        fewest(verdict.min_gpus, verdict.layout),
+    ]
 
 
 Color = Literal["green", "orange", "red"]
@@ -108,15 +112,19 @@ def card(verdict: Verdict | TrainingVerdict, lines: Iterable[str], flags: Iterab
     st.badge(say(word), color=color, icon=icon)
     for flag in flags:
         st.markdown(f"`{flag}`")
-    size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
-    if verdict.spare >= 0:
-        st.markdown(say("{size} headroom of {usable}", size=size, usable=usable))
-    else:
-        st.markdown(say("**Short by** {size} of {usable}", size=size, usable=usable))
+    st.markdown(headroom(verdict))
     st.markdown("  \n".join(lines))
     st.caption(say(verdict.reason))
     for note in verdict.notes:
         st.caption(f":material/info: {words.capitalized(say(note))}")
+
+
+def headroom(verdict: Verdict | TrainingVerdict) -> str:
+    """What is left of the GPU, or missing."""
+    size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
+    if verdict.spare >= 0:
+        return say("{size} headroom of {usable}", size=size, usable=usable)
+    return say("**Short by** {size} of {usable}", size=size, usable=usable)
 
 
 def most(n: int | None) -> str:

@@ -58,20 +58,7 @@ def table(report: Report) -> None:
         "sequences": say("Max sequences"),
     }
     st.dataframe(
-        [
-            {
-                "gpu": find_gpu(budget.gpu).name,
-                "requests": budget.concurrency,
-                "tokens": budget.tokens,
-                "available": available(budget),
-                "budget": f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
-                "weights": words.gib(budget.weights),
-                "peak": words.gib(budget.profile),
-                "step": budget.max_num_batched_tokens,
-                "sequences": budget.max_num_seqs,
-            }
-            for budget in report.kv_budget
-        ],
+        rows(report),
         hide_index=True,
         column_config={
             **columns,
@@ -82,6 +69,24 @@ def table(report: Report) -> None:
             },
         },
     )
+
+
+def rows(report: Report) -> list[dict[str, str | int | float]]:
+    """A row a GPU."""
+    return [
+        {
+            "gpu": find_gpu(budget.gpu).name,
+            "requests": budget.concurrency,
+            "tokens": budget.tokens,
+            "available": available(budget),
+            "budget": f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+            "weights": words.gib(budget.weights),
+            "peak": words.gib(budget.profile),
+            "step": budget.max_num_batched_tokens,
+            "sequences": budget.max_num_seqs,
+        }
+        for budget in report.kv_budget
+    ]
 
 
 def available(budget: KVBudget) -> str:
