@@ -23,7 +23,7 @@ def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> 
     `plural` is the template where `n` is not one.
     """
     if isinstance(text, Message):
-        return say(text.template, plural=text.plural, **text.values)
+        return say(text.template, plural=text.plural, **text.values | values)
     catalogue = CATALOGUES[language()]
     template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
     return template.format(**{name: _said(value) for name, value in values.items()})

@@ -14,12 +14,15 @@ from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.training.recipe import RECIPES
+from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.outputs.sunburst import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
-from presets import models
+from pages.parts.verify.log import LOG
+from pages.parts.verify.sources import PRINTED
+from presets import accuracy, models
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -54,9 +57,24 @@ def tensor_names():
 
 UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS")
 DEGREES = ("TP", "PP", "DP", "EP", "CP")
-GIVEN = ("nonesuch", "frobnicate", "Mine", "strange", "org/own")
+GIVEN = (
+    *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
+    *("Model", "Odd", "Strange", "Other", "Linear", "Linear4bit", "e.weight", "h.weight"),
+    "meetkai/functionary-small-v2.2",
+)
 """What the tests call their own."""
-EXAMPLES = ("main", '{"model_type": "llama", ...}', "config.json", "hf_…")
+EXAMPLES = (
+    "main",
+    '{"model_type": "llama", ...}',
+    "config.json",
+    "hf_…",
+    "null",
+    "true",
+    "false",
+    "eJyr…",
+    LOG,
+    PRINTED,
+)
 PRODUCTS = ("Weighbridge", "Hub", "vLLM", "SGLang", "transformers", "llama.cpp", "torch", "PyTorch", "AdamW")
 NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
@@ -75,6 +93,8 @@ NAMES = {
     *CACHE_FORMATS,
     *RECIPES,
     *CONTROLS,
+    *BITS,
+    *(row.name for row in accuracy().rows),
     *(symbol for symbol, _ in SYMBOLS.values()),
     *(meaning for _, meaning in SYMBOLS.values() if "_" in meaning),
     *(name for engine in ENGINES for name in places(EVERYTHING, engine)),
@@ -97,46 +117,15 @@ def escaped(text):
     return WORD.findall(ALLOWED.sub(" ", OPAQUE.sub(" ", text)))
 
 
-SILENT = {  # fields of Streamlit's messages that nobody reads
-    *(
-        "id",
-        "key",
-        "form_id",
-        "icon",
-        "url",
-        "data",
-        "data_id",
-        "type",
-        "color",
-        "language",
-        "element_id",
-        "gap_config",
-    ),
-    *("upload_url", "upload_urls", "media_id", "raw_values", "raw_data", "help_mode", "config", "min_column_width"),
-    *(
-        "selection_mode",
-        "format",
-        "label_visibility",
-        "widget_id",
-        "js_number",
-        "allowed",
-        "file_type",
-        "mime",
-        "user_key",
-    ),
-    *(
-        "default_value",
-        "set_value",
-        "tag",
-        "theme",
-        "autocomplete",
-        "accept",
-        "column_order",
-        "shortcut",
-        "link",
-        "step",
-    ),
-}
+SILENT = set(
+    """
+    accept allowed autocomplete color column_order config data data_id default_value element_id file_type form_id
+    format gap_config help_mode icon id js_number key label_visibility language link media_id mime min_column_width
+    raw_data raw_values selection_mode set_value shortcut step tag theme type upload_url upload_urls url user_key
+    widget_id
+    """.split()
+)
+"""Fields of Streamlit's messages that nobody reads."""
 
 
 def texts(app):

@@ -71,8 +71,8 @@ def of_preset(name: str, assume: str | None) -> Published:
 
 
 def own(config: Mapping[str, Any]) -> Published:
-    assumed, family = config.get(ASSUMED), str(config.get("model_type"))[:40]
-    name = Message("Pasted config ({family})", family=family)
+    assumed, family = config.get(ASSUMED), str(config.get("model_type", ""))[:40]
+    name = Message("Pasted config ({family})", family=family) if family else Message("Pasted config")
     if assumed:
         name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=assumed)
     return opened(Published(name), config, None)

@@ -65,7 +65,7 @@ class Source(Frozen):
     )
     assume: Literal["llama"] | None = Field(default=None, description="How an unknown family is read.")
     pasted: dict[str, Any] | None = Field(
-        default=None, examples=["a packed config.json"], description="A config.json, in place of the model."
+        default=None, examples=["eJyr…"], description="A config.json, in place of the model."
     )
 
 

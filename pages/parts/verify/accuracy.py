@@ -45,7 +45,7 @@ def kinds(found: Accuracy) -> None:
         rows.append((say(KINDS[kind]), f"{len(off)}", f"**{median(off):.2%}**", f"{p95:.2%}", f"{off[-1]:.2%}"))
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
     st.markdown(words.table(head, rows, numbers=4))
-    st.caption(words.listed(say(EXPLAINED[kind].template, kind=KINDS[kind]) for kind in EXPLAINED))
+    st.caption(words.listed(say(EXPLAINED[kind], kind=KINDS[kind]) for kind in EXPLAINED))
 
 
 def by_kind(found: Accuracy) -> dict[str, list[Compared]]:
@@ -117,5 +117,6 @@ def left_out(found: Accuracy) -> None:
     st.subheader(say("Left out: {n:,} figures", n=n), anchor=False)
     st.markdown(say("A record counts only for a figure of which it states every input."))
     rows = sorted(found.left_out, key=lambda row: -row.count)
-    lines = [(row.kind, f"{row.count}", row.reason) for row in rows]
+    kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
+    lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
     st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))

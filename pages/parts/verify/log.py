@@ -11,6 +11,8 @@ from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import gpus, models
 
+LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
+"""What such a log looks like."""
 TERMS = {
     "weights": Message("Weights"),
     "bytes per token": Message("KV cache per token"),
@@ -40,7 +42,7 @@ def draw(answer: Answer) -> None:
         key="log",
         height=200,
         persist_state="session",
-        placeholder="Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ...",
+        placeholder=LOG,
     )
     if not text.strip():
         return

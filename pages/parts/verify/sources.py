@@ -22,6 +22,8 @@ SOURCES = {
     "measured": Message("Own measurement"),
     "presets": Message("All presets"),
 }
+PRINTED = "Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ..."
+"""What such a print-out looks like."""
 MAX_FILE_MB = 100
 
 
@@ -79,7 +81,7 @@ def _from_print_out(_: Answer) -> Checkpoint | None:
         key="printed",
         height=200,
         persist_state="session",
-        placeholder="Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ...",
+        placeholder=PRINTED,
     )
     if not text.strip():
         return None
