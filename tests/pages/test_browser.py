@@ -1,12 +1,17 @@
 """The journey of a reader, in a real Chromium."""
 
+import re
 from urllib.parse import unquote
 
 from playwright.sync_api import expect
 
 
 def number(page, label):
-    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")
+    return (
+        page.get_by_test_id("stMetric")
+        .filter(has_text=re.compile(f"^{re.escape(label)}"))
+        .get_by_test_id("stMetricValue")
+    )
 
 
 def test_pick_move_read_share(browser, page, address):
