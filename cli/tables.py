@@ -54,7 +54,7 @@ def training_table(r: TrainingReport) -> str:
         f"{'trained':24}{r.trained_parameters:>22,}",
         "",
     ]
-    parts = m.parts | {"overhead": m.overhead}
+    parts = {**{str(name): size for name, size in m.parts.items()}, "overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
     for name, phase in r.phases.items():

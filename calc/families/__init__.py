@@ -32,9 +32,7 @@ PER_LAYER = ("layer_types", "mlp_layer_types")
 
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
-    architecture = _build(config, *_open(config))
-    _check_sides(architecture)
-    return architecture
+    return read_with_settings(config)[0]
 
 
 Architecture.read = read
@@ -137,8 +135,14 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError.
     """
+    return read_with_settings(config)[1]
+
+
+def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[str, Any]]:
+    """The Architecture and its `settings`, read once. Raises ConfigError."""
     family, c = _open(config)
     architecture = _build(config, family, c)
+    _check_sides(architecture)
     values = {name: c.get(name) for name in c.defaults if name in c.used}
     attention = next((mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)), None)
     if attention is not None:
@@ -146,7 +150,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
         values |= {name: value for name, value in derived.items() if name in values and values[name] is None}
     if "n_inner" in values and values["n_inner"] is None:
         values["n_inner"] = 4 * architecture.hidden
-    return values
+    return architecture, values
 
 
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

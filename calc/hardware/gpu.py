@@ -74,6 +74,10 @@ class GPU(Frozen):
         """What cuBLAS takes through PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
         return 32 * MIB if self.capability == "9.0" else 8320 * 1024
 
+    def fewest(self, nbytes: int) -> int:
+        """So many of it together have so many bytes."""
+        return -(-nbytes // self.usable_bytes)
+
     def lacks(self, storage: WeightFormat | CacheFormat) -> Message | None:
         """What the card can't do with this format, or None when it has units for it."""
         if storage not in UNITS:

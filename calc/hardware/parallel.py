@@ -14,10 +14,12 @@ class Layout(Frozen):
     sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
     ones over ep of the tp times dp ranks, each cut into slices for the rest."""
 
-    tp: int = Field(default=1, ge=1, le=1024)
-    pp: int = Field(default=1, ge=1, le=4096)
-    dp: int = Field(default=1, ge=1, le=65_536)
-    ep: int = Field(default=1, ge=1, le=4096)
+    tp: int = Field(default=1, ge=1, le=1024, description="Tensor parallel (TP): GPUs that share each layer.")
+    pp: int = Field(default=1, ge=1, le=4096, description="Pipeline parallel (PP): stages that share the layers.")
+    dp: int = Field(
+        default=1, ge=1, le=65_536, description="Data parallel (DP): copies, each with sequences of its own."
+    )
+    ep: int = Field(default=1, ge=1, le=4096, description="Expert parallel (EP): ranks that share the routed experts.")
 
     @property
     def gpus(self) -> int:

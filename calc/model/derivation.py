@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, get_args
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.architecture import Architecture
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block, PredictionModule
@@ -79,7 +79,8 @@ PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get
 class Step(Frozen):
     """One line of a derivation."""
 
-    what: str
+    what: str | Message
+    """A component, a part of memory, or what else it is called; a tensor by its checkpoint name."""
     formula: str
     values: str
     result: int
@@ -137,7 +138,7 @@ class Symbols(Numbers):
         self.rank.setdefault(name, (len(STEMS), len(self.rank)))
         return Symbol(name, real=True)
 
-    def line(self, what: str, expression: Any, unit: str = "bytes") -> "Step":
+    def line(self, what: str | Message, expression: Any, unit: str = "bytes") -> "Step":
         """One line of a derivation: the formula, the values filled in, and what they give."""
         formula, values = self.written(expression)
         result = expression.subs({symbol: self.legend[symbol.name][1] for symbol in expression.free_symbols})
@@ -313,7 +314,7 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
         (
             window,
             Step(
-                what="whole context" if window is None else f"last {window:,} tokens",
+                what=Message("whole context") if window is None else Message("last {n:,} tokens", n=window),
                 formula=f"{layers} layers · ({text})",
                 values=f"{layers} · ({values})",
                 result=elements,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from operator import add, floordiv, mul, neg, sub, truediv
 from typing import Any, Self
 
+from calc.errors import Message
 from calc.model.derivation import Step, Symbols
 
 Operation = Callable[..., Any]
@@ -81,7 +82,7 @@ class TracedSymbols(Symbols):
     def of(self, field: str, value: int) -> Traced:
         return Traced.symbol(value, super().of(field, value))
 
-    def step(self, what: str, number: int, unit: str = "bytes") -> Step:
+    def step(self, what: str | Message, number: int, unit: str = "bytes") -> Step:
         """The derivation of a number that was computed on what `of` and `apply` returned."""
         formula, values = self.written(formula_of(number))
         return Step(what=what, formula=formula, values=values, result=int(number), unit=unit)

@@ -11,9 +11,12 @@ from calc.model.derivation import Step, Symbols, window_steps
 from calc.model.named import steps
 from calc.model.tensor import Component
 from calc.serving.engines.engine import Pool
+from calc.serving.kv_cache import sequence_bytes
 from calc.serving.memory import MIDDLE, Allocation, Serving
+from calc.serving.report import Report
 
 Lines = list[Step]
+Legend = dict[str, tuple[str, int]]
 
 
 def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
@@ -31,6 +34,18 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
         )
         for window, step in window_steps(symbols, architecture, symbols.apply(architecture))
     ]
+
+
+def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
+    """Bytes of all sequences, each counted once, and what the symbols mean."""
+    cache, workload, symbols = report.kv_cache, report.scenario.workload, Symbols()
+    batch = symbols.named("batch", workload.batch, "sequences")
+    context = symbols.named("context", workload.context, "tokens of a sequence")
+    per_token = symbols.named("bytes_per_token", cache.bytes_per_token, "bytes a token of layers that keep all tokens")
+    windows = symbols.named("window_bytes", cache.window_bytes, "bytes of layers with a window")
+    states = symbols.named("state_bytes", cache.state_bytes, "bytes of recurrent states")
+    one = sequence_bytes(context, per_token, windows if cache.window_bytes else 0, states if cache.state_bytes else 0)
+    return [symbols.line("kv_cache", batch * one)], symbols.occurring()
 
 
 class Derivations:

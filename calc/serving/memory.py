@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead, Sizes, bounds
@@ -51,9 +51,13 @@ class Memory(Frozen):
         return self.total - self.overhead + self.overhead_high
 
     @property
-    def parts(self) -> dict[str, int]:
+    def parts(self) -> dict[Message, int]:
         """What fills it beside overhead, by the words of sentences."""
-        return {"weights": self.weights + self.vision, "KV cache": self.kv_cache, "activations": self.activations}
+        return {
+            Message("weights"): self.weights + self.vision,
+            Message("KV cache"): self.kv_cache,
+            Message("activations"): self.activations,
+        }
 
 
 class KVBudget(Frozen):

@@ -62,10 +62,21 @@ class Report(Frozen):
     assumptions: tuple[Message, ...]
     scenario: Scenario
 
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """Of each GPU that is asked about."""
+        return tuple(verdict.memory for verdict in self.verdicts)
+
+    @property
+    def overtaken_at(self) -> int | None:
+        """The first of these contexts at which the cache outweighs the weights."""
+        return next((tokens for tokens, memory in self.by_context.items() if memory.kv_cache > memory.weights), None)
+
 
 def report(
     config: Mapping[str, Any],
     *,
+    architecture: Architecture | None = None,
     model: str | None = None,
     workload: Workload | None = None,
     engine: Engine | None = None,
@@ -76,10 +87,11 @@ def report(
 ) -> Report:
     """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
 
+    `architecture` is what the config describes, where it has been read already.
     Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
     `gpus` are the usual five.
     """
-    architecture = Architecture.from_config(config)
+    architecture = architecture or Architecture.from_config(config)
     workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
     engine, precision = engine or ENGINES["vllm"](), precision or Precision.of(config)
     kinds = usual_gpus() if gpus is None else list(gpus)
@@ -126,7 +138,7 @@ def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> 
     yield from architecture.assumptions
     excluded = parameters.not_in_total
     if (sentence := precision.assumption(experts="experts_routed" in parameters.components)) is not None:
-        yield Message("{sentence}", sentence=sentence)
+        yield sentence
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
         if engine.loads_vision:

@@ -168,7 +168,7 @@ def reason(allocation: Allocation) -> Message:
             "the largest part is the {part} with {size:.2f}.",
             held=held / GIB,
             more=(held - usable) / GIB,
-            part=Message(name),
+            part=name,
             size=size / GIB,
         )
     return Message(

@@ -3,6 +3,7 @@
 from functools import cached_property
 from itertools import chain
 
+from calc.errors import Message
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
@@ -40,16 +41,16 @@ class TrainingMemory(Memory):
     moment: Phase
 
     @property
-    def parts(self) -> dict[str, int]:
+    def parts(self) -> dict[Message, int]:
         """The same of a step."""
         return {
-            "weights": self.weights,
-            "master weights": self.master_weights,
-            "gradients": self.gradients,
-            "optimizer states": self.optimizer,
-            "activations": self.activations,
-            "logits": self.logits,
-            "temporaries": self.temporaries,
+            Message("weights"): self.weights,
+            Message("master weights"): self.master_weights,
+            Message("gradients"): self.gradients,
+            Message("optimizer states"): self.optimizer,
+            Message("activations"): self.activations,
+            Message("logits"): self.logits,
+            Message("temporaries"): self.temporaries,
         }
 
 

@@ -42,13 +42,24 @@ class TrainingReport(Frozen):
     by_sequence: dict[int, TrainingMemory]  # the same with other lengths
     phases: dict[Phase, PhaseMemory]  # of the fullest GPU, in their order; `memory` is of the largest
     verdicts: tuple[TrainingVerdict, ...]
-    assumptions: tuple[Message | str, ...]
+    assumptions: tuple[Message, ...]
     scenario: TrainingScenario
+
+    @property
+    def memories(self) -> tuple[TrainingMemory, ...]:
+        """Of each GPU that is asked about."""
+        return (self.memory,) * len(self.verdicts)
+
+    @property
+    def trained_share(self) -> float:
+        """Of all parameters."""
+        return self.trained_parameters / self.parameters.total
 
 
 def training_report(
     config: Mapping[str, Any],
     *,
+    architecture: Architecture | None = None,
     model: str | None = None,
     workload: TrainingWorkload | None = None,
     recipe: Recipe | None = None,
@@ -59,10 +70,11 @@ def training_report(
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
+    `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
     by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
     """
-    architecture = Architecture.from_config(config)
+    architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
@@ -97,9 +109,9 @@ PEAKS: dict[Phase, Message] = {
 
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
-) -> Iterable[Message | str]:
+) -> Iterable[Message]:
     """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
-    yield from map(str, architecture.assumptions)
+    yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
     mixers = [mixer for block in blocks for mixer in block.mixers]
@@ -125,16 +137,16 @@ def training_assumptions(
         )
     if layout.fully_sharded:
         yield Message("Of sharded weights, those of a layer at work are gathered, and those of the next on their way.")
-    apart = architecture.parameters().not_in_total
-    if apart["vision"]:
-        yield Message("The vision tower is neither loaded nor trained: {count:,} parameters.", count=apart["vision"])
-    if apart["multi_token_prediction"]:
+    excluded = architecture.parameters().not_in_total
+    if excluded["vision"]:
+        yield Message("The vision encoder is neither loaded nor trained: {n:,} parameters.", n=excluded["vision"])
+    if excluded["multi_token_prediction"]:
         yield Message(
-            "The multi-token prediction is neither loaded nor trained: {count:,} parameters.",
-            count=apart["multi_token_prediction"],
+            "The multi-token prediction (MTP) layers are neither loaded nor trained: {n:,} parameters.",
+            n=excluded["multi_token_prediction"],
         )
     if tower is not None:
         yield Message(
-            "The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
+            "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
         )
     yield Message("Overhead is a range measured in public logs; the totals count its middle.")

@@ -186,7 +186,9 @@ class Engine(ABC):
     versions: ClassVar[str]
     """What its rules were read in."""
     step_option: ClassVar[str]
-    """The option that limits the tokens of a forward pass."""
+    """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
+    sequences_option: ClassVar[str | None] = None
+    share_option: ClassVar[str | None] = None
 
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ()
     """Formats of weights that it is usually given to save memory, the largest first."""

@@ -51,6 +51,8 @@ class SGLang(Engine):
     title: ClassVar[str] = "SGLang"
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
+    sequences_option: ClassVar[str | None] = "max_running_requests"
+    share_option: ClassVar[str | None] = "mem_fraction_static"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     loads_draft: ClassVar[bool] = False

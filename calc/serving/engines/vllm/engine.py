@@ -48,6 +48,8 @@ class VLLM(Engine):
     title: ClassVar[str] = "vLLM"
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
+    sequences_option: ClassVar[str | None] = "max_num_seqs"
+    share_option: ClassVar[str | None] = "gpu_memory_utilization"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
 
