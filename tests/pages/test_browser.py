@@ -37,7 +37,7 @@ def test_pick_move_read_share(browser, page, address):
     elsewhere = browser.new_context().new_page()
     elsewhere.goto(link)
     expect(elsewhere.get_by_text("659,519,118,336")).to_be_visible(timeout=20_000)
-    for label in ("Parameters", "Active parameters", "Weights", "KV cache per token", "Memory, one GPU"):
+    for label in ("Parameters", "Active parameters", "Weights", "KV cache per token", "Memory per GPU"):
         expect(number(elsewhere, label)).to_have_text(number(page, label).inner_text())
 
     page.keyboard.press("Escape")
