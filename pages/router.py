@@ -3,7 +3,7 @@ import streamlit as st
 from pages.parts.state import url
 from pages.parts.words import say
 
-st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
+st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide", initial_sidebar_state=360)
 url.arrive()
 st.navigation(
     [

@@ -1,16 +1,16 @@
 import streamlit as st
 
-from pages.parts.inputs import serving, sidebar
+from pages.parts.inputs import serving
+from pages.parts.outputs import answer as answers
 from pages.parts.outputs import cards, charts, frame, kv_budget, sunburst
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
 from pages.parts.state.weighed import weighed
 from pages.parts.words import say
 
-answer = frame.page(
-    WEIGH, weighed, serving.workload, sidebar.gpu_picker, serving.engine, serving.layout, serving.overhead
-)
+answer = frame.page(WEIGH, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
 report = answer.report
+answers.draw(answer)
 cards.totals(answer)
 cards.exact(answer)
 cards.cards(answer)

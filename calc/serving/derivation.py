@@ -5,6 +5,7 @@ from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.formats.stored import stored
+from calc.hardware.overhead import Sizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols, window_steps
@@ -56,6 +57,11 @@ class Derivations:
         self.stage = allocation.serving.laid_out.stages[allocation.fullest]
         self.memory = allocation.memory
         self.symbols = Symbols()
+
+    @property
+    def overhead_items(self) -> Sizes:
+        """Bytes of each part of the overhead, from low to high."""
+        return self.allocation.stages[self.allocation.fullest].sizes
 
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""

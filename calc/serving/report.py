@@ -16,6 +16,7 @@ from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
@@ -82,6 +83,7 @@ def report(
     engine: Engine | None = None,
     precision: Precision | None = None,
     layout: Layout | None = None,
+    num_gpus: int | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
 ) -> Report:
@@ -89,14 +91,18 @@ def report(
 
     `architecture` is what the config describes, where it has been read already.
     Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
-    `gpus` are the usual five.
+    `gpus` are the usual five. Where `num_gpus` is given and no layout, it is the one of the first GPU's `ways` over so
+    many that does best.
     """
     architecture = architecture or Architecture.from_config(config)
-    workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
+    workload, overhead = workload or Workload(), overhead or Overhead()
     engine, precision = engine or ENGINES["vllm"](), precision or Precision.of(config)
     kinds = usual_gpus() if gpus is None else list(gpus)
-    serving = Serving(architecture, engine, precision, layout, overhead)
-    first = serving.on(kinds[0] if kinds else usual_gpus()[0], workload)
+    serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
+    gpu = kinds[0] if kinds else usual_gpus()[0]
+    if num_gpus is not None:
+        serving = serving.with_layout(spread(gpu, serving, workload, num_gpus, layout))
+    layout, first = serving.layout, serving.on(gpu, workload)
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)

@@ -182,6 +182,14 @@ CONTROLS: dict[str, Control | Switch] = {
 }
 MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd"}
 """Feed-forward width -> the hidden size that its slider multiplies."""
+RARE = frozenset(
+    {
+        *("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "sliding_window"),
+        *("vocab_size", "tie_word_embeddings", "n_shared_experts", "shared_expert_intermediate_size"),
+        "first_k_dense_replace",
+    }
+)
+"""Fields that fewer readers move: they stand in a drawer."""
 
 
 def controlled(settings: Mapping[str, Any]) -> dict[str, Control | Switch]:

@@ -8,6 +8,8 @@ import streamlit as st
 from calc import ConfigError, Range
 from calc.formats import WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
+from pages.parts import words
+from pages.parts.inputs import sidebar
 from pages.parts.inputs.control import control, explain, faults, help_of, ranged
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.scenario import Place, ServingChoice, places
@@ -40,6 +42,44 @@ def workload(answer: Weighed) -> None:
     )
     faults(answer.error, batch)
     faults(answer.error, context)
+
+
+def gpus(answer: Weighed) -> None:
+    """Which GPUs, how many of each, and the layout over them where the reader wants another."""
+    sidebar.gpu_picker(answer)
+    known, asked = of_serving(answer), answer.scenario.serving
+    count = known["num_gpus"]
+    show(count.name, asked.num_gpus or asked.layout.gpus)
+    st.number_input(
+        field(count.name),
+        min_value=1,
+        max_value=count.option.most,
+        help=help_of(count.option),
+        key=count.name,
+        on_change=_take_count,
+        args=(count,),
+    )
+    faults(answer.error, count)
+    if answer.error is None and answer.report.scenario.layout.gpus > 1:
+        chosen = words.layout(answer.report.scenario.layout)
+        st.caption(
+            say("Layout: {layout}, by hand", layout=chosen)
+            if asked.by_hand is not None
+            else say("Layout: {layout}, the one that does best", layout=chosen)
+        )
+    layout(answer)
+
+
+def _take_count(place: Place) -> None:
+    """So many GPUs, in the layout that does best."""
+    count = st.session_state[place.name]
+    spread = [other for other in places(("serving",)).values() if "layout" in other.path]
+    change({place: None if count == 1 else count} | {other: other.option.default for other in spread})
+
+
+def formats(answer: Weighed) -> None:
+    """How weights and cache are stored."""
+    known = of_serving(answer)
     weight_format(known["weights"], answer.model.native)
     control(known["kv"], answer.error)
 
@@ -116,7 +156,7 @@ def layout(answer: Weighed) -> None:
     """How the model is spread over GPUs."""
     spread = [place for place in of_serving(answer).values() if "layout" in place.path]
     names = {place.name for place in spread}
-    with drawer(say("Layout"), "layout_drawer", opened=concerns(answer.error, names)) as is_open:
+    with drawer(say("Layout by hand"), "layout_drawer", opened=concerns(answer.error, names)) as is_open:
         if is_open:
             for place in spread:
                 control(place, answer.error)
@@ -141,4 +181,4 @@ def of_serving(answer: Weighed) -> Mapping[str, Place]:
     return places(("serving",), answer.scenario.serving.engine)
 
 
-SECTIONS = (workload, engine, layout, overhead)
+SECTIONS = (workload, gpus, formats, engine, overhead)

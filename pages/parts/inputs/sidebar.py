@@ -1,6 +1,6 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -8,7 +8,8 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import explain
-from pages.parts.inputs.fields import MULTIPLIERS, Control, Switch, controlled
+from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.fields import MULTIPLIERS, RARE, Control, Switch, controlled
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.state.url import change, show
 from pages.parts.state.weighed import Answer
@@ -28,12 +29,11 @@ def draw(answer: Answer, sections: Iterable[Section[Any]]) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
     with st.sidebar:
         st.markdown("### :material/scale: Weighbridge")
-        st.caption(say("Weigh a language model before you load it."))
         model_picker(answer)
-        if answer.model.published.settings:
-            sliders(answer)
         for section in sections:
             section(answer)
+        if answer.model.published.settings:
+            sliders(answer)
 
 
 def sliders(answer: Answer) -> None:
@@ -50,10 +50,31 @@ def sliders(answer: Answer) -> None:
             on_click=lambda: change(overrides={}),
         )
     values = {**published, **now}  # fewer layers may read fewer fields
-    for name, control in controlled(published).items():
-        setting(name, control, published[name], values, changed=name in answer.scenario.overrides)
-        if answer.error is not None and answer.error.field == name:
-            explain(answer.error, partial(_put, name, published[name]))
+
+    def draw_one(name: str) -> None:
+        setting(name, controls[name], published[name], values, changed=name in answer.scenario.overrides)
+
+    controls = controlled(published)
+    with st.grid(2, min_column_width=140, gap="small"):
+        for name in controls:
+            if name not in RARE:
+                draw_one(name)
+    fault(answer, published, controls.keys() - RARE)
+    rare = [name for name in controls if name in RARE]
+    changed = not answer.scenario.overrides.keys().isdisjoint(rare)
+    if rare:
+        with drawer(say("More sizes"), "sizes_drawer", opened=changed or concerns(answer.error, rare)) as is_open:
+            if is_open:
+                for name in rare:
+                    draw_one(name)
+                fault(answer, published, rare)
+
+
+def fault(answer: Answer, published: Mapping[str, Any], names: Collection[str]) -> None:
+    """What is wrong with one of these fields, and what would be right."""
+    name = None if answer.error is None else answer.error.field
+    if answer.error is not None and name is not None and name in names:
+        explain(answer.error, partial(_put, name, published[name]))
 
 
 def setting(name: str, control: Control | Switch, original: Any, values: dict[str, Any], *, changed: bool) -> None:

@@ -21,16 +21,17 @@ from presets import Published
 
 def totals(answer: Weighed) -> None:
     """The numbers first, each with its formula and values one click away."""
-    report = answer.report
-    model, served = ModelDerivations(answer), ServingDerivations(answer)
-    parameters, cache, memory = report.parameters, report.kv_cache, report.memory
+    report, focus = answer.report, answer.focus
+    gpu = None if focus is None else find_gpu(focus.gpu)
+    model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
+    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
     figures(
         [
             ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
             ("active", say("Active parameters"), words.count(parameters.active), model.active),
-            ("weights", say("Weights (per GPU)"), words.size(memory.weights), served.weights),
             ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
             ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
+            ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
             ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
         ]
     )

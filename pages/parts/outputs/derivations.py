@@ -5,6 +5,7 @@ from functools import cached_property
 
 import streamlit as st
 
+from calc import Memory
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.model.derivation import Derivation, derive
@@ -97,6 +98,12 @@ class ServingDerivations:
     def __init__(self, answer: Weighed, gpu: GPU | None = None) -> None:
         self.answer, self.gpu, self.report = answer, gpu, answer.report
 
+    @property
+    def memory_held(self) -> Memory:
+        """What one such GPU holds."""
+        known = {verdict.gpu: verdict.memory for verdict in self.report.verdicts}
+        return self.report.memory if self.gpu is None else known[self.gpu.id]
+
     @cached_property
     def lines(self) -> Derivations:
         return self.answer.derivations(self.gpu)
@@ -105,10 +112,12 @@ class ServingDerivations:
         report = self.report
         table(self.lines.weights(), say("Bytes"))
         if report.scenario.layout.gpus == 1:
-            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=report.memory.weights))
+            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=self.memory_held.weights))
         else:
             st.markdown(
-                say("**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=report.memory.weights)
+                say(
+                    "**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=self.memory_held.weights
+                )
             )
         st.markdown(say("Once the engine has loaded them:"))
         table(self.lines.loaded(), say("Bytes"))
@@ -138,7 +147,7 @@ class ServingDerivations:
 
     def memory(self) -> None:
         """Every part of the most loaded GPU, with the tensors that are alive at the peak."""
-        memory = self.report.memory
+        memory = self.memory_held
         table(self.lines.total(), say("Bytes"))
         st.markdown(
             say(
@@ -153,7 +162,7 @@ class ServingDerivations:
         legend(self.lines.symbols.occurring())
         st.markdown(say("Overhead, the middle of its range:"))
         table(self.lines.overhead(), say("Bytes"))
-        overhead(self.report.overhead_items)
+        overhead(self.lines.overhead_items)
 
     def verdict(self) -> None:
         """What the verdict hangs on, and what is set aside for the cache."""

@@ -14,7 +14,7 @@ Legend = Mapping[str, tuple[str, int | float]]
 
 def figures(numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
     """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation."""
-    with st.grid(columns, min_column_width=150, gap="xsmall"):
+    with st.grid(columns, min_column_width=125, gap="xsmall"):
         for name, label, value, draw in numbers:
             with st.container(border=True, gap="xxsmall"):
                 st.metric(label, value)

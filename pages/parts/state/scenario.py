@@ -83,7 +83,15 @@ class ServingChoice(Frozen):
         "norms and router stay in 16 bits.",
     )
     kv: CacheFormat = Field(default="bf16", description="Storage of the KV cache.")
+    num_gpus: int | None = Field(
+        default=None, ge=1, le=1024, description="GPUs of one kind; the layout over them that does best is found."
+    )
     layout: Layout = Layout()
+
+    @property
+    def by_hand(self) -> Layout | None:
+        """The layout where the reader chose one."""
+        return None if self.layout == Layout() and self.num_gpus is not None else checked(self.layout)
 
     def started(self) -> Engine:
         """The engine with its flags. Raises ConfigError where two of them exclude each other."""

@@ -10,10 +10,13 @@ from calc import Architecture, ConfigError, Precision, Report, TrainingReport, r
 from calc.errors import Message
 from calc.families import override, read_with_settings
 from calc.formats import WeightFormat, native_weights
+from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
 from calc.serving.derivation import Derivations
+from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
+from calc.serving.verdict import Verdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario
@@ -90,6 +93,22 @@ class Weighed(Answer):
         engine = self.scenario.serving.started()
         return Serving(self.architecture, engine, asked.precision, asked.layout, asked.overhead)
 
+    @property
+    def focus(self) -> Verdict | None:
+        """The GPU that the answer is about: the only one; of several the smallest that fits, else the nearest to it."""
+        verdicts = self.report.verdicts
+        fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
+        if fits:
+            return min(fits, key=lambda verdict: verdict.usable)
+        return max(verdicts, key=lambda verdict: verdict.spare, default=None)
+
+    @cached_property
+    def levers(self) -> tuple[Lever, ...]:
+        """What would make it fit on the GPU that the answer is about."""
+        if self.focus is None:
+            return ()
+        return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
+
     def derivations(self, gpu: GPU | None = None) -> Derivations:
         """Of the figures on a GPU, by default the one that the report is of."""
         return Derivations(self.serving.on(gpu or self.scenario.first_gpu(), self.report.scenario.workload))
@@ -142,7 +161,8 @@ def weighed(scenario: Scenario) -> Weighed:
             workload=checked(asked.workload),
             engine=asked.started(),
             precision=Precision.of(model.published.config or {}, asked.weights, asked.kv),
-            layout=checked(asked.layout),
+            layout=asked.by_hand,
+            num_gpus=asked.num_gpus,
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
         )
