@@ -38,8 +38,7 @@ if scenario.hub is not None and scenario.hub.note:
 for sentence in architecture.assumptions:
     st.warning(sentence, icon=":material/help:")
 cards.totals(result, steps)
-preset = None if scenario.overrides else scenario.preset()
-cards.exact(result, preset.published if preset else None)
+cards.exact(result, None if scenario.overrides else scenario.preset())
 cards.cards(result)
 
 dark = st.context.theme.type == "dark"

@@ -6,23 +6,11 @@ from typing import Any, Literal
 
 from calc.errors import Frozen
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
+from presets.published import Part as Part
+from presets.published import Published as Published
+from presets.published import parts
 
 HERE = Path(__file__).parent
-
-
-class Plus(Frozen):
-    """What a checkpoint holds beside the unique parameters that we count."""
-
-    what: str
-    count: int
-
-
-class Published(Frozen):
-    """The total that others state for the checkpoint: ours, and what it holds beside."""
-
-    total: int
-    source: str
-    plus: tuple[Plus, ...] = ()
 
 
 class Preset(Frozen):
@@ -32,7 +20,12 @@ class Preset(Frozen):
     name: str
     config: dict[str, Any]
     source: str
-    published: Published
+    published: Published | None = None
+    """None where nobody states a total: the hand-made studies."""
+
+    def beside(self) -> dict[Part, int]:
+        """What the published total holds beside our own: each part and its elements."""
+        return {} if self.published is None else parts(self.config, self.published)
 
 
 @cache

@@ -11,7 +11,7 @@ from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.derivations import Working
-from presets import Published, gpus
+from presets import Part, Preset, Published, gpus
 
 Color = Literal["green", "orange", "red"]
 BADGES: dict[str, tuple[str, Color, str]] = {
@@ -48,31 +48,40 @@ def growing(cache: KVCache) -> str:
     return "window only" if cache.window_bytes else "state only" if cache.state_bytes else "none"
 
 
-APART = {
-    "multi_token_prediction": "multi-token-prediction layer",
-    "persistent_buffers": "router bias buffers",
-    "vision": "vision tower",
+PARTS: dict[Part, str] = {
+    "tied_head": "tied head, stored a second time",
+    "multi_token_prediction": "multi-token prediction (MTP) layers",
+    "tables_of_prediction": "embedding and head of the MTP layers, not stored",
+    "persistent_buffers": "persistent buffers",
+    "vision": "vision encoder and projector",
+    "causal_masks": "causal masks of every layer, saved by an old version",
+    "rotary_frequencies": "rotary frequencies of every layer, saved by an old version",
+    "rotary_frequencies_once": "rotary frequencies, saved by an old version",
+    "scales": "scales of quantised weights",
+    "sibling": "larger vocabulary of the published sibling",
 }
 
 
-def exact(report: Report, published: Published | None) -> None:
+def exact(report: Report, preset: Preset | None) -> None:
     """The count to the last one, what it leaves out, and the total that others published."""
     parameters = report.parameters
-    apart = [f"{APART[name]} {n:,}" for name, n in parameters.not_in_total.items() if n]
+    apart = [f"{PARTS[name]} {n:,}" for name, n in parameters.not_in_total.items() if n]
     st.caption(
         f"Exactly **{parameters.total:,}** parameters, **{parameters.active:,}** active."
         + (f" Listed apart, not in the total: {'; '.join(apart)}." if apart else "")
     )
-    if published is not None:
-        st.caption(difference_to(parameters.total, published))
+    if preset is not None and preset.published is not None:
+        st.caption(difference_to(parameters.total, preset, preset.published))
 
 
-def difference_to(total: int, published: Published) -> str:
+def difference_to(total: int, preset: Preset, published: Published) -> str:
     """Our total beside the one that others published."""
-    difference = published.total - total - sum(part.count for part in published.plus)
-    plus = "".join(f" + {part.count:,} ({part.what})" for part in published.plus)
+    parts = preset.beside()
+    difference = published.total - total - sum(parts.values())
+    plus = "".join(f" {'−' if n < 0 else '+'} {abs(n):,} ({PARTS[part]})" for part, n in parts.items())
     return (
-        f"Published: {published.total:,} = {total:,}{plus}, difference **{difference:,}**. Source: {published.source}"
+        f"Published: {published.total:,} = {total:,}{plus}, difference **{difference:,}**. "
+        f"Source: {published.source}, {published.date}"
     )
 
 

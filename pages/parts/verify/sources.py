@@ -8,7 +8,7 @@ from calc.verify.compare import Comparison, compare
 from calc.verify.gguf import read_gguf
 from calc.verify.printed import read_printed
 from pages.parts import words
-from pages.parts.outputs.cards import difference_to
+from pages.parts.outputs.cards import PARTS, difference_to
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import checkpoint as of_the_hub
 from pages.parts.state.url import fetch
@@ -28,8 +28,8 @@ MAX_FILE_MB = 100
 def published(scenario: Scenario, architecture: Architecture) -> None:
     """The total that others published for a preset, and how far ours is from it."""
     preset = scenario.preset()
-    if preset is not None and not scenario.overrides:
-        st.markdown(difference_to(architecture.parameters().total, preset.published))
+    if preset is not None and preset.published is not None and not scenario.overrides:
+        st.markdown(difference_to(architecture.parameters().total, preset, preset.published))
 
 
 def checkpoint(choice: str, scenario: Scenario) -> Checkpoint | None:
@@ -182,17 +182,20 @@ def _agreeing(rows: list[dict[str, str | int]]) -> int:
 def published_totals() -> list[dict[str, str | int]]:
     rows: list[dict[str, str | int]] = []
     for preset in models().values():
-        ours = Architecture.from_config(preset.config).parameters().total
-        plus = sum(part.count for part in preset.published.plus)
+        if preset.published is None:
+            continue
+        ours, beside = Architecture.from_config(preset.config).parameters().total, preset.beside()
+        plus = sum(beside.values())
         rows.append(
             {
                 "Model": preset.id,
                 "Ours": ours,
                 "Beside it in the file": plus,
-                "What": "; ".join(part.what for part in preset.published.plus),
+                "What": "; ".join(PARTS[part] for part in beside),
                 "Published": preset.published.total,
                 "Difference": preset.published.total - ours - plus,
                 "Source": preset.published.source,
+                "Date": preset.published.date,
             }
         )
     return rows
