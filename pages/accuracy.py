@@ -2,7 +2,7 @@ import streamlit as st
 
 from pages.parts.state import url
 from pages.parts.verify import accuracy as shown
-from presets import accuracy
+from pages.parts.verify.evidence import accuracy
 
 url.current()  # the reader's scenario goes along from screen to screen
 st.title("How right it is", anchor=False)

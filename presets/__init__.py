@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from calc.errors import Frozen
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
@@ -34,40 +34,3 @@ def models() -> dict[str, Preset]:
     files = sorted((HERE / "models").glob("*.json"), key=lambda file: file.name.lower())
     presets = (Preset.model_validate_json(file.read_bytes()) for file in files)
     return {preset.id: preset for preset in presets}
-
-
-class Compared(Frozen):
-    """One figure of a public record beside ours."""
-
-    kind: str
-    name: str
-    unit: Literal["bytes", "tokens"]
-    predicted: int
-    measured: int
-    source: str
-
-    @property
-    def error(self) -> float:
-        """Share of what was measured."""
-        return self.predicted / self.measured - 1
-
-
-class LeftOut(Frozen):
-    """Records that can't be compared, and why."""
-
-    kind: str
-    reason: str
-    count: int
-
-
-class Accuracy(Frozen):
-    """What `python -m benchmarks.accuracy` found."""
-
-    rows: tuple[Compared, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-@cache
-def accuracy() -> Accuracy:
-    """Our figures beside every public record."""
-    return Accuracy.model_validate_json((HERE / "accuracy.json").read_bytes())

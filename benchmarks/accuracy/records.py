@@ -3,10 +3,8 @@
 The records are those of measured.json: what people's GPUs reported, each with its address.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc import Architecture, Layout, Precision
@@ -296,8 +294,3 @@ def before(version: str, *limit: int) -> bool:
     """Whether a version, as 0.7.3.dev, is below another."""
     numbers = [int(part) for part in re.findall(r"\d+", version)[: len(limit)]]
     return bool(numbers) and numbers < list(limit)
-
-
-def read(path: str | Path) -> list[Mapping[str, Any]]:
-    records: list[Mapping[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
-    return records

@@ -1,30 +1,33 @@
-"""The Accuracy screen shows what the formulas of today give beside the public records."""
-
-import json
+"""The Accuracy screen and the README show what the formulas of today give beside the public records."""
 
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.accuracy.accuracy import FILE, summed_up
-from pages.parts.verify.accuracy import TRUST
+from benchmarks.accuracy.evidence import README, evidence, in_readme, table
 from pages.parts.verify.accuracy_charts import agreement, errors
-from presets import accuracy
+from pages.parts.verify.evidence import KINDS, accuracy, summaries
 from tests.pages.test_weigh import run
 
 
 def test_the_file_is_what_the_formulas_give_now():
     """Else run python -m benchmarks.accuracy."""
-    assert json.loads(FILE.read_text(encoding="utf-8")) == summed_up()
+    assert accuracy() == evidence()
+
+
+def test_the_readme_agrees_with_the_file():
+    """Likewise."""
+    assert in_readme(README.read_text(encoding="utf-8")) == table(accuracy())
 
 
 def test_every_kind_is_explained_and_every_record_counted():
     found = accuracy()
-    assert {row.kind for row in found.rows} == set(TRUST)
+    assert {row.kind for row in found.rows} == set(KINDS)
+    assert sum(kind.records for kind in summaries(found)) == len(found.rows)
     assert all(row.measured > 0 and row.predicted > 0 for row in found.rows)
     assert all(row.count > 0 and row.reason for row in found.left_out)
 
 
 def test_the_charts_hold_every_record():
-    kinds = {kind: [row for row in accuracy().rows if row.kind == kind] for kind in TRUST}
+    kinds = accuracy().by_kind()
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
     assert sum(len(trace.x) for trace in agreement(kinds, dark=False).data if trace.mode == "markers") == sizes
     assert sum(len(trace.x) for trace in errors(kinds, dark=True).data) == len(accuracy().rows)

@@ -1,49 +1,28 @@
 """Predicted against measured: by kind, as a scatter, record by record, and what is left out."""
 
-from statistics import median
-
 import streamlit as st
 
 from pages.parts.outputs.charts import CONFIG
 from pages.parts.verify.accuracy_charts import agreement, errors
-from presets import Accuracy, Compared
-
-TRUST = {
-    "weights, 16 bits": "vLLM's “model loading took”",
-    "weights, quantised": "the same; checkpoints differ in what they keep in 16 bits",
-    "KV tokens given KV bytes": "vLLM's “GPU KV cache size” from its own bytes",
-    "vLLM KV budget": "bytes that vLLM leaves for the cache, from the settings alone",
-    "transformers peaks, 16 bits": "torch's peak of a generation",
-    "transformers peaks, quantised": "the same with GPTQ and AWQ, whose kernels need memory of their own",
-    "cache of other engines": "SGLang and llama.cpp",
-    "training peaks": "torch's or the driver's peak of a training step",
-}
+from pages.parts.verify.evidence import KINDS, Accuracy, summaries
 
 
 def kinds(found: Accuracy) -> None:
     """The distribution of the errors of each kind."""
-    rows = []
-    for kind, compared in by_kind(found).items():
-        off = sorted(abs(row.error) for row in compared)
-        p95 = off[-(-95 * len(off) // 100) - 1]
-        rows.append(f"| {kind} | {len(off)} | **{median(off):.2%}** | {p95:.2%} | {off[-1]:.2%} |")
+    rows = [
+        f"| {row.kind} | {row.records} | **{row.median:.2%}** | {row.p95:.2%} | {row.worst:.2%} |"
+        for row in summaries(found)
+    ]
     head = ["| Figure | Records | Median error | 95% within | Worst |", "| --- | ---: | ---: | ---: | ---: |"]
     st.markdown("\n".join([*head, *rows]))
-    st.caption("; ".join(f"{kind}: {words}" for kind, words in TRUST.items()))
-
-
-def by_kind(found: Accuracy) -> dict[str, list[Compared]]:
-    kinds: dict[str, list[Compared]] = {}
-    for row in found.rows:
-        kinds.setdefault(row.kind, []).append(row)
-    return kinds
+    st.caption("; ".join(f"{kind}: {words}" for kind, words in KINDS.items()))
 
 
 def scatter(found: Accuracy, dark: bool) -> None:
     st.subheader("Predicted against measured", anchor=False)
     st.caption("Click a point to see its record and open its source.")
     chosen = st.plotly_chart(
-        agreement(by_kind(found), dark),
+        agreement(found.by_kind(), dark),
         key="agreement",
         theme=None,
         config=CONFIG,
@@ -54,7 +33,7 @@ def scatter(found: Accuracy, dark: bool) -> None:
         name, error, source = point["customdata"]
         st.info(f"**{name}**: {error:+.2%}. Source: {source}", icon=":material/link:")
     st.subheader("Errors of each kind", anchor=False)
-    st.plotly_chart(errors(by_kind(found), dark), key="errors", theme=None, config=CONFIG)
+    st.plotly_chart(errors(found.by_kind(), dark), key="errors", theme=None, config=CONFIG)
 
 
 def table(found: Accuracy) -> None:

@@ -7,7 +7,7 @@ from math import log10
 import plotly.graph_objects as go
 
 from pages.parts.outputs.charts import DARK, GIB, LIGHT, ROW, figure, small
-from presets import Compared
+from pages.parts.verify.evidence import Compared
 
 MARKS = (
     ("#0072B2", "circle"),
