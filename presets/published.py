@@ -13,7 +13,7 @@ from pydantic import Field
 from calc import Architecture, Precision
 from calc.errors import Frozen
 from calc.families import override
-from calc.serving.weights import stored
+from calc.formats.stored import stored
 
 Part = Literal[
     "tied_head",

@@ -39,7 +39,6 @@ def test_the_models_that_people_ask_for():
         google/gemma-3-27b-it openai/gpt-oss-20b openai/gpt-oss-120b microsoft/phi-4 openai-community/gpt2
     """
     assert set(wanted.split()) <= set(models())
-    assert len(models()) >= 30
 
 
 @pytest.mark.parametrize(
