@@ -7,6 +7,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
+from calc.serving.engines import LOGS
 from calc.serving.engines.engine import Pool
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
@@ -107,7 +108,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine == "vllm":
+        elif log.engine in LOGS and LOGS[log.engine].one_kind_tokens:
             yield _tokens(log.kv_bytes, log.kv_tokens, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
         yield _one_request(log.kv_needed, cache)
@@ -123,7 +124,7 @@ def block_size(log: Log, cache: Pages) -> int:
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
     one, block = cache.token, block_size(log, cache)
-    rounding = ROUNDING if log.engine == "vllm" else 2 * ROUNDING  # SGLang writes keys and values apart
+    rounding = ROUNDING * (LOGS[log.engine].cache_sizes if log.engine in LOGS else 1)
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
     if agrees:
@@ -155,13 +156,14 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> str:
 
 
 def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
-    """The tokens that vLLM prints where layers differ in what they keep: of one kind of layer, or, since 0.21, the
-    requests times their length; in the case that is nearest."""
+    """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
+    0.21, the requests times their length; in the case that is nearest."""
     case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
     low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
     agrees = low <= tokens <= high
     flags = f" with {' '.join(case.flags)}" if case.flags else ""
-    hold = f"In vLLM's pages{flags} the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
+    engine = cache.serving.engine.title
+    hold = f"In {engine}'s pages{flags} the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
     if agrees:
         sentence = f"{hold}; its {tokens:,} are within the range."
     else:
@@ -194,7 +196,8 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     length = cache.length
     case = min(cache.cases, key=lambda case: abs(cache.requests(case, tokens)[0] - concurrency))
     low, high = cache.requests(case, tokens)
-    sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in vLLM's pages"
+    engine = cache.serving.engine.title
+    sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in {engine}'s pages"
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
         low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size) / length

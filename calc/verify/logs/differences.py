@@ -7,16 +7,15 @@ from typing import Literal
 from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
+from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.engine import LoadedWeights
-from calc.serving.engines.loading import ExpertKernel
-from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
-from calc.verify.logs.log import ROUNDING, Log, OutOfMemory
+from calc.verify.logs.log import ROUNDING, Log
+from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.weighing import engine_of
 
 CLOSE = 0.003
@@ -44,21 +43,21 @@ def largest(rows: Sequence[Difference]) -> Difference | None:
 
 def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Difference]:
     asked = ours.scenario
-    if log.weights is not None:
-        yield _weights(log, log.weights, architecture, ours)
+    known = LOGS.get(log.engine)
+    if known is not None and log.weights is not None:
+        yield _weights(log, log.weights, known, architecture, ours)
     serving = Serving(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
-    if log.engine == "vllm":
-        yield from _vllm(log, ours)
-    if log.out_of_memory is not None and log.engine == "torch":
+    yield from _start(log, ours)
+    if log.out_of_memory is not None and known is None:
         yield from _memory(log.out_of_memory, ours)
 
 
-def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -> Difference:
+def _weights(log: Log, weights: int, known: StartupLog, architecture: Architecture, ours: Report) -> Difference:
     """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
-    found = dict(_candidates(architecture, ours))
+    found = dict(_candidates(known, architecture, ours))
     what = min(found, key=lambda name: abs(found[name].total - weights))
     held = found[what]
     off = weights - held.total
@@ -69,7 +68,7 @@ def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -
             "tables, padding and what the allocator rounds up."
         )
     else:
-        sentence = f"The weights{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, off, ours)}."
+        sentence = f"The weights{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, known, off, ours)}."
     return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
 
 
@@ -78,38 +77,33 @@ def _beside(held: LoadedWeights) -> int:
     return held.rotary + held.padding + held.rounding
 
 
-def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[str, LoadedWeights]]:
-    """What the fullest rank may hold: the image tower too, which vLLM loads unless told otherwise, and experts in MXFP4
-    as either kernel pads them."""
+def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[str, LoadedWeights]]:
+    """What the fullest rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
     towers = {" with the vision encoder": False, "": True} if ours.parameters.not_in_total["vision"] else {"": False}
-    kernels: dict[str, ExpertKernel] = {"": "marlin"}
-    if precision.weights == "mxfp4":
-        kernels = {", experts padded for Marlin,": "marlin", ", experts padded for Triton,": "triton"}
-    for (with_tower, alone), (padded, kernel) in product(towers.items(), kernels.items()):
-        engine = VLLM(VLLMOptions(language_model_only=alone, mxfp4_kernel=kernel))
-        stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
+    for (with_tower, alone), (padded, engine) in product(towers.items(), known.loadings(precision)):
+        loaded = engine.with_options(language_model_only=alone)
+        stages = Serving(architecture, loaded, precision, layout, Overhead()).laid_out.stages
         yield f"{with_tower}{padded}", max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
-def _why_weights(log: Log, off: int, ours: Report) -> str:
+def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> str:
     """Why the log's weights are `off` bytes more than ours."""
     stored = ours.scenario.precision.weights
     if off < 0:
         return f"fewer bits a weight than our {stored}, or layers and experts that sit on other ranks"
     if log.settings.enable_lora:
         return "LoRA slots sit in the log's"
-    if log.settings.speculative and log.engine == "vllm":
-        return "a draft model sits in the log's"
-    if log.engine == "sglang" and off <= ours.overhead_items["libraries"][1]:
-        return "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+    why = known.why_heavier(log.settings, off, ours.overhead_items["libraries"][1])
+    if why is not None:
+        return why
     if stored in FLOATS:
         return "LoRA slots or a draft model may sit in the log's, or it is another model than ours"
     return f"LoRA slots, a draft model or matrices in more bits than our {stored} may sit in the log's"
 
 
-def _vllm(log: Log, ours: Report) -> Iterator[Difference]:
-    """What vLLM says of its profile run, and what it leaves for the cache by its settings."""
+def _start(log: Log, ours: Report) -> Iterator[Difference]:
+    """What the engine says of its profile run, and what it leaves for the cache by its settings."""
     if log.activations is not None and ours.kv_budget:
         yield _activations(log, log.activations, ours)
     if log.cuda_graphs is not None:
