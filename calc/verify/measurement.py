@@ -77,7 +77,7 @@ class Context(Size):
     workspace: Bytes
 
 
-class Pass(Size):
+class MeasuredPass(Size):
     batch: int = Field(ge=1, le=2**24)
     context: int = Field(ge=1, le=2**29)  # tokens of each sequence that pass at once
     attention: Attention
@@ -87,7 +87,7 @@ class Pass(Size):
     """What the allocator had reserved at the most, weights included."""
 
 
-class Serve(Pass):
+class Serve(MeasuredPass):
     """A prefill, or a decode of one more token after it: the peak above the weights, with the cache. Or the storages of
     that cache, and what of them is visible."""
 
@@ -105,7 +105,7 @@ class Serve(Pass):
         return Transformers(TransformersOptions(attention=self.attention, logits=self.logits))
 
 
-class Train(Pass):
+class Train(MeasuredPass):
     """Peak above the weights of forward pass, backward pass and optimizer step."""
 
     kind: Literal["train"]

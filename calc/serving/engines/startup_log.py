@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.parallel import Layout
 from calc.serving.engines.engine import Engine
 
-Term = Literal[
+LogTerm = Literal[
     "weights",
     "kv_bytes",
     "kv_tokens",
@@ -38,27 +38,27 @@ Term = Literal[
 DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 SIZE = r"(?P<NAME>-?DECIMAL) ?(?P<NAME_unit>bytes|[KMG]i?B)".replace("DECIMAL", DECIMAL)
 COUNT = r"(?P<count>[0-9][0-9,]{0,18})"
-NUMBER = rf"(?P<number>{DECIMAL})"
+FLOAT = rf"(?P<number>{DECIMAL})"
 GAP = r".{0,200}?"
 
 
 class Line(NamedTuple):
     """A wording. The term is the sum of the sizes that the pattern names, or its count, or its number."""
 
-    term: Term
+    term: LogTerm
     words: str
     pattern: re.Pattern[str]
 
 
-def line(term: Term, words: str, rest: str) -> Line:
+def line(term: LogTerm, words: str, rest: str) -> Line:
     names = iter("abc")
     rest = re.sub("SIZE", lambda _: SIZE.replace("NAME", next(names)), rest)
-    for word, pattern in {"COUNT": COUNT, "NUMBER": NUMBER, "DECIMAL": DECIMAL, "GAP": GAP}.items():
+    for word, pattern in {"COUNT": COUNT, "NUMBER": FLOAT, "DECIMAL": DECIMAL, "GAP": GAP}.items():
         rest = rest.replace(word, pattern)
     return Line(term, words, re.compile(re.escape(words) + rest, re.ASCII))
 
 
-class Settings(Frozen):
+class LogSettings(Frozen):
     """What the engine was started with, as far as the log says, by vLLM's names."""
 
     model: str | None = None
@@ -88,7 +88,7 @@ class StartupLog(ABC):
     closings: ClassVar[tuple[str, ...]] = ()
     """Words of other lines that list settings."""
     fields: ClassVar[Mapping[str, str]]
-    """A setting by the engine's name -> the field of Settings."""
+    """A setting by the engine's name -> the field of LogSettings."""
     lines: ClassVar[tuple[Line, ...]]
     version: ClassVar[re.Pattern[str] | None] = None
     """The version in an opening, where its rules hang on it."""
@@ -111,22 +111,23 @@ class StartupLog(ABC):
         return re.compile(rf"(?<![\w-])'?({names})'?(?:=|: )(?:'([^']{{1,300}})'|([^\s,'\"}})]{{1,300}}))", re.ASCII)
 
     @abstractmethod
-    def started(self, settings: Settings, version: str | None) -> Engine:
+    def started(self, settings: LogSettings, version: str | None) -> Engine:
         """The engine with the flags that the log states."""
 
-    def layout(self, settings: Settings) -> Layout:
+    def layout(self, settings: LogSettings) -> Layout:
         return Layout(
             tp=settings.tensor_parallel_size or 1,
             pp=settings.pipeline_parallel_size or 1,
             dp=settings.data_parallel_size or 1,
         )
 
-    @abstractmethod
-    def loadings(self, precision: Precision) -> Iterator[tuple[str, Engine]]:
-        """The ways in which the weights may have been loaded beside a vision encoder, in words that follow "the
-        weights"."""
+    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
+        """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so."""
+        if vision:
+            yield Message("The weights with the vision encoder"), self.engine()
+        yield Message("The weights"), self.engine().with_options(language_model_only=vision)
 
     @abstractmethod
-    def why_heavier(self, settings: Settings, more: int, libraries: int) -> str | None:
+    def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         """Why the log's weights are so many bytes more than ours, where libraries take up to so many; None: as of any
         engine."""

@@ -1,9 +1,9 @@
 """A log's figures beside ours."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import Literal
 
+from calc.errors import Message
 from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
@@ -64,11 +64,11 @@ def _weights(log: Log, weights: int, known: StartupLog, architecture: Architectu
     agrees = abs(off) <= CLOSE * held.total + ROUNDING
     if agrees:
         sentence = (
-            f"The weights{what} agree ({off / held.total:+.2%}); of ours {_beside(held) / GIB:.2f} GiB are rotary "
-            "tables, padding and what the allocator rounds up."
+            f"{what} agree ({off / held.total:+.2%}); of ours {_beside(held) / GIB:.2f} GiB are rotary tables, padding "
+            "and what the allocator rounds up."
         )
     else:
-        sentence = f"The weights{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, known, off, ours)}."
+        sentence = f"{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, known, off, ours)}."
     return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
 
 
@@ -77,17 +77,15 @@ def _beside(held: LoadedWeights) -> int:
     return held.rotary + held.padding + held.rounding
 
 
-def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[str, LoadedWeights]]:
+def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
     """What the fullest rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
-    towers = {" with the vision encoder": False, "": True} if ours.parameters.not_in_total["vision"] else {"": False}
-    for (with_tower, alone), (padded, engine) in product(towers.items(), known.loadings(precision)):
-        loaded = engine.with_options(language_model_only=alone)
-        stages = Serving(architecture, loaded, precision, layout, Overhead()).laid_out.stages
-        yield f"{with_tower}{padded}", max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
+    for what, engine in known.loadings(precision, vision=bool(ours.parameters.not_in_total["vision"])):
+        stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
+        yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
-def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> str:
+def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> str | Message:
     """Why the log's weights are `off` bytes more than ours."""
     stored = ours.scenario.precision.weights
     if off < 0:

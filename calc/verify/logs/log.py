@@ -1,5 +1,5 @@
 from calc.errors import Frozen
-from calc.serving.engines.startup_log import Settings
+from calc.serving.engines.startup_log import LogSettings
 from calc.units import GIB
 from calc.verify.logs.out_of_memory import OutOfMemory
 
@@ -13,7 +13,7 @@ class Log(Frozen):
 
     engine: str  # whose log it is; torch: a message of PyTorch alone
     version: str | None = None
-    settings: Settings = Settings()
+    settings: LogSettings = LogSettings()
     weights: int | None = None
     kv_bytes: int | None = None
     kv_tokens: int | None = None

@@ -7,7 +7,7 @@ from calc.errors import Frozen
 from calc.serving.engines.startup_log import SIZE
 from calc.units import GIB, MIB
 
-WORDS = "out of memory. Tried to allocate "
+OOM_WORDS = "out of memory. Tried to allocate "
 CHARACTERS = 2_000  # a narrow terminal breaks a message of 600 characters over several lines
 BYTES = {"bytes": 1, "KiB": 2**10, "MiB": MIB, "GiB": GIB, "KB": 2**10, "MB": MIB, "GB": GIB}
 WORDINGS = {
@@ -45,7 +45,7 @@ def size(match: re.Match[str], name: str = "a") -> int:
 
 def out_of_memory(text: str) -> OutOfMemory | None:
     """PyTorch's message, which begins within the text."""
-    message = WORDS + text.partition(WORDS)[2].partition(WORDS)[0][:CHARACTERS]
+    message = OOM_WORDS + text.partition(OOM_WORDS)[2].partition(OOM_WORDS)[0][:CHARACTERS]
     found = {
         name: [size(match) for wording in wordings for match in wording.finditer(message)]
         for name, wordings in PATTERNS.items()

@@ -7,10 +7,9 @@ from typing import Any
 
 from calc.errors import ConfigError
 from calc.serving.engines import LOGS, StartupLog
-from calc.serving.engines.startup_log import Line, Settings, Term
+from calc.serving.engines.startup_log import Line, LogSettings, LogTerm
 from calc.verify.logs.log import Log
-from calc.verify.logs.out_of_memory import WORDS as OOM_WORDS
-from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, size
+from calc.verify.logs.out_of_memory import OOM_WORDS, OutOfMemory, out_of_memory, size
 
 MAX_CHARACTERS = 1_000_000
 MAX_STARTS = 1_000
@@ -19,7 +18,7 @@ SHORTEST = min(len(wording.words) for log in LOGS.values() for wording in log.li
 OOM_LINES = 12  # over which a narrow terminal breaks PyTorch's message
 ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 LEAST = ("kv_bytes", "kv_tokens", "blocks", "concurrency", "free")  # less means a fuller rank
-OF_RANKS: tuple[Term, ...] = (
+OF_RANKS: tuple[LogTerm, ...] = (
     "weights",
     "activations",
     "non_torch",
@@ -34,13 +33,13 @@ class Start:
         self.log: StartupLog | None = None
         self.version: str | None = None
         self.settings: dict[str, str] = {}
-        self.figures: dict[Term, dict[str, int | float]] = {}
+        self.figures: dict[LogTerm, dict[str, int | float]] = {}
         self.drafts: set[str] = set()  # ranks that have loaded a second model, with a cache of its own
         self.out_of_memory: OutOfMemory | None = None
 
-    def add(self, log: StartupLog, term: Term, rank: str, figure: int | float) -> None:
+    def add(self, log: StartupLog, term: LogTerm, rank: str, figure: int | float) -> None:
         self.log = log
-        if term in Settings.model_fields:
+        if term in LogSettings.model_fields:
             self.settings.setdefault(term, str(figure))
         else:
             ranks = self.figures.setdefault(term, {})
@@ -101,7 +100,7 @@ def read_log(text: str) -> Log:
 
 def figures(
     line: str, wordings: Iterable[tuple[StartupLog, Line]]
-) -> Iterator[tuple[StartupLog, Term, str, int | float]]:
+) -> Iterator[tuple[StartupLog, LogTerm, str, int | float]]:
     """Whose line it is, term, rank and figure, of every figure in a line."""
     for log, (term, words, pattern) in wordings:
         if words in line:
@@ -122,7 +121,7 @@ def figure(match: re.Match[str]) -> int | float:
 
 
 def settings(line: str, log: StartupLog) -> Iterator[tuple[str, str]]:
-    """Fields of Settings and their values as text, without those that are left to the engine."""
+    """Fields of LogSettings and their values as text, without those that are left to the engine."""
     for match in log.setting.finditer(line):
         name, value = log.fields[match[1]], match[2] or match[3]
         if value != "None" and (name, value) != ("dtype", "auto"):
@@ -131,7 +130,7 @@ def settings(line: str, log: StartupLog) -> Iterator[tuple[str, str]]:
 
 def setting(name: str, value: str) -> str | int | float | bool | None:
     """The value as the field's type has it; None where it is something else."""
-    kinds = str(Settings.model_fields[name].annotation)
+    kinds = str(LogSettings.model_fields[name].annotation)
     if name == "speculative":
         return True
     if "bool" in kinds:
@@ -145,9 +144,9 @@ def setting(name: str, value: str) -> str | int | float | bool | None:
 
 def finished(start: Start, starts: int) -> Log:
     found = start.fullest()
-    asked = Settings(**{name: setting(name, value) for name, value in start.settings.items()})
+    asked = LogSettings(**{name: setting(name, value) for name, value in start.settings.items()})
     if "blocks" in found:
-        found.setdefault("kv_tokens", found["blocks"] * block_size(start, asked, found))
+        found.setdefault("kv_tokens", found["blocks"] * tokens_a_block(start, asked, found))
     if "torch_peak" in found and "weights" in found:
         found.setdefault("activations", found["torch_peak"] - found["weights"])
     ranks = max((len(start.figures[term]) for term in OF_RANKS if term in start.figures), default=1)
@@ -168,7 +167,7 @@ def finished(start: Start, starts: int) -> Log:
     )
 
 
-def block_size(start: Start, asked: Settings, found: dict[str, Any]) -> int:
+def tokens_a_block(start: Start, asked: LogSettings, found: dict[str, Any]) -> int:
     """Tokens a block: as stated; or as the concurrency has it, a power of two; or the engine's default."""
     if asked.block_size is not None:
         return asked.block_size

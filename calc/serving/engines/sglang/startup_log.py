@@ -1,15 +1,14 @@
 """The start-up log of SGLang, in the wordings of public logs of 2024 to 2026."""
 
 import re
-from collections.abc import Iterator
 from typing import ClassVar
 
-from calc.formats import Precision
+from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.startup_log import Settings, StartupLog, line
+from calc.serving.engines.startup_log import LogSettings, StartupLog, line
 
 
 class SGLangLog(StartupLog):
@@ -48,7 +47,7 @@ class SGLangLog(StartupLog):
     repeats = True
     cache_sizes = 2  # keys and values
 
-    def started(self, settings: Settings, version: str | None) -> Engine:
+    def started(self, settings: LogSettings, version: str | None) -> Engine:
         return SGLang(
             SGLangOptions(
                 mem_fraction_static=settings.mem_fraction_static,
@@ -58,15 +57,14 @@ class SGLangLog(StartupLog):
             )
         )
 
-    def layout(self, settings: Settings) -> Layout:
+    def layout(self, settings: LogSettings) -> Layout:
         """Copies of the attention lie within its tp."""
         return super().layout(settings.model_copy(update={"data_parallel_size": 1}))
 
-    def loadings(self, precision: Precision) -> Iterator[tuple[str, Engine]]:
-        yield "", SGLang()
-
-    def why_heavier(self, settings: Settings, more: int, libraries: int) -> str | None:
+    def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         """It reads what is gone from the GPU's free memory."""
         if more > libraries:
             return None
-        return "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+        return Message(
+            "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+        )

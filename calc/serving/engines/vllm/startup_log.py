@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
+from calc.errors import Message
 from calc.formats import Precision
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.startup_log import Settings, StartupLog, line
+from calc.serving.engines.startup_log import LogSettings, StartupLog, line
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 
@@ -82,7 +83,7 @@ class VLLMLog(StartupLog):
     states_version_rules = True
     one_kind_tokens = True
 
-    def started(self, settings: Settings, version: str | None) -> Engine:
+    def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc
         return VLLM(
             VLLMOptions(
@@ -94,13 +95,18 @@ class VLLMLog(StartupLog):
             )
         )
 
-    def loadings(self, precision: Precision) -> Iterator[tuple[str, Engine]]:
+    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
         """Experts in MXFP4 are padded by either kernel."""
         if precision.weights != "mxfp4":
-            yield "", VLLM()
+            yield from super().loadings(precision, vision)
             return
-        yield ", experts padded for Marlin,", VLLM(VLLMOptions(mxfp4_kernel="marlin"))
-        yield ", experts padded for Triton,", VLLM(VLLMOptions(mxfp4_kernel="triton"))
+        marlin, triton = VLLMOptions(mxfp4_kernel="marlin"), VLLMOptions(mxfp4_kernel="triton")
+        if vision:
+            yield Message("The weights with the vision encoder, experts padded for Marlin,"), VLLM(marlin)
+            yield Message("The weights with the vision encoder, experts padded for Triton,"), VLLM(triton)
+        text = {"language_model_only": vision}
+        yield Message("The weights, experts padded for Marlin,"), VLLM(marlin).with_options(**text)
+        yield Message("The weights, experts padded for Triton,"), VLLM(triton).with_options(**text)
 
-    def why_heavier(self, settings: Settings, more: int, libraries: int) -> str | None:
-        return "a draft model sits in the log's" if settings.speculative else None
+    def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
+        return Message("a draft model sits in the log's") if settings.speculative else None
