@@ -253,18 +253,11 @@ def test_tokens_of_the_largest_pass(workload, chunk, tokens):
     assert allocation("Qwen/Qwen2.5-3B", workload, prefill_chunk_size=chunk).limits.step_tokens == tokens
 
 
-@pytest.mark.parametrize(
-    ("layout", "low", "high"),
-    [  # GiB: context 0.25 to 0.6, libraries 0.01 to 0.35 or 0.2 to 1.84; no CUDA graphs
-        (Layout(), 0.26, 0.95),
-        (Layout(pp=2), 0.45, 2.44),
-    ],
-)
-def test_overhead_before_fragmentation(layout, low, high):
-    found = allocation("Qwen/Qwen2.5-3B", Workload(), layout=layout)
-    sizes = {item: size for item, size in found.stages[0].sizes.items() if item != "fragmentation"}
-    assert sum(least for least, _ in sizes.values()) / GIB == pytest.approx(low)
-    assert sum(most for _, most in sizes.values()) / GIB == pytest.approx(high)
+def test_it_captures_no_graphs():
+    """What else is beside PyTorch has the ranges that logs of vLLM show: test_vllm.py."""
+    found = allocation("Qwen/Qwen2.5-3B", Workload()).stages[0].sizes
+    assert found.keys() == {"cuda_context", "libraries", "fragmentation"}
+    assert 0 < found["cuda_context"][0] < found["cuda_context"][1]
 
 
 def test_fragmentation_is_a_share_of_what_is_held():
