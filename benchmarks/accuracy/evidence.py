@@ -1,25 +1,31 @@
-"""Ours beside every public record: docs/accuracy.json, which the Accuracy screen shows, and the table in the README.
+"""Ours beside every public record and every computed training step: docs/accuracy.json, which the Accuracy screen
+shows, and the table in the README.
 
-The records are those under tests/data, each with its address.
+They are those under tests/data, each with its address.
 """
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accuracy import steps
 from benchmarks.accuracy.found import Comparison, Found
 from benchmarks.accuracy.found import LeftOut as OneLeftOut
 from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
 from benchmarks.accuracy.training import training_peaks
 from benchmarks.accuracy.weights import loaded_weights
+from calc.errors import Message
 from calc.units import GIB, MIB
-from pages.parts.verify.evidence import FILE, KINDS, Accuracy, Compared, LeftOut, summaries
+from pages.parts.verify.evidence import EXPLAINED, FILE, KINDS, Accuracy, Compared, LeftOut, summaries
+from pages.parts.words import percent
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 START, END = "<!-- written by python -m benchmarks.accuracy -->\n", "<!-- to here -->\n"
-UNITS = {"GiB": GIB, "MiB": MIB, "tokens": 1}
+TRACKER = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/_tools/mem_tracker.py"
+UNITS = {"GiB": GIB, "MiB": MIB, "tokens": 1, "bytes": 1}
 
 
 def load(name: str) -> list[dict[str, Any]]:
@@ -27,11 +33,27 @@ def load(name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def tracked_steps() -> Iterator[Comparison]:
+    """Peaks of whole training steps that torch computed."""
+    for step in steps.compare(steps.load("train_steps.json"), steps.configs()):
+        yield Comparison(
+            kind="training steps, computed",
+            name=steps.name_of(step.row),
+            predicted=max(step.predicted.values()),
+            measured=step.row["peak"],
+            unit="bytes",
+            source=TRACKER,
+        )
+
+
 def found() -> list[Found]:
-    """Every figure of every public record."""
+    """Every figure of every public record, and of every step that was computed."""
     served = load("measured.json")
     kinds = (loaded_weights, vllm_tokens, vllm_budgets, transformers_peaks, other_engines)
-    return [row for kind in kinds for row in kind(served)] + list(training_peaks(load("train_peaks.json")))
+    return [row for kind in kinds for row in kind(served)] + [
+        *training_peaks(load("train_peaks.json")),
+        *tracked_steps(),
+    ]
 
 
 def evidence() -> Accuracy:
@@ -59,7 +81,8 @@ def table(accuracy: Accuracy) -> str:
     """The README's, a line for each kind."""
     lines = ["| figure | records | median error | 95 % within |", "| --- | ---: | ---: | ---: |"]
     for row in summaries(accuracy):
-        lines.append(f"| {row.kind}: {KINDS[row.kind]} | {row.records} | {row.median:.2%} | {row.p95:.2%} |")
+        figure = Message(EXPLAINED[row.kind].template, kind=KINDS[row.kind])
+        lines.append(f"| {figure} | {row.records} | {percent(row.median)} | {percent(row.p95)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,11 +1,13 @@
-"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED]]]: cut to what tests
-need, in tests/data.
+"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [STEPS.json]]]]
+
+Larger collections cut to what tests need, in tests/data.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
 The third holds figures of public start-up logs, and peaks of training. The folder has what `print(model)` shows of such
 classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
+The last file holds whole training steps of such classes under fake tensors, in which every storage was tracked.
 """
 
 import json
@@ -13,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 TRACKED = {
@@ -156,7 +158,7 @@ def oracle(path: str) -> None:
             "state": model["kv_cache"]["state_elems"],
         }
         for model in json.loads(Path(path).read_text(encoding="utf-8"))
-        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPERS
+        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPED
     ]
     write("oracle.json", rows)
 
@@ -219,6 +221,24 @@ def printed(folder: str) -> None:
     write("printed_4.json", rows)
 
 
+STEP_FIELDS = (
+    "model recipe optimizer impl micro_batch sequence accumulation checkpointing lora loss keep_outputs ranks reduce "
+    "reshard trained peak"
+).split()
+
+
+def steps(path: str) -> None:
+    """Peaks of each phase of training steps."""
+    found = json.loads(Path(path).read_text(encoding="utf-8"))
+    rows = [
+        {name: row[name] for name in STEP_FIELDS if row.get(name) is not None}
+        | {"phases": {name.removeprefix("peak_"): size for name, size in row["phases"].items()}}
+        for row in found["rows"]
+    ]
+    write("train_steps.json", rows)
+    write("train_step_configs.json", [{"name": name, **config} for name, config in found["configs"].items()])
+
+
 if __name__ == "__main__":
     for path in sys.argv[1:2]:
         oracle(path)
@@ -231,5 +251,7 @@ if __name__ == "__main__":
         startup(path)
         measured(path)
         peaks(path)
-    for path in sys.argv[4:]:
+    for path in sys.argv[4:5]:
         printed(path)
+    for path in sys.argv[5:]:
+        steps(path)

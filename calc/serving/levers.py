@@ -109,6 +109,28 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
     return tuple(sorted(found, key=order))
 
 
+def spread(gpu: GPU, serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
+    """How a model is spread over so many GPUs: as asked, else in the way that does best. Raises ConfigError where the
+    two disagree, or there is no way."""
+    if layout is not None:
+        if layout.gpus != num_gpus:
+            raise ConfigError(
+                Message("The layout spreads over {n:,} GPUs, not over {asked:,}.", n=layout.gpus, asked=num_gpus),
+                "num_gpus",
+                [layout.gpus],
+            )
+        return layout
+    found = ways(gpu, serving, workload, num_gpus)
+    if not found:
+        most = serving.architecture.num_layers
+        raise ConfigError(
+            Message("No layout spreads this model over {n:,} GPUs.", n=num_gpus),
+            "num_gpus",
+            [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(gpu, serving, workload, n)][:1],
+        )
+    return found[0].layout
+
+
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     """The changes with which it fits, the least first; where none does it alone without less work, two together. More
     GPUs come last."""

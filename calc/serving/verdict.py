@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.hardware.solver import largest
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.engine import Limits, Pool
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB
@@ -100,7 +100,7 @@ def max_context(allocation: Allocation) -> int | None:
     def fits(tokens: int) -> bool:
         return tokens < first or said(allocation.at(context=tokens)) == "fits"
 
-    found = largest(fits, MOST_TOKENS, allocation.workload.context)
+    found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
     return None if found == MOST_TOKENS else 0 if found < first else found
 
 
@@ -168,7 +168,7 @@ def reason(allocation: Allocation) -> Message:
             "the largest part is the {part} with {size:.2f}.",
             held=held / GIB,
             more=(held - usable) / GIB,
-            part=Message(name),
+            part=name,
             size=size / GIB,
         )
     return Message(
@@ -181,6 +181,8 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
+    if isinstance(allocation.cache, Pool) and allocation.cache.refusal is not None:
+        return allocation.cache.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = allocation.set_aside[allocation.fullest].budgets
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from calc.errors import ConfigError, Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead
@@ -22,68 +22,68 @@ from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Recompute, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
-Bytes = Annotated[int, Field(ge=0, le=2**60)]
-Name = Annotated[str, Field(max_length=300)]
+ByteCount = Annotated[int, Field(ge=0, le=2**60)]
+Words = Annotated[str, Field(max_length=300)]
 
 
 class Device(Frozen):
     """What it ran on; `total_mib` as the driver prints it."""
 
-    name: Name
-    total_mib: Bytes | None
-    driver: Name | None
-    cuda: Name | None
-    torch: Name
-    transformers: Name
+    name: Words
+    total_mib: ByteCount | None
+    driver: Words | None
+    cuda: Words | None
+    torch: Words
+    transformers: Words
 
 
-class Settings(Frozen):
+class MeasuredSettings(Frozen):
     device: Literal["cuda", "cpu"]
     dtype: Literal["bf16", "fp16", "fp32"]
     layers: int | None  # the model was cut to so many
-    implementations: dict[Attention, Name]
-    optimizer: Name
-    peaks: Name
+    implementations: dict[Attention, Words]
+    optimizer: Words
+    peaks: Words
     """How they were read: by torch's allocator, or on a CPU by watching tensors."""
 
 
-class Size(Frozen):
+class MeasuredSize(Frozen):
     """Bytes, or the reason why there are none."""
 
-    bytes: Bytes | None
-    error: Name | None = None
+    bytes: ByteCount | None
+    error: Words | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.bytes is None) == (self.error is None):
-            raise ValueError("a row has either bytes or an error")
+            raise ConfigError(Message("a row has either bytes or an error"))
         return self
 
 
-class Weights(Size):
+class MeasuredWeights(MeasuredSize):
     """All parameters, a tied one once; `allocated` and `reserved` are the allocator's, rounding included."""
 
     kind: Literal["weights"]
-    parameters: Bytes | None = None
-    buffers: Bytes | None = None
-    allocated: Bytes | None = None
-    reserved: Bytes | None = None
+    parameters: ByteCount | None = None
+    buffers: ByteCount | None = None
+    allocated: ByteCount | None = None
+    reserved: ByteCount | None = None
 
 
-class Context(Size):
+class Context(MeasuredSize):
     """What the driver gave out beyond what the allocator reserved; cuBLAS's workspace lies within the reserved."""
 
     kind: Literal["context"]
-    workspace: Bytes
+    workspace: ByteCount
 
 
-class MeasuredPass(Size):
+class MeasuredPass(MeasuredSize):
     batch: int = Field(ge=1, le=2**24)
     context: int = Field(ge=1, le=2**29)  # tokens of each sequence that pass at once
     attention: Attention
-    floor: Bytes | None = None
+    floor: ByteCount | None = None
     """What was allocated before."""
-    reserved: Bytes | None = None
+    reserved: ByteCount | None = None
     """What the allocator had reserved at the most, weights included."""
 
 
@@ -94,7 +94,7 @@ class Serve(MeasuredPass):
     kind: Literal["prefill", "decode", "cache"]
     generated: Literal[0, 1]
     logits: Literal["last", "all"]
-    views: Bytes | None = None
+    views: ByteCount | None = None
 
     @property
     def workload(self) -> Workload:
@@ -110,8 +110,8 @@ class Train(MeasuredPass):
 
     kind: Literal["train"]
     checkpointing: bool
-    gradients: Bytes | None = None
-    optimizer: Bytes | None = None
+    gradients: ByteCount | None = None
+    optimizer: ByteCount | None = None
 
     @property
     def workload(self) -> TrainingWorkload:
@@ -120,7 +120,7 @@ class Train(MeasuredPass):
         return TrainingWorkload(micro_batch=batch, sequence=context, attention=attention, recompute=recompute)
 
 
-Measured = Weights | Context | Serve | Train
+Measured = MeasuredWeights | Context | Serve | Train
 
 
 class Measurement(Frozen):
@@ -129,11 +129,11 @@ class Measurement(Frozen):
     format: Literal["weighbridge-measurement/1"]
     config: dict[str, JsonValue]
     device: Device
-    settings: Settings
+    settings: MeasuredSettings
     rows: tuple[Annotated[Measured, Field(discriminator="kind")], ...] = Field(min_length=1, max_length=1000)
 
 
-class Row(Frozen):
+class MeasuredRow(Frozen):
     """One size, measured and predicted, in bytes (parameters: their number)."""
 
     kind: Literal["parameters", "weights", "context", "cache", "prefill", "decode", "train"]
@@ -152,42 +152,59 @@ class Row(Frozen):
         """How much more was predicted than measured."""
         return None if self.measured is None else self.predicted - self.measured
 
+    @property
+    def share(self) -> float | None:
+        """The same as a share of what was measured."""
+        return None if self.difference is None or not self.measured else self.difference / self.measured
+
 
 def read_measurement(text: str) -> Measurement:
     """The file as the script wrote it. Raises ConfigError."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"The file is larger than {MAX_BYTES // 10**6} MB; a thousand rows are a third of that.")
+        raise ConfigError(
+            Message(
+                "The file is larger than {most} MB; a thousand rows are a third of that.",
+                most=MAX_BYTES // 10**6,
+            )
+        )
     try:
         read = json.loads(text)
         written(read)
     except ConfigError:
         raise
     except (ValueError, RecursionError):
-        raise ConfigError("This is not JSON; give the file that measure.py wrote, whole.") from None
+        raise ConfigError(Message("This is not JSON; give the file that measure.py wrote, whole.")) from None
     if not isinstance(read, dict) or "format" not in read:
-        raise ConfigError("This is not a measurement: it must be the object with “format” that measure.py wrote.")
+        raise ConfigError(
+            Message("This is not a measurement: it must be the object with “format” that measure.py wrote.")
+        )
     try:
         return Measurement.model_validate(read)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"In this measurement {where[:100]} is not right: {first['msg'][:200]}.") from None
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if isinstance(cause, ConfigError):
+            raise ConfigError(
+                Message("In this measurement {where} is not right: {why}.", where=where[:100], why=cause.message)
+            ) from None
+        raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
 
 
-def beside(measurement: Measurement) -> list[Row]:
+def beside(measurement: Measurement) -> list[MeasuredRow]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)
     serving = Serving(architecture, Transformers(), Precision(weights=dtype, kv=dtype), Layout(), Overhead())
     recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
-    common = set(Row.model_fields)
+    common = set(MeasuredRow.model_fields)
     rows = []
     for row in measurement.rows:
-        if isinstance(row, Weights) and row.parameters is not None:
+        if isinstance(row, MeasuredWeights) and row.parameters is not None:
             total = architecture.parameters().total
-            rows.append(Row(kind="parameters", measured=row.parameters, predicted=total))
+            rows.append(MeasuredRow(kind="parameters", measured=row.parameters, predicted=total))
         rows.append(
-            Row(
+            MeasuredRow(
                 **row.model_dump(include=common),
                 measured=row.bytes,
                 predicted=predicted(row, architecture, serving, recipe),
@@ -199,7 +216,7 @@ def beside(measurement: Measurement) -> list[Row]:
 def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:
     """Bytes of what a row measured."""
     (stage,) = serving.laid_out.stages
-    if isinstance(row, Weights):
+    if isinstance(row, MeasuredWeights):
         return stage.weights
     if isinstance(row, Context):
         sizes = serving.overhead.sizes(serving.engine.overhead(1), 0)

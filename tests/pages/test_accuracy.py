@@ -1,11 +1,10 @@
 """The Accuracy screen and the README show what the formulas of today give beside the public records."""
 
-from streamlit.testing.v1 import AppTest
-
 from benchmarks.accuracy.evidence import README, evidence, in_readme, table
+from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
-from pages.parts.verify.evidence import KINDS, accuracy, summaries
-from tests.pages.test_weigh import run
+from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
+from tests.pages.app import page
 
 
 def test_the_file_is_what_the_formulas_give_now():
@@ -20,7 +19,7 @@ def test_the_readme_agrees_with_the_file():
 
 def test_every_kind_is_explained_and_every_record_counted():
     found = accuracy()
-    assert {row.kind for row in found.rows} == set(KINDS)
+    assert {row.kind for row in found.rows} == set(KINDS) == set(EXPLAINED)
     assert sum(kind.records for kind in summaries(found)) == len(found.rows)
     assert all(row.measured > 0 and row.predicted > 0 for row in found.rows)
     assert all(row.count > 0 and row.reason for row in found.left_out)
@@ -29,13 +28,11 @@ def test_every_kind_is_explained_and_every_record_counted():
 def test_the_charts_hold_every_record():
     kinds = accuracy().by_kind()
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
-    assert sum(len(trace.x) for trace in agreement(kinds, dark=False).data if trace.mode == "markers") == sizes
-    assert sum(len(trace.x) for trace in errors(kinds, dark=True).data) == len(accuracy().rows)
+    assert sum(len(trace.x) for trace in agreement(kinds, LIGHT).data if trace.mode == "markers") == sizes
+    assert sum(len(trace.x) for trace in errors(kinds, DARK).data) == len(accuracy().rows)
 
 
-def test_the_screen():
-    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
-    app.switch_page("accuracy.py")
-    run(app)
-    assert "How right it is" in app.title[0].value
+def test_the_page():
+    app = page("accuracy")
+    assert app.title[0].value == "Accuracy"
     assert len(app.dataframe) == 1

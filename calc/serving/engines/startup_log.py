@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, NamedTuple
 from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.parallel import Layout
+from calc.options import made
 from calc.serving.engines.engine import Engine
 
 LogTerm = Literal[
@@ -42,7 +43,7 @@ FLOAT = rf"(?P<number>{DECIMAL})"
 GAP = r".{0,200}?"
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A wording. The term is the sum of the sizes that the pattern names, or its count, or its number."""
 
     term: LogTerm
@@ -50,12 +51,12 @@ class Line(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def line(term: LogTerm, words: str, rest: str) -> Line:
+def line(term: LogTerm, words: str, rest: str) -> LogLine:
     names = iter("abc")
     rest = re.sub("SIZE", lambda _: SIZE.replace("NAME", next(names)), rest)
     for word, pattern in {"COUNT": COUNT, "NUMBER": FLOAT, "DECIMAL": DECIMAL, "GAP": GAP}.items():
         rest = rest.replace(word, pattern)
-    return Line(term, words, re.compile(re.escape(words) + rest, re.ASCII))
+    return LogLine(term, words, re.compile(re.escape(words) + rest, re.ASCII))
 
 
 class LogSettings(Frozen):
@@ -89,7 +90,7 @@ class StartupLog(ABC):
     """Words of other lines that list settings."""
     fields: ClassVar[Mapping[str, str]]
     """A setting by the engine's name -> the field of LogSettings."""
-    lines: ClassVar[tuple[Line, ...]]
+    lines: ClassVar[tuple[LogLine, ...]]
     version: ClassVar[re.Pattern[str] | None] = None
     """The version in an opening, where its rules hang on it."""
     rank: ClassVar[re.Pattern[str]]
@@ -115,11 +116,12 @@ class StartupLog(ABC):
         """The engine with the flags that the log states."""
 
     def layout(self, settings: LogSettings) -> Layout:
-        return Layout(
-            tp=settings.tensor_parallel_size or 1,
-            pp=settings.pipeline_parallel_size or 1,
-            dp=settings.data_parallel_size or 1,
-        )
+        degrees = {
+            "tp": settings.tensor_parallel_size,
+            "pp": settings.pipeline_parallel_size,
+            "dp": settings.data_parallel_size,
+        }
+        return made(Layout, {name: degree or 1 for name, degree in degrees.items()})
 
     def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
         """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so."""

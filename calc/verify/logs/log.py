@@ -1,4 +1,4 @@
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.serving.engines.startup_log import LogSettings
 from calc.units import GIB
 from calc.verify.logs.out_of_memory import OutOfMemory
@@ -29,7 +29,7 @@ class Log(Frozen):
     ranks: int = 1
     starts: int = 1
     out_of_memory: OutOfMemory | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 ROUNDING = GIB // 200

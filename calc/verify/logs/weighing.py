@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from calc.errors import ConfigError, Message, shown
 from calc.formats import CacheFormat, Precision, WeightFormat, native_weights
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.options import made
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES, LOGS, Engine
 from calc.serving.report import Report, report
 from calc.serving.workload import Workload
@@ -48,14 +47,12 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
     may be the log's. Raises ConfigError."""
     asked = log.settings
     try:
-        workload = Workload(context=asked.max_model_len or log.concurrency_length or 8192)
+        workload = made(Workload, {"context": asked.max_model_len or log.concurrency_length or 8192})
         engine = engine_of(log)
         layout = LOGS[log.engine].layout(asked) if log.engine in LOGS else Layout()
-    except ValidationError as error:
-        name, limit = error.errors()[0]["loc"][0], error.errors()[0]["msg"].lower()
-        raise ConfigError(
-            Message("The log states a {name} that can't be weighed: {limit}.", name=name, limit=limit), str(name)
-        ) from None
+    except ConfigError as error:
+        sentence = Message("The log states what can't be weighed. {why}", why=error.message)
+        raise ConfigError(sentence, error.field) from None
     return report(
         config,
         workload=workload,
@@ -78,7 +75,9 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     if cache not in CACHES:
         known = ", ".join(CACHES)
         raise ConfigError(
-            f"The log's cache is stored as {shown(cache)}; we know {known}.", "kv_cache_dtype", list(CACHES)
+            Message("The log's cache is stored as {cache}; we know {known}.", cache=shown(cache), known=known),
+            "kv_cache_dtype",
+            list(CACHES),
         )
     formats = WEIGHTS.get(asked.quantization or "", (native,))
     weights = native if native in formats else formats[0]

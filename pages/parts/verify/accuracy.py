@@ -2,68 +2,92 @@
 
 import streamlit as st
 
-from pages.parts.outputs.charts import CONFIG
+from pages.parts import words
+from pages.parts.outputs import charts
 from pages.parts.verify.accuracy_charts import agreement, errors
-from pages.parts.verify.evidence import KINDS, Accuracy, summaries
+from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
+from pages.parts.words import say
 
 
 def kinds(found: Accuracy) -> None:
     """The distribution of the errors of each kind."""
     rows = [
-        f"| {row.kind} | {row.records} | **{row.median:.2%}** | {row.p95:.2%} | {row.worst:.2%} |"
+        (
+            say(KINDS[row.kind]),
+            f"{row.records}",
+            f"**{words.percent(row.median)}**",
+            words.percent(row.p95),
+            words.percent(row.worst),
+        )
         for row in summaries(found)
     ]
-    head = ["| Figure | Records | Median error | 95% within | Worst |", "| --- | ---: | ---: | ---: | ---: |"]
-    st.markdown("\n".join([*head, *rows]))
-    st.caption("; ".join(f"{kind}: {words}" for kind, words in KINDS.items()))
+    head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
+    st.markdown(words.table(head, rows, numbers=4))
+    st.caption(words.listed(say(EXPLAINED[kind], kind=KINDS[kind]) for kind in EXPLAINED))
 
 
-def scatter(found: Accuracy, dark: bool) -> None:
-    st.subheader("Predicted against measured", anchor=False)
-    st.caption("Click a point to see its record and open its source.")
+def scatter(found: Accuracy, theme: charts.Theme) -> None:
+    st.subheader(say("Predicted against measured"), anchor=False)
+    st.caption(say("Click a point to see its record and open its source."))
+    labelled = {say(KINDS[kind]): rows for kind, rows in found.by_kind().items()}
     chosen = st.plotly_chart(
-        agreement(found.by_kind(), dark),
+        agreement(labelled, theme),
         key="agreement",
         theme=None,
-        config=CONFIG,
+        config=charts.CONFIG,
         on_select="rerun",
         selection_mode="points",
     )
     for point in chosen.selection.points:
         name, error, source = point["customdata"]
-        st.info(f"**{name}**: {error:+.2%}. Source: {source}", icon=":material/link:")
-    st.subheader("Errors of each kind", anchor=False)
-    st.plotly_chart(errors(found.by_kind(), dark), key="errors", theme=None, config=CONFIG)
+        said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
+        st.info(said, icon=":material/link:")
+    st.subheader(say("Errors of each kind"), anchor=False)
+    charts.draw("errors", errors(labelled, theme))
 
 
 def table(found: Accuracy) -> None:
-    st.subheader("Record by record", anchor=False)
+    columns = {
+        "figure": say("Figure"),
+        "record": say("Record"),
+        "measured": say("Measured"),
+        "predicted": say("Predicted"),
+        "unit": say("Unit"),
+        "error": say("Error"),
+        "source": say("Source"),
+    }
+    units = {"bytes": say("bytes"), "tokens": say("tokens")}
+    st.subheader(say("Record by record"), anchor=False)
     st.dataframe(
         [
             {
-                "Figure": row.kind,
-                "What": row.name,
-                "Measured": row.measured,
-                "Predicted": row.predicted,
-                "Unit": row.unit,
-                "Error": row.error,
-                "Source": row.source if row.source.startswith("https://") else None,
+                "figure": say(KINDS[row.kind]),
+                "record": row.name,
+                "measured": row.measured,
+                "predicted": row.predicted,
+                "unit": units[row.unit],
+                "error": row.error,
+                "source": row.source if row.source.startswith("https://") else None,
             }
             for row in found.rows
         ],
         hide_index=True,
         key="records",
         column_config={
-            **dict.fromkeys(("Measured", "Predicted"), st.column_config.NumberColumn(format="localized")),
-            "Error": st.column_config.NumberColumn(format="percent"),
-            "Source": st.column_config.LinkColumn(display_text="open"),
+            **columns,
+            "measured": st.column_config.NumberColumn(columns["measured"], format="localized"),
+            "predicted": st.column_config.NumberColumn(columns["predicted"], format="localized"),
+            "error": st.column_config.NumberColumn(columns["error"], format="percent"),
+            "source": st.column_config.LinkColumn(columns["source"], display_text=say("open")),
         },
     )
 
 
 def left_out(found: Accuracy) -> None:
-    st.subheader(f"Left out: {sum(row.count for row in found.left_out)} figures", anchor=False)
-    st.markdown("A record counts only for a figure of which it states every input.")
+    n = sum(row.count for row in found.left_out)
+    st.subheader(say("Left out: {n:,} figures", n=n), anchor=False)
+    st.markdown(say("A record counts only for a figure of which it states every input."))
     rows = sorted(found.left_out, key=lambda row: -row.count)
-    lines = [f"| {row.kind} | {row.count} | {row.reason} |" for row in rows]
-    st.markdown("\n".join(["| Figure | Records | Why |", "| --- | ---: | --- |", *lines]))
+    kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
+    lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
+    st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))

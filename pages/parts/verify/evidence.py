@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.accuracy` found: our figures beside every public record."""
+"""What `python -m benchmarks.accuracy` found: our figures beside every public record and every computed step."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -6,24 +6,41 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 
 FILE = Path(__file__).parents[3] / "docs" / "accuracy.json"
 KINDS = {
-    "weights, 16 bits": "vLLM's “model loading took”",
-    "weights, quantised": "the same; checkpoints differ in what they keep in 16 bits",
-    "KV tokens given KV bytes": "vLLM's “GPU KV cache size” from its own bytes",
-    "vLLM KV budget": "bytes that vLLM leaves for the cache, from the settings alone",
-    "transformers peaks, 16 bits": "torch's peak of a generation",
-    "transformers peaks, quantised": "the same with GPTQ and AWQ, whose kernels need memory of their own",
-    "cache of other engines": "SGLang and llama.cpp",
-    "training peaks": "torch's or the driver's peak of a training step",
+    "weights, 16 bits": Message("Weights, 16 bits"),
+    "weights, quantised": Message("Weights, quantized"),
+    "KV tokens given KV bytes": Message("Cache tokens from cache bytes"),
+    "vLLM KV budget": Message("Available KV cache memory (vLLM)"),
+    "transformers peaks, 16 bits": Message("Peaks of transformers, 16 bits"),
+    "transformers peaks, quantised": Message("Peaks of transformers, quantized"),
+    "cache of other engines": Message("Cache of other engines"),
+    "training peaks": Message("Training peaks"),
+    "training steps, computed": Message("Training steps, computed by torch"),
 }
-"""Kinds of figures, and what is compared."""
+"""Kinds of figures."""
+EXPLAINED = {
+    "weights, 16 bits": Message("{kind}: vLLM's “model loading took”"),
+    "weights, quantised": Message("{kind}: the same; checkpoints differ in what they keep in 16 bits"),
+    "KV tokens given KV bytes": Message("{kind}: vLLM's “GPU KV cache size” from its own bytes"),
+    "vLLM KV budget": Message("{kind}: bytes that vLLM leaves for the cache, from the settings alone"),
+    "transformers peaks, 16 bits": Message("{kind}: torch's peak of a generation"),
+    "transformers peaks, quantised": Message(
+        "{kind}: the same with GPTQ and AWQ, whose kernels need memory of their own"
+    ),
+    "cache of other engines": Message("{kind}: SGLang and llama.cpp"),
+    "training peaks": Message("{kind}: torch's or the driver's peak of a training step"),
+    "training steps, computed": Message(
+        "{kind}: whole steps under fake tensors, each storage tracked by torch; no GPU was run"
+    ),
+}
+"""What is compared of each kind."""
 
 
 class Compared(Frozen):
-    """One figure of a public record beside ours."""
+    """One figure of a public record, or of a step that torch computed, beside ours."""
 
     kind: str
     name: str

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from calc.errors import Message
 from calc.hardware.parallel import Layout
+from calc.options import made
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
@@ -49,11 +50,14 @@ class SGLangLog(StartupLog):
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         return SGLang(
-            SGLangOptions(
-                mem_fraction_static=settings.mem_fraction_static,
-                chunked_prefill_size=settings.max_num_batched_tokens,
-                max_running_requests=settings.max_num_seqs,
-                disable_cuda_graph=bool(settings.enforce_eager),
+            made(
+                SGLangOptions,
+                {
+                    "mem_fraction_static": settings.mem_fraction_static,
+                    "chunked_prefill_size": settings.max_num_batched_tokens,
+                    "max_running_requests": settings.max_num_seqs,
+                    "disable_cuda_graph": bool(settings.enforce_eager),
+                },
             )
         )
 

@@ -146,7 +146,13 @@ class Transformers(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         raise NotImplementedError("transformers sets nothing aside")
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from calc.errors import Message
 from calc.formats import Precision
+from calc.options import made
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.startup_log import LogSettings, StartupLog, line
 from calc.serving.engines.vllm.engine import VLLM
@@ -86,12 +87,15 @@ class VLLMLog(StartupLog):
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc
         return VLLM(
-            VLLMOptions(
-                max_num_batched_tokens=settings.max_num_batched_tokens,
-                max_num_seqs=settings.max_num_seqs,
-                gpu_memory_utilization=settings.gpu_memory_utilization,
-                enforce_eager=bool(settings.enforce_eager),
-                version=stated[0] if stated else None,
+            made(
+                VLLMOptions,
+                {
+                    "max_num_batched_tokens": settings.max_num_batched_tokens,
+                    "max_num_seqs": settings.max_num_seqs,
+                    "gpu_memory_utilization": settings.gpu_memory_utilization,
+                    "enforce_eager": bool(settings.enforce_eager),
+                    "version": stated[0] if stated else None,
+                },
             )
         )
 
