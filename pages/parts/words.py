@@ -12,6 +12,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.units import GIB, KIB, MIB
+from presets import Part
 
 CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations()}
 """By language. English needs none: its templates are what is said."""
@@ -169,6 +170,19 @@ PARTS: dict[str, Message] = {
     "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
     "persistent_buffers": Message("Persistent buffers"),
 }
+IN_FILES: dict[Part, Message] = {
+    "tied_head": Message("tied head, stored a second time"),
+    "multi_token_prediction": Message("multi-token prediction (MTP) layers"),
+    "tables_of_prediction": Message("embedding and head of the MTP layers, not stored"),
+    "persistent_buffers": Message("persistent buffers"),
+    "vision": Message("vision encoder and projector"),
+    "causal_masks": Message("causal masks of every layer, saved by an old version"),
+    "rotary_frequencies": Message("rotary frequencies of every layer, saved by an old version"),
+    "rotary_frequencies_once": Message("rotary frequencies, saved by an old version"),
+    "scales": Message("scales of quantized weights"),
+    "sibling": Message("larger vocabulary of the published sibling"),
+}
+"""What a published total holds beside ours."""
 COLORS = {
     "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
     "attention": "#0072B2",

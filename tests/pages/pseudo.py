@@ -20,9 +20,10 @@ from pages.parts.outputs.sunburst import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
+from pages.parts.verify.evidence import accuracy
 from pages.parts.verify.log import LOG
 from pages.parts.verify.sources import PRINTED
-from presets import accuracy, models
+from presets import models
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -80,8 +81,7 @@ NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
     *FAMILIES,
     *tensor_names(),
-    *(preset.published.source for preset in models().values()),
-    *(part.what for preset in models().values() for part in preset.published.plus),
+    *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
     *gpus(),
     *models(),

@@ -12,7 +12,8 @@ from calc.text import pack
 from calc.verify.checkpoint import Checkpoint, Stored
 from pages.parts import words
 from pages.parts.state.scenario import Source, places
-from presets import accuracy, hub, models
+from pages.parts.verify.evidence import accuracy
+from presets import hub, models
 from presets.hub import HubError, HubModel
 from tests import DATA, ROOT
 from tests.pages.app import opened, page, run
