@@ -12,12 +12,10 @@ from calc.serving.scores import scores as bytes_of_scores
 from calc.serving.variants import variants as with_other_kinds
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
+from pages.parts.outputs.answer import keys
 from pages.parts.outputs.attention_kinds import about, name
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
-
-SWATCH = "display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px"
-KEYS = "display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:8px;font-size:14px"
 
 
 def title(mixer: Mixer) -> str:
@@ -44,12 +42,6 @@ def lines(kinds: dict[Mixer, tuple[int, ...]]) -> Iterable[str]:
             kind=title(mixer),
             layers=words.layers(where),
         )
-
-
-def keys(entries: Iterable[tuple[str, str]]) -> str:
-    """Colours with what they stand for."""
-    cells = (f'<span><em style="{SWATCH};background:{color}"></em>{text}</span>' for color, text in entries)
-    return f'<div style="{KEYS}">{"".join(cells)}</div>'
 
 
 def explain(mixer: Mixer) -> None:
@@ -162,8 +154,8 @@ def variants(answer: Answer) -> None:
     st.markdown(words.table(head, rows, numbers=4))
     st.caption(
         say(
-            "GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of four head "
-            "widths and a rotary key of half of one. The cache is that of one sequence of {context:,} tokens.",
+            "GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of four "
+            "head widths and a rotary key of half of one. The cache is that of one sequence of {context:,} tokens.",
             plural="GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of "
             "four head widths and a rotary key of half of one. The cache is that of {n:,} sequences of {context:,} "
             "tokens.",

@@ -1,9 +1,10 @@
 """Drawings of attention: which layer has which kind, which query head reads which KV head, which tokens are seen.
 
 SVG without text of its own: words stand beside it, so that they can be read on a telephone, and each drawing says in
-its label what it shows. Lines and edges take the colour of the text, so that they are seen on light and on dark.
+its label what it shows. The colours are seen on light and on dark.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
@@ -24,10 +25,11 @@ def hue(number: int) -> str:
 
 
 def drawn(shapes: Sequence[str], height: float, label: str, width: float = WIDE, most: int = 1000) -> str:
-    """An SVG as wide as its place."""
+    """An SVG as wide as its place, as an image: a page lets no SVG through among its HTML."""
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">{"".join(shapes)}</svg>'
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label, quote=True)}" '
-        f'style="display:block;width:100%;max-width:{most}px;height:auto">{"".join(shapes)}</svg>'
+        f'<img src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}" alt="{escape(label, quote=True)}" '
+        f'style="display:block;width:100%;max-width:{most}px;height:auto">'
     )
 
 
@@ -126,7 +128,7 @@ def seen(mixer: Mixer, length: int, label: str) -> str:
         return ""
     window = CELLS if mixer.window is None else max(1, round(CELLS * min(1.0, mixer.window / length)))
     cell = 10
-    edge = '<rect x="0" y="0" width="240" height="240" fill="none" stroke="currentColor" stroke-opacity="0.35"/>'
+    edge = '<rect x="0" y="0" width="240" height="240" fill="none" stroke="#808080" stroke-opacity="0.5"/>'
     shapes = [edge]
     for query in range(CELLS):
         for key in range(query + 1):

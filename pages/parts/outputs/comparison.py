@@ -9,6 +9,8 @@ from calc.serving.comparison import settings as compared_settings
 from calc.serving.report import Report
 from calc.serving.verdict import Verdict
 from pages.parts import words
+from pages.parts.outputs import charts, comparison_charts
+from pages.parts.outputs.answer import keys
 from pages.parts.outputs.cards import BADGES, growing
 from pages.parts.state.compared import LETTERS, Column, Compared, add, add_current, remove
 from pages.parts.state.scenario import MOST_OTHERS
@@ -69,7 +71,7 @@ def _take_suggestion(model: str) -> None:
 
 def headings(answer: Compared) -> None:
     """The configurations by letter, each with what it changes and a way out."""
-    with st.grid(6, min_column_width=150, gap="xsmall"):
+    with st.grid(6, min_column_width=130, gap="xsmall"):
         for number, column in enumerate(answer.columns):
             with st.container(border=True, height="stretch", gap="xxsmall"):
                 st.markdown(say("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name))
@@ -162,6 +164,35 @@ def verdict(found: Verdict) -> str:
         return f":{color}-badge[{say(word)}] `{' '.join(found.flags)}`"
     said = say("{size} headroom", size=room) if found.spare >= 0 else say("short by {size}", size=room)
     return f":{color}-badge[{say(word)}] {said}"
+
+
+def bars(answer: Compared) -> None:
+    """Memory and parameters on one scale each."""
+    columns, theme = answer.complete, charts.theme()
+    left, right = st.columns(2)
+    with left:
+        st.subheader(say("Memory per GPU"), anchor=False)
+        parts = charts.served([column.answer.report.memory for column in columns])
+        st.html(keys((words.color(part), words.part(part)) for part in parts))
+        charts.draw("memory_bars", comparison_charts.memory_bars(columns, theme))
+    with right:
+        st.subheader(say("Parameters"), anchor=False)
+        st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
+        charts.draw("parameter_bars", comparison_charts.parameter_bars(columns, theme))
+
+
+def growth(answer: Compared) -> None:
+    """How the cache of the whole batch grows."""
+    st.subheader(say("KV cache vs. context length"), anchor=False)
+    names = (
+        (
+            comparison_charts.style(column.letter)[0],
+            say("{letter} · {name}", letter=column.letter, name=column.answer.model.name),
+        )
+        for column in answer.complete
+    )
+    st.html(keys(names))
+    charts.draw("growth", comparison_charts.growth_curves(answer.complete, charts.theme()))
 
 
 def settings(answer: Compared) -> None:

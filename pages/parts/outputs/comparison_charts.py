@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from calc.serving.comparison import CONTEXTS, cache_growth
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs.charts import LEGEND, PLAIN, ROW, Theme, figure, legend, served, small, stacked
+from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, served, small, stacked
 from pages.parts.state.compared import LETTERS, Column
 from pages.parts.words import say
 
@@ -27,15 +27,13 @@ LINES = (
 def memory_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
     """What one GPU holds, part by part."""
     memories = [column.answer.report.memory for column in columns]
-    parts, rows = served(memories), [column.letter for column in columns]
-    bars = stacked("x", "y", rows, memories, parts)
-    return _rows(columns, bars, parts, say("GiB per GPU · hatched: overhead at its highest"), theme)
+    bars = stacked("x", "y", [column.letter for column in columns], memories, served(memories))
+    return _rows(columns, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
 
 
 def parameter_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
     """The parameters of each, component by component."""
     counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
-    parts = [part for part in words.COLORS if any(part in count for count in counts)]
     bars: list[dict[str, Any]] = [
         {
             "type": "bar",
@@ -45,28 +43,26 @@ def parameter_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
             "marker": {"color": words.color(part)},
             "hovertemplate": say("{part}: {n} B", part=words.part(part), n="%{x:,.3f}") + PLAIN,
         }
-        for part in parts
+        for part in components(columns)
     ]
-    return _rows(columns, bars, parts, say("Billions of parameters"), theme)
+    return _rows(columns, bars, say("Billions of parameters"), theme)
 
 
-def _rows(
-    columns: Sequence[Column], bars: list[dict[str, Any]], parts: Sequence[str], axis: str, theme: Theme
-) -> go.Figure:
+def components(columns: Sequence[Column]) -> list[str]:
+    """The components that any of them has."""
+    known = [column.answer.report.parameters.components for column in columns]
+    return [part for part in words.COLORS if any(part in components for components in known)]
+
+
+def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, theme: Theme) -> go.Figure:
     """Stacked bars, a row a configuration."""
     for bar in bars:
         bar["orientation"] = "h"
-    key = legend(parts)
-    lines = -(-len(parts) // 4)
-    if lines > 1:  # a half of the page holds four
-        entries = key["text"].split("  ")
-        key["text"] = "<br>".join("  ".join(entries[i : i + 4]) for i in range(0, len(entries), 4))
     return figure(
         bars,
         theme,
-        height=LEGEND + 22 * (lines - 1) + ROW * len(columns) + 60,
-        margin={"l": 8, "r": 14, "t": LEGEND + 22 * (lines - 1), "b": 60},
-        title=key,
+        height=ROW * len(columns) + 68,
+        margin={"l": 8, "r": 14, "t": 8, "b": 60},
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
@@ -107,21 +103,11 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> go.Figure:
                 "hovertemplate": say("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}") + PLAIN,
             }
         )
-    names = [
-        f'<span style="color:{style(column.letter)[0]};font-size:18px">●</span> {column.letter} '
-        f"{column.answer.model.name}"
-        for column in columns
-    ]
-    per_line = 3
-    rows = ["  ".join(names[i : i + per_line]) for i in range(0, len(names), per_line)]
-    key = legend(()) | {"text": "<br>".join(rows)}
-    top = LEGEND + 22 * len(rows) - 12
     return figure(
         lines,
         theme,
-        height=320 + top,
-        margin={"l": 8, "r": 30, "t": top, "b": 52},
-        title=key,
+        height=340,
+        margin={"l": 8, "r": 30, "t": 10, "b": 52},
         hovermode="x unified",
         xaxis={
             "title": small(say("Context length, tokens")),
