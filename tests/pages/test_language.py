@@ -111,7 +111,7 @@ def test_attention(query):
         "",
         "deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32:kv=fp8,google/gemma-3-4b-it,"
         "state-spaces/mamba-130m-hf,openai/gpt-oss-120b",
-        "no model",
+        "Qwen/Qwen3-8B:frobnicate=1",
         "Qwen/Qwen3-8B:weights=fp8_ds_mla",
         "Qwen/Qwen3-8B",
     ],

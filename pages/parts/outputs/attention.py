@@ -138,25 +138,19 @@ def variants(answer: Answer) -> None:
         rows.append(
             [
                 say("**{kind}** (this model)", kind=label) if variant.own else label,
-                words.count(variant.parameters),
-                words.size(variant.bytes_per_token),
-                words.size(variant.cache),
                 percent(variant.saved),
+                words.size(variant.cache),
+                words.size(variant.bytes_per_token),
+                words.count(variant.parameters),
             ]
         )
-    head = [
-        say("Kind"),
-        say("Parameters"),
-        say("KV cache per token"),
-        say("KV cache, total"),
-        say("Saved against MHA"),
-    ]
+    head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
     st.markdown(words.table(head, rows, numbers=4))
     st.caption(
         say(
-            "GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of four "
+            "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of four "
             "head widths and a rotary key of half of one. The cache is that of one sequence of {context:,} tokens.",
-            plural="GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of "
+            plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in DeepSeek-V2's proportions: a latent of "
             "four head widths and a rotary key of half of one. The cache is that of {n:,} sequences of {context:,} "
             "tokens.",
             n=asked.workload.batch,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from calc.errors import Message
 from calc.model.attention import GQA
-from calc.model.mixers import Mixer, Recurrent
+from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 
 RECURRENT: dict[str, Message] = {
@@ -124,38 +124,37 @@ def of_heads(mixer: GQA) -> Message:
     return MQA if mixer.n_kv == 1 else Message(GROUPED.template, n=shared, saved=100 - 100 / shared)
 
 
-NAMES: dict[str, str] = {
-    "mamba": "Mamba",
-    "mamba2": "Mamba-2",
-    "gated_delta": "Gated DeltaNet",
-    "kimi_delta": "Kimi Delta Attention",
-    "lightning": "Lightning Attention",
-    "qk_convs": "CCA",
-    "rwkv": "RWKV",
-    "mlstm": "mLSTM",
-    "rg_lru": "RG-LRU",
+NAMES: dict[str, Message] = {
+    "mamba": Message("Mamba"),
+    "mamba2": Message("Mamba-2"),
+    "gated_delta": Message("Gated DeltaNet"),
+    "kimi_delta": Message("Kimi Delta Attention"),
+    "lightning": Message("Lightning attention"),
+    "qk_convs": Message("Compressed convolutional attention"),
+    "rwkv": Message("RWKV"),
+    "mlstm": Message("mLSTM"),
+    "rg_lru": Message("RG-LRU"),
 }
-"""Names of products and papers, the same in every language."""
 
 
 def name(mixer: Mixer) -> Message:
     """A kind in a word or two."""
     if isinstance(mixer, Recurrent):
-        kind = getattr(mixer, "kind", "")
-        return Message("{name}", name=NAMES[kind]) if kind in NAMES else Message("Short convolution")
-    if isinstance(mixer, GQA):
-        shared = mixer.n_q // mixer.n_kv
-        kind = "MHA" if shared == 1 else "MQA" if mixer.n_kv == 1 else f"GQA-{mixer.n_kv}"
-        if mixer.cross:
-            return Message("{kind}, cross attention", kind=kind)
-        if not mixer.own_keys:
-            return Message("{kind}, shared cache", kind=kind)
-    else:
-        kind = "MLA" if isinstance(mixer, LatentAttention) else "CSA"
-        if not isinstance(mixer, LatentAttention):
-            if mixer.rate is None:
-                return Message("Window of {n:,}", n=mixer.window)
-            return Message("Window of {n:,}, compressed by {rate:,}", n=mixer.window, rate=mixer.rate)
-    if mixer.window is not None:
-        return Message("{kind}, window of {n:,}", kind=kind, n=mixer.window)
-    return Message("{kind}", kind=kind)
+        return NAMES.get(getattr(mixer, "kind", ""), Message("Short convolution"))
+    if isinstance(mixer, CompressedAttention):
+        if mixer.rate is None:
+            return Message("Window of {n:,}", n=mixer.window)
+        return Message("Window of {n:,}, compressed by {rate:,}", n=mixer.window, rate=mixer.rate)
+    kind = Message("MLA") if isinstance(mixer, LatentAttention) else heads(mixer.n_q, mixer.n_kv)
+    if isinstance(mixer, GQA) and mixer.cross:
+        return Message("{kind}, cross attention", kind=kind)
+    if isinstance(mixer, GQA) and not mixer.own_keys:
+        return Message("{kind}, shared cache", kind=kind)
+    return kind if mixer.window is None else Message("{kind}, window of {n:,}", kind=kind, n=mixer.window)
+
+
+def heads(n_q: int, n_kv: int) -> Message:
+    """As papers call so many query and KV heads."""
+    if n_kv == n_q:
+        return Message("MHA")
+    return Message("MQA") if n_kv == 1 else Message("GQA-{n}", n=n_kv)
