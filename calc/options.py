@@ -166,7 +166,7 @@ def words(literal: Any) -> list[Any]:
 @lru_cache(maxsize=64)
 def options(model: type[Frozen]) -> Mapping[str, Option]:
     """The fields of a model by name."""
-    return {name: Option(name, field) for name, field in model.model_fields.items()}
+    return {name: Option(field.serialization_alias or name, field) for name, field in model.model_fields.items()}
 
 
 def checked(value: Model) -> Model:

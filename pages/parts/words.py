@@ -95,6 +95,15 @@ def difference(share: float) -> str:
     return f"{share:+.2%}" if round(share, 4) else "0.00%"
 
 
+def times(ratio: float) -> str:
+    """How much more or less than another: ×2.05, ÷18.7, in between in per cent."""
+    if ratio == 1:
+        return "="
+    if ratio >= 2:
+        return f"×{ratio:,.3g}" if ratio < 1000 else f"×{ratio:,.0f}"
+    return f"÷{1 / ratio:,.3g}" if ratio <= 0.1 else f"{ratio - 1:+.1%}"
+
+
 def shape(sides: Iterable[int]) -> str:
     """Rows × columns; a scalar has neither."""
     return " × ".join(f"{side:,}" for side in sides) or say("scalar")

@@ -100,6 +100,26 @@ def test_train(query):
     assert unsaid(app) == []
 
 
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_attention(query):
+    assert unsaid(page("attention", **query)) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "",
+        "deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32:kv=fp8,google/gemma-3-4b-it,"
+        "state-spaces/mamba-130m-hf,openai/gpt-oss-120b",
+        "Qwen/Qwen3-8B:frobnicate=1",
+        "Qwen/Qwen3-8B:weights=fp8_ds_mla",
+        "Qwen/Qwen3-8B",
+    ],
+)
+def test_compare(others):
+    assert unsaid(page("compare", model="Qwen/Qwen3-8B", num_gpus="2", **{"with": others})) == []
+
+
 @pytest.mark.parametrize(
     ("name", "query"),
     [

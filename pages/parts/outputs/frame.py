@@ -17,7 +17,9 @@ from pages.parts.words import say
 A = TypeVar("A", bound=Answer)
 
 
-def page(here: Page, calculate: Callable[[Scenario], A], *sections: sidebar.Section[A], needs_answer: bool = True) -> A:
+def page(
+    here: Page, calculate: Callable[[Scenario], A], *sections: Callable[[A], None], needs_answer: bool = True
+) -> A:
     """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
     link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
     answer = calculate(url.current(here))

@@ -16,11 +16,14 @@ from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
 from calc.training.recipe import RECIPES, RecipeName
+from pages.parts.inputs.fields import CONTROLS
 from presets import gpus, models
 from presets.hub import is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_ENGINE = "vllm"
+MOST_OTHERS = 5
+"""Configurations that stand beside the model: six in all."""
 
 
 @cache
@@ -67,6 +70,65 @@ class Source(Frozen):
     pasted: dict[str, Any] | None = Field(
         default=None, examples=["eJyr…"], description="A config.json, in place of the model."
     )
+
+
+class Configuration(Frozen):
+    """A model with changes, as a link says it: Qwen/Qwen3-8B:num_key_value_heads=4:weights=fp8. A format that it does
+    not state is that of the scenario."""
+
+    source: Source = Source()
+    overrides: tuple[tuple[str, int | bool], ...] = ()
+    weights: WeightFormat | None = None
+    kv: CacheFormat | None = None
+
+    @property
+    def written(self) -> str:
+        return ":".join([self.source.model, *(f"{name}={value}" for name, value in self.changes().items())])
+
+    def changes(self) -> dict[str, str]:
+        """All but the model's name, as text."""
+        source = {name: value for name, value in self.source if name != "model" and value is not None}
+        if self.source.pasted is not None:
+            source["pasted"] = pack(self.source.pasted)
+        changes = source | dict(self.overrides) | {"weights": self.weights, "kv": self.kv}
+        return {
+            name: str(value) if not isinstance(value, bool) else str(value).lower()
+            for name, value in changes.items()
+            if value is not None
+        }
+
+    def within(self, scenario: "Scenario") -> "Scenario":
+        """The scenario with this configuration in place of its model."""
+        formats = {name: value for name, value in (("weights", self.weights), ("kv", self.kv)) if value is not None}
+        return scenario.model_copy(
+            update={
+                "source": self.source,
+                "overrides": dict(self.overrides),
+                "serving": scenario.serving.model_copy(update=formats),
+            }
+        )
+
+
+def configuration(text: str) -> Configuration:
+    """What `Configuration.written` wrote. Raises ValueError."""
+    model, *parts = text.split(":")
+    source: dict[str, Any] = {"model": model}
+    rest: dict[str, Any] = {}
+    overrides: dict[str, int | bool] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name == "pasted":
+            source[name] = unpack(value)
+        elif name in Source.model_fields:
+            source[name] = value
+        elif name in ("weights", "kv"):
+            rest[name] = value
+        else:
+            known = CONTROLS[name].parse(value) if name in CONTROLS else None
+            if known is None:
+                raise ValueError(part)
+            overrides[name] = known
+    return Configuration.model_validate({"source": source, "overrides": tuple(overrides.items()), **rest})
 
 
 class ServingChoice(Frozen):
@@ -124,6 +186,17 @@ class TrainingChoice(Frozen):
         return RECIPES[self.recipe]
 
 
+class Comparison(Frozen):
+    """What stands beside the model on Compare."""
+
+    others: Annotated[tuple[Configuration, ...], Field(max_length=MOST_OTHERS)] = Field(
+        default=(),
+        serialization_alias="with",
+        examples=["deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32"],
+        description="Models side by side with this one, each with its changes.",
+    )
+
+
 class Scenario(Frozen):
     """Everything that changes a number. A control sets one field at a time, so that two may exclude each other for a
     while: `calc.options.checked` says so when it is computed."""
@@ -136,6 +209,7 @@ class Scenario(Frozen):
     serving: ServingChoice = ServingChoice()
     training: TrainingChoice = TrainingChoice()
     overhead: Overhead = Overhead()
+    comparison: Comparison = Comparison()
 
     def chosen_gpus(self) -> list[GPU]:
         return [find_gpu(name) for name in self.gpu]
@@ -147,7 +221,7 @@ class Scenario(Frozen):
 
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal["source", "gpu", "serving", "training", "overhead"]
+Uses = Literal["source", "gpu", "serving", "training", "overhead", "comparison"]
 
 
 @dataclass(frozen=True)
@@ -159,7 +233,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        return self.path[-1]
+        return self.option.name
 
     def of(self, scenario: Scenario) -> Any:
         value: Any = scenario
@@ -175,12 +249,16 @@ class Place:
         """The value that a link means. Raises ValueError."""
         if self.name == "pasted":
             return unpack(text)
+        if self.name == "with":
+            return self.option.checked([configuration(part) for part in text.split(",") if part])
         return self.option.checked(separate(text)) if self.name == "gpu" else self.option.parse(text)
 
     def written(self, value: Any) -> str:
         """How a link says it."""
         if self.name == "pasted":
             return pack(value)
+        if self.name == "with":
+            return ",".join(other.written for other in value)
         return ",".join(value) if self.name == "gpu" else self.option.written(value)
 
 
