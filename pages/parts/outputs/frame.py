@@ -37,12 +37,13 @@ def page(here: Page, calculate: Callable[[Scenario], A], *sections: sidebar.Sect
     return answer
 
 
-def without_model(here: Page, title: str) -> None:
+def without_model(here: Page, title: str) -> Scenario:
     """A page that is about no model. The reader's own goes along to the next."""
-    url.current(here)
+    scenario = url.current(here)
     st.title(title, anchor=False)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
+    return scenario
 
 
 def assumptions(sentences: Iterable[Message]) -> None:
