@@ -138,7 +138,7 @@ def copies(degrees: Layout, number: int) -> str:
     """Replicas of a layout: 2 × (TP 4)."""
     if number == 1:
         return layout(degrees) or "–"
-    return f"{number:,} × ({layout(degrees) or 1})"
+    return f"{number:,} × ({layout(degrees)})" if degrees.gpus > 1 else say("{n:,} copies", n=number)
 
 
 def capitalized(sentence: str) -> str:

@@ -33,7 +33,7 @@ def chosen() -> list[GPU]:
             width=280,
         )
         engines = st.multiselect(
-            say("Runs"),
+            say("Engine"),
             list(TITLES),
             format_func=lambda name: TITLES[name],
             key="runs",
@@ -59,6 +59,7 @@ def table(shown: list[GPU]) -> None:
         [row(gpu) for gpu in shown],
         hide_index=True,
         key="catalogue",
+        placeholder="–",
         height=560,
         on_select="rerun",
         selection_mode="multi-row",

@@ -103,29 +103,28 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
 def take(answer: Planned, ranked: Ranked, name: str) -> None:
     """What binds, the range of the rest, and the way to Weigh."""
     plan, spans = ranked.plan, ranked.range
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        if st.button(
-            say("Use this"),
-            key=f"use_{name}",
-            icon=":material/arrow_forward:",
-            help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
-            on_click=use,
-            args=(answer, plan),
-        ):
-            st.switch_page("weigh.py")
-        st.caption(
-            say(
-                "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; each copy serves "
-                "{batch:,} of at most {capacity:,} requests, with {headroom} GiB headroom per GPU.",
-                bound=words.BOUNDS[plan.bound],
-                rate=words.figure(plan.tokens_per_s),
-                span=words.span(spans.tokens_per_s),
-                ttft=words.durations(spans.ttft_ms),
-                batch=plan.batch,
-                capacity=plan.capacity,
-                headroom=words.figure(max(0.0, plan.headroom_gib)),
-            )
+    st.caption(
+        say(
+            "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; each copy serves {batch:,} "
+            "of at most {capacity:,} requests, with {headroom} GiB headroom per GPU.",
+            bound=words.BOUNDS[plan.bound],
+            rate=words.figure(plan.tokens_per_s),
+            span=words.span(spans.tokens_per_s),
+            ttft=words.durations(spans.ttft_ms),
+            batch=plan.batch,
+            capacity=plan.capacity,
+            headroom=words.figure(max(0.0, plan.headroom_gib)),
         )
+    )
+    if st.button(
+        say("Use this"),
+        key=f"use_{name}",
+        icon=":material/arrow_forward:",
+        help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
+        on_click=use,
+        args=(answer, plan),
+    ):
+        st.switch_page("weigh.py")
 
 
 def use(answer: Planned, plan: Plan) -> None:
@@ -142,14 +141,14 @@ def table(answer: Planned) -> None:
     st.caption(
         say(
             "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
-            "it. Figures are the expected ones; a column beside says from where to where most of what was measured "
-            "lies."
+            "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
     chosen = st.dataframe(
         [row(ranked) for ranked in found.ranked],
         hide_index=True,
         key="plans_table",
+        placeholder="–",
         height=430,
         on_select="rerun",
         selection_mode="single-row",
@@ -171,44 +170,46 @@ def row(ranked: Ranked) -> dict[str, Any]:
     plan, spans = ranked.plan, ranked.range
     cost = spans.usd_per_million_tokens
     return {
-        "meets": plan.meets,
         "gpu": ranked.gpu.name,
         "gpus": plan.gpus,
         "layout": words.copies(plan.layout, plan.replicas),
         "weights": plan.weights,
-        "kv": plan.kv,
         "user": plan.tokens_per_s_per_user,
         "user_span": words.span(spans.tokens_per_s_per_user),
-        "rate": plan.tokens_per_s,
         "ttft": plan.ttft_ms,
-        "ttft_span": words.span(spans.ttft_ms),
         "hour": plan.usd_per_hour,
         "million": plan.usd_per_million_tokens,
-        "million_span": None if cost is None else words.span(cost),
+        "meets": plan.meets,
+        "rate": plan.tokens_per_s,
         "headroom": plan.headroom_gib,
         "bound": say(words.BOUNDS[plan.bound]),
+        "kv": plan.kv,
+        "ttft_span": words.span(spans.ttft_ms),
+        "million_span": None if cost is None else words.span(cost),
     }
 
 
 def columns() -> dict[str, Any]:
-    number = st.column_config.NumberColumn
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
-        "meets": st.column_config.CheckboxColumn(say("Meets"), help=say("Whether it meets every target.")),
-        "gpu": st.column_config.TextColumn(say("GPU"), pinned=True),
-        "gpus": number(say("GPUs"), format="localized"),
-        "layout": say("Layout"),
-        "weights": say("Weights"),
-        "kv": say("KV cache"),
-        "user": number(say("Tokens/s per user"), format="%.1f"),
-        "user_span": say("from–to"),
+        "gpu": text(say("GPU"), pinned=True),
+        "gpus": number(say("GPUs"), format="localized", width=60),
+        "layout": text(say("Layout"), width=90),
+        "weights": text(say("Weights"), width=70),
+        "user": number(say("Tokens/s per user"), format="%.1f", width=125),
+        "user_span": text(say("from–to"), width=90),
+        "ttft": number(say("TTFT, ms"), format="%.0f", width=75),
+        "hour": number(say("Price per hour"), format="dollar", width=105),
+        "million": number(
+            say("Per M tokens"), format="dollar", width=105, help=say("US dollars per million output tokens.")
+        ),
+        "meets": st.column_config.CheckboxColumn(say("Meets"), help=say("Whether it meets every target."), width=60),
         "rate": number(say("Tokens/s in all"), format="%.0f"),
-        "ttft": number(say("TTFT, ms"), format="%.0f"),
-        "ttft_span": say("from–to, ms"),
-        "hour": number(say("Price per hour"), format="dollar"),
-        "million": number(say("Per million output tokens"), format="dollar"),
-        "million_span": say("from–to, US dollars"),
         "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
         "bound": say("Bound by"),
+        "kv": say("KV cache"),
+        "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
+        "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
     }
 
 
