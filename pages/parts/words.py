@@ -11,6 +11,7 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.parallel import Layout
+from calc.time.estimate import Estimate
 from calc.units import GIB, KIB, MIB
 from presets import Part
 
@@ -85,6 +86,35 @@ def tokens(n: int) -> str:
     return f"{n // 1024}k" if n >= 1024 and n % 1024 == 0 else f"{n:,}"
 
 
+def figure(number: float) -> str:
+    """A figure that is not exact, with two or three digits that count: 1,230; 45.1; 0.38."""
+    if number >= 1000:
+        return f"{float(f'{number:.3g}'):,.0f}"
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def span(estimate: Estimate) -> str:
+    """From the low to the high end."""
+    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+
+
+def duration(ms: float) -> str:
+    """38 ms; 1.2 s; 4.1 min."""
+    if ms < 1000:
+        return f"{ms:.3g} ms"
+    return f"{ms / 1000:.3g} s" if ms < 120_000 else f"{ms / 60_000:,.3g} min"
+
+
+def durations(estimate: Estimate) -> str:
+    """From the low to the high end."""
+    return f"{duration(estimate.low)} – {duration(estimate.high)}"
+
+
+def dollars(usd: float) -> str:
+    """In Markdown, where a bare dollar sign begins a formula."""
+    return f"\\${usd:,.2f}"
+
+
 def percent(share: float) -> str:
     """A share that is not nothing never reads as nothing."""
     return "< 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
@@ -112,6 +142,13 @@ def shape(sides: Iterable[int]) -> str:
 def layout(degrees: Layout) -> str:
     """A layout in the terms of engines' flags: TP 4, PP 2."""
     return ", ".join(f"{name.upper()} {n:,}" for name, n in degrees if n > 1)
+
+
+def copies(degrees: Layout, number: int) -> str:
+    """Replicas of a layout: 2 × (TP 4)."""
+    if number == 1:
+        return layout(degrees) or "–"
+    return f"{number:,} × ({layout(degrees)})" if degrees.gpus > 1 else say("{n:,} copies", n=number)
 
 
 def capitalized(sentence: str) -> str:
@@ -245,6 +282,20 @@ FIELDS: dict[str, Message] = {
     "engine": Message("Engine"),
     "gpu": Message("GPU models"),
     "num_gpus": Message("How many of each"),
+    "users": Message("Concurrent users"),
+    "requests_per_s": Message("Requests per second, instead of users"),
+    "prompt": Message("Prompt tokens"),
+    "output": Message("Output tokens"),
+    "prefix_share": Message("Share of the prompt in the prefix cache"),
+    "ttft_ms": Message("Time to first token (TTFT), at most (ms)"),
+    "tpot_ms": Message("Tokens/s per user, at least"),
+    "plan_gpus": Message("GPU models that may be used"),
+    "weight_formats": Message("Acceptable weight formats"),
+    "kv_formats": Message("Acceptable KV cache formats"),
+    "max_gpus": Message("GPUs in all, at most"),
+    "node": Message("GPUs of a node"),
+    "budget": Message("Budget, US dollars per hour"),
+    "price": Message("US dollars per GPU-hour"),
     "tp": Message("Tensor parallel (TP)"),
     "pp": Message("Pipeline parallel (PP)"),
     "dp": Message("Data parallel (DP)"),
@@ -349,6 +400,36 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "qv": Message("Queries and values"),
     },
     "zero": {0: Message("None"), 1: Message("ZeRO-1"), 2: Message("ZeRO-2"), 3: Message("ZeRO-3 / FSDP")},
+}
+
+
+BOUNDS: dict[str, Message] = {
+    "compute": Message("compute"),
+    "bandwidth": Message("memory bandwidth"),
+    "link": Message("links between GPUs"),
+    "host": Message("host"),
+}
+"""What takes most of a step."""
+
+
+FORMS: dict[str, Message] = {
+    "sxm": Message("SXM module"),
+    "oam": Message("OAM module"),
+    "superchip": Message("superchip"),
+    "pcie": Message("PCIe card"),
+    "laptop": Message("laptop"),
+    "module": Message("module"),
+    "soc": Message("system on a chip"),
+    "chip": Message("cloud chip"),
+}
+TOPOLOGIES: dict[str, Message] = {
+    "switch": Message("switch"),
+    "full mesh": Message("full mesh"),
+    "cube mesh": Message("cube mesh"),
+    "torus": Message("torus"),
+    "pairs": Message("pairs"),
+    "pcie only": Message("PCIe only"),
+    "single": Message("single"),
 }
 
 

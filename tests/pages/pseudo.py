@@ -56,7 +56,7 @@ def tensor_names():
     return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
 
 
-UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS")
+UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS", "ms", "min")
 DEGREES = ("TP", "PP", "DP", "EP", "CP")
 GIVEN = (
     *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
@@ -180,7 +180,23 @@ def plotted(part, path="", read=False):
         yield path, part
 
 
-CODE = {"tensor", "formula", "values", "shape", "model", "record", "source", "name", "what", "error", "attention"}
+CODE = {
+    "tensor",
+    "engines",
+    "id",
+    "capability",
+    "vendor",
+    "formula",
+    "values",
+    "shape",
+    "model",
+    "record",
+    "source",
+    "name",
+    "what",
+    "error",
+    "attention",
+}
 """Columns of names, formulas and what others wrote."""
 
 

@@ -11,6 +11,8 @@ PAGES = {
     "train": "Train",
     "attention": "Attention",
     "compare": "Compare",
+    "plan": "Plan",
+    "hardware": "Hardware",
     "verify": "Verify",
     "accuracy": "Accuracy",
 }

@@ -11,6 +11,7 @@ from calc.serving.engines import ENGINES
 from calc.text import pack
 from calc.verify.checkpoint import Checkpoint, Stored
 from pages.parts import words
+from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import Source, places
 from pages.parts.verify.evidence import accuracy
 from presets import hub, models
@@ -120,9 +121,32 @@ def test_compare(others):
     assert unsaid(page("compare", model="Qwen/Qwen3-8B", num_gpus="2", **{"with": others})) == []
 
 
+PLANNED = {
+    "usual": {},
+    "targets": {"users": "64", "tpot_ms": "30", "ttft_ms": "500", "weight_formats": "bf16,int4", "kv_formats": "fp8"},
+    "out of reach": {"users": "5000", "tpot_ms": "1", "ttft_ms": "1", "max_gpus": "2", "plan_gpus": "l4,h100-sxm"},
+    "no money": {"budget": "0.01"},
+    "no room": {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
+    "rate": {"requests_per_s": "3", "prefix_share": "0.5", "engine": "sglang", "price": "l4=0.5", "budget": "9"},
+    "own": {"gpu": "Mine:48GiB:960GB/s:bf16=181", "plan_gpus": "Mine:48GiB:960GB/s:bf16=181", "users": "200"},
+}
+
+
+@pytest.mark.parametrize("query", PLANNED.values(), ids=PLANNED)
+def test_plan(query):
+    drawers = ("plan_engine_drawer", "prices_drawer", "sensitivity_drawer", "listed_drawer")
+    assert unsaid(opened(page("plan", **query), *drawers)) == []
+
+
+def test_hardware():
+    assert unsaid(page("hardware", gpu="Mine:48GiB:960GB/s:bf16=181,l4")) == []
+
+
 @pytest.mark.parametrize(
     ("name", "query"),
     [
+        ("plan", {"users": "3", "requests_per_s": "2"}),
+        ("plan", {"engine": "transformers"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "tp": "3"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "pp": "1000"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "ep": "3", "v": "2"}),
@@ -150,11 +174,10 @@ def test_what_does_not_go(name, query):
     assert unsaid(app) == []
 
 
-@pytest.mark.parametrize(
-    "place", places(("source", "gpu", "serving", "training", "overhead")).values(), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("place", places(EVERYTHING).values(), ids=lambda p: p.name)
 def test_what_a_link_says_wrong(place):
-    app = page("train" if place.path[0] == "training" else "weigh", **{place.name: "²"})
+    own = {"training": "train", "planning": "plan"}
+    app = page(own.get(place.path[0], "weigh"), **{place.name: "²"})
     assert unsaid(app) == []
 
 

@@ -39,12 +39,13 @@ def page(
     return answer
 
 
-def without_model(here: Page, title: str) -> None:
+def without_model(here: Page, title: str) -> Scenario:
     """A page that is about no model. The reader's own goes along to the next."""
-    url.current(here)
+    scenario = url.current(here)
     st.title(title, anchor=False)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
+    return scenario
 
 
 def assumptions(sentences: Iterable[Message]) -> None:

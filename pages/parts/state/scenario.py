@@ -1,11 +1,11 @@
 """What the reader has chosen: one value, made of calc's own models."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny
+from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 
 from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import Frozen
@@ -15,7 +15,9 @@ from calc.hardware.gpu import GPU
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
+from calc.time.plan import Needs
 from calc.training.recipe import RECIPES, RecipeName
+from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from presets import gpus, models
 from presets.hub import is_id
@@ -24,6 +26,7 @@ DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_ENGINE = "vllm"
 MOST_OTHERS = 5
 """Configurations that stand beside the model: six in all."""
+PRICE = TypeAdapter(Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)])
 
 
 @cache
@@ -47,11 +50,28 @@ def separate(text: str) -> list[str]:
     return found
 
 
+def stated_price(text: str) -> tuple[str, float]:
+    """GPU=USD; the name of a GPU of the reader's own may have an equals sign in it. Raises ValueError."""
+    name, _, usd = text.rpartition("=")
+    price = PRICE.validate_python(usd)
+    return find_gpu(name).id, price
+
+
+def priced(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Each GPU once, its last price. Raises ValueError."""
+    return tuple(f"{name}={decimal(usd)}" for name, usd in dict(map(stated_price, chosen)).items())
+
+
 def model_id(model: str) -> str:
     """A preset, or what has the form of an id. Raises ValueError."""
     if model not in models() and not is_id(model):
         raise ValueError(model)
     return model
+
+
+def once(chosen: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each choice once."""
+    return tuple(dict.fromkeys(chosen))
 
 
 class Source(Frozen):
@@ -197,6 +217,33 @@ class Comparison(Frozen):
     )
 
 
+class PlanChoice(Frozen):
+    """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
+    as the checkpoint has them, a cache in 16 bits."""
+
+    needs: Needs = Needs()
+    plan_gpus: Annotated[tuple[str, ...], AfterValidator(known_gpus)] = Field(
+        default=(), examples=["h100-sxm,l40s"], description="GPUs that may be used; all, where none is chosen."
+    )
+    weight_formats: Annotated[tuple[WeightFormat, ...], AfterValidator(once)] = Field(
+        default=(), examples=["bf16,fp8"], description="Acceptable storage of the weights."
+    )
+    kv_formats: Annotated[tuple[CacheFormat, ...], AfterValidator(once)] = Field(
+        default=(), examples=["bf16,fp8"], description="Acceptable storage of the KV cache."
+    )
+    max_gpus: int = Field(default=64, ge=1, le=1024, description="At most so many GPUs in all.")
+    node: int = Field(default=8, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one.")
+    budget: float | None = Field(default=None, gt=0, le=1e6, description="At most so many US dollars an hour.")
+    price: Annotated[tuple[str, ...], AfterValidator(priced)] = Field(
+        default=(), examples=["h100-sxm=2.5;l40s=0.8"], description="Your prices of a GPU-hour, in US dollars."
+    )
+
+    @property
+    def prices(self) -> dict[str, float]:
+        """US dollars of a GPU-hour that the reader states."""
+        return dict(map(stated_price, self.price))
+
+
 class Scenario(Frozen):
     """Everything that changes a number. A control sets one field at a time, so that two may exclude each other for a
     while: `calc.options.checked` says so when it is computed."""
@@ -208,6 +255,7 @@ class Scenario(Frozen):
     )
     serving: ServingChoice = ServingChoice()
     training: TrainingChoice = TrainingChoice()
+    planning: PlanChoice = PlanChoice()
     overhead: Overhead = Overhead()
     comparison: Comparison = Comparison()
 
@@ -219,9 +267,17 @@ class Scenario(Frozen):
         return find_gpu((self.gpu or usual_gpus())[0])
 
 
+LISTS: dict[str, Callable[[str], list[str]]] = {
+    "gpu": separate,
+    "plan_gpus": separate,
+    "weight_formats": lambda text: text.split(","),
+    "kv_formats": lambda text: text.split(","),
+    "price": lambda text: text.split(";"),
+}
+"""How a link's list is taken apart."""
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal["source", "gpu", "serving", "training", "overhead", "comparison"]
+Uses = Literal["source", "gpu", "serving", "training", "planning", "overhead", "comparison"]
 
 
 @dataclass(frozen=True)
@@ -251,7 +307,7 @@ class Place:
             return unpack(text)
         if self.name == "with":
             return self.option.checked([configuration(part) for part in text.split(",") if part])
-        return self.option.checked(separate(text)) if self.name == "gpu" else self.option.parse(text)
+        return self.option.checked(LISTS[self.name](text)) if self.name in LISTS else self.option.parse(text)
 
     def written(self, value: Any) -> str:
         """How a link says it."""
@@ -259,7 +315,9 @@ class Place:
             return pack(value)
         if self.name == "with":
             return ",".join(other.written for other in value)
-        return ",".join(value) if self.name == "gpu" else self.option.written(value)
+        if self.name in LISTS:
+            return (";" if self.name == "price" else ",").join(value)
+        return self.option.written(value)
 
 
 def replaced(model: Any, path: Path, value: Any) -> Any:
