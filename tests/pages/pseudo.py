@@ -10,6 +10,7 @@ from gettext import NullTranslations
 
 from calc.families.table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.custom_gpu import DTYPES
 from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
@@ -83,6 +84,8 @@ NAMES = {
     *tensor_names(),
     *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
+    *(gpu.vendor for gpu in gpus().values()),
+    *DTYPES,
     *gpus(),
     *models(),
     *(preset.name for preset in models().values()),
