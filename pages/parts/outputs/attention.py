@@ -149,11 +149,11 @@ def variants(answer: Answer) -> None:
     st.caption(
         say(
             "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
-            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is that "
-            "of one sequence of {context:,} tokens.",
+            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+            "that of one sequence of {context:,} tokens.",
             plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
-            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is that "
-            "of {n:,} sequences of {context:,} tokens.",
+            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+            "that of {n:,} sequences of {context:,} tokens.",
             n=asked.workload.batch,
             context=asked.workload.context,
         )
