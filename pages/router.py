@@ -9,6 +9,7 @@ st.navigation(
     [
         st.Page("weigh.py", title=say("Weigh"), icon=":material/scale:", default=True),
         st.Page("train.py", title=say("Train"), icon=":material/model_training:", url_path="train"),
+        st.Page("derive.py", title=say("Derive"), icon=":material/function:", url_path="derive"),
         st.Page("verify.py", title=say("Verify"), icon=":material/fact_check:", url_path="verify"),
         st.Page("accuracy.py", title=say("Accuracy"), icon=":material/target:", url_path="accuracy"),
     ],

@@ -19,7 +19,7 @@ from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, 
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "training", "serving", "overhead")
+EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "training", "serving", "overhead", "derive")
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "2"}
@@ -42,9 +42,10 @@ class Page(Frozen):
 
 WEIGH = Page(path="", uses=("source", "gpu", "serving", "overhead"), old=True)
 TRAIN = Page(path="train", uses=("source", "gpu", "training", "overhead"), old=True)
+DERIVE = Page(path="derive", uses=("source", "gpu", "serving", "overhead", "derive"))
 VERIFY = Page(path="verify", uses=("source",), old=True)
 ACCURACY = Page(path="accuracy", uses=("source",), old=True)
-PAGES = (WEIGH, TRAIN, VERIFY, ACCURACY)
+PAGES = (WEIGH, TRAIN, DERIVE, VERIFY, ACCURACY)
 
 
 def decode(
