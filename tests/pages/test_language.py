@@ -14,6 +14,7 @@ from pages.parts import words
 from pages.parts.state.scenario import Source, places
 from presets import accuracy, hub, models
 from presets.hub import HubError, HubModel
+from presets.studies import STUDIES
 from tests import DATA, ROOT
 from tests.pages.app import opened, page, run
 from tests.pages.pseudo import Pseudo, escaped, texts
@@ -84,6 +85,16 @@ def test_weigh(query, engine):
     assert unsaid(app) == []
 
 
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_derive(query):
+    assert unsaid(page("derive", **query)) == []
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "Zyphra/Zamba2-1.2B", "deepseek-ai/DeepSeek-V4-Flash"])
+def test_derive_a_study(name):
+    assert unsaid(page("derive", model=name, gpu="h200-sxm")) == []
+
+
 TRAINED = {
     "full": {"model": "Qwen/Qwen2.5-0.5B"},
     "qlora": {"model": "Qwen/Qwen3-8B", "method": "qlora", "zero": "3", "dp": "8", "recompute": "selective"},
@@ -131,7 +142,7 @@ def test_what_does_not_go(name, query):
 
 
 @pytest.mark.parametrize(
-    "place", places(("source", "gpu", "serving", "training", "overhead")).values(), ids=lambda p: p.name
+    "place", places(("source", "gpu", "serving", "training", "overhead", "derive")).values(), ids=lambda p: p.name
 )
 def test_what_a_link_says_wrong(place):
     app = page("train" if place.path[0] == "training" else "weigh", **{place.name: "²"})
