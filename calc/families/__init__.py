@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, shown
+from calc.families.details import read_details
 from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.rotary import rotary_tables
@@ -66,6 +67,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str
         names=family.names,
         positions=family.positions(c),
         max_positions=max_positions,
+        details=read_details(c),
         rotary=rotary_tables(model_type, c, [mixer for mixers, *_ in alike for mixer in mixers], max_positions),
         d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
         final_norm=family.final_norm(c) if family.final_norm else family.norm,
