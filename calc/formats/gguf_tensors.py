@@ -14,6 +14,7 @@ from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba2
 from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
 
 MODULES = {
@@ -82,6 +83,9 @@ EXTRAS = {
     "altup.router_norm": "altup_router_norm",
     "altup.correct_output_scale": "altup_correct_scale.weight",
     "post_per_layer_input_norm": "post_norm",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
     "model.altup_projections": "altup_proj",
     "model.altup_unembed_projections": "altup_unembd_proj",
 }
@@ -104,7 +108,9 @@ NORMS = {
     ),
     ("post_attention_layernorm", "post_feedforward_layernorm"): ("post_attention_norm", "post_ffw_norm"),
 }
-"""Norms of a layer -> their names; any two are those before attention and feed-forward."""
+"""Norms of a layer -> their names; else the first two are those before attention and feed-forward."""
+FURTHER_NORMS = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
+"""Norms that come on top of these."""
 ROWS = {("gemma3_text", 262_208): 262_144}
 """Rows of the vocabulary that the converter keeps, where it drops those without a token."""
 F32_MATRICES = (
@@ -209,12 +215,19 @@ def _norm(name: str, kind: str, width: int) -> Shapes:
     return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
 
 
+def _norms(block: Block) -> list[str]:
+    """Names of a layer's norms."""
+    known = next((size for size in (4, 2) if block.norms[:size] in NORMS), 0)
+    first = NORMS[block.norms[:known]] if known else ("attn_norm", "ffn_norm")[: len(block.norms)]
+    return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
+
+
 def _block(model: Architecture, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
     def tensor(name: str, shape: Shape, component: Component, experts: int = 1, top_k: int = 1) -> Tensor:
         return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, apart)
 
     kind = model.model_type
-    for name in NORMS.get(block.norms, ("attn_norm", "ffn_norm", *block.norms[2:])[: len(block.norms)]):
+    for name in _norms(block):
         for key, shape in _norm(name, block.norm, model.hidden).items():
             yield tensor(key, shape, "norms")
     packed = [parts for parts in model.names.packed.values() if parts == QKV and kind not in SPLIT_QKV]
@@ -243,6 +256,10 @@ def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
         shapes = _joined(_joined(shapes, DELTA_QKV, "in_qkv"), DELTA_CONVS, "conv1d")
     if mixer.kind == "gated_delta" and model.model_type == "qwen3_next":
         shapes = _joined(shapes, ("in_b", "in_a"), "in_ba")
+    if isinstance(mixer, Mamba2):
+        shapes |= {"A_log": (mixer.n_heads, 1), "D": (mixer.n_heads, 1)}
+        if mixer.norm:
+            shapes["norm.weight"] = (mixer.n_groups, mixer.n_heads * mixer.d_head // mixer.n_groups)
     modules = MODULES | RECURRENT.get(mixer.kind, {})
     return {_named(name, modules): tuple(s for s in shape if s > 1 or len(shape) < 3) for name, shape in shapes.items()}
 

@@ -4,7 +4,7 @@ Source: ggml-cuda.cu (ggml_backend_cuda_device_supports_op, ggml_backend_cuda_bu
 (ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size); ggml 0.25.3.
 """
 
-from calc.model.derivation import rounded_up
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.llamacpp.graph import BLOCKS, UNARY, Node
 from calc.serving.engines.llamacpp.planner import Device
 
@@ -24,11 +24,12 @@ STATES = frozenset({96, 128, 256})
 """Sizes of state of Mamba 2."""
 
 
-def cuda(index: int, capability: int) -> Device:
-    """A GPU by its compute capability, such as 890."""
+def cuda(index: int, count: int, capability: int) -> Device:
+    """One of so many GPUs, by its compute capability, such as 890. It reads nothing that lies on another one."""
+    others = set(range(count)) - {index}
 
     def supports(node: Node) -> bool:
-        return not any(one.home is not None and 0 <= one.home != index for one in node.srcs) and supported(node)
+        return not any(one.home in others for one in node.srcs) and supported(node)
 
     def size(node: Node) -> int:
         if node.op == "flash_attn_ext":
@@ -117,9 +118,9 @@ def flash_bytes(node: Node, capability: int) -> int:
     if reads_cache(node, capability) or not has_flash_kernel(node):
         return size
     if k.type != "f16":
-        size = rounded_up(size, CUDA_ALIGNMENT) + 2 * k.elements
+        size = up_to(size, CUDA_ALIGNMENT) + 2 * k.elements
     if v.type != "f16" and v.holder is not k.holder:
-        size = rounded_up(size, CUDA_ALIGNMENT) + 2 * v.elements
+        size = up_to(size, CUDA_ALIGNMENT) + 2 * v.elements
     return size
 
 

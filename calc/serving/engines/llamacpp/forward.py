@@ -3,6 +3,8 @@
 Source: llama-graph.cpp (build_inp_embd), src/models/*.cpp; llama.cpp 0c1e57098.
 """
 
+from collections.abc import Hashable, Sequence
+
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.feedforward import MoE
@@ -18,7 +20,6 @@ from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.graph import Graph, Node, get_rows, like, matmul
 from calc.serving.engines.llamacpp.habits import (
     CAPPED_LOGITS,
-    EMBEDDING_FIRST,
     NORM_ON_OUTPUT,
     PARALLEL,
     ROWS_AFTER_NORM,
@@ -31,9 +32,11 @@ from calc.serving.engines.llamacpp.habits import (
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.recurrent_graph import delta_net, mamba, mamba2, short_conv
 
+REPEATS, LONGEST_PERIOD = 3, 12
 
-def forward(file: ModelFile, placement: Placement, context: Context) -> Graph:
-    """Embedding, layers, output."""
+
+def forward(file: ModelFile, placement: Placement, context: Context, layers: Sequence[int] | None = None) -> Graph:
+    """Embedding, layers, output; of all layers, or of some that stand for them."""
     b = Building(file, placement, context)
     tokens = b.input("tokens", "i32", context.tokens)
     vectors = b.input("embeddings given", "f32", b.model.hidden, context.tokens)
@@ -47,7 +50,7 @@ def forward(file: ModelFile, placement: Placement, context: Context) -> Graph:
         places = get_rows(b.outer("position_embd.weight", HOST), b.positions(), name="places")
         state = like(state, "add", places, name="embeddings")
     blocks = {layer: block for block in b.model.all_blocks for layer in block.runs_in}
-    for layer in range(b.model.num_layers):
+    for layer in range(b.model.num_layers) if layers is None else layers:
         b.layer = layer
         state = layer_of(b, blocks[layer], state, last=layer == b.model.num_layers - 1)
     b.graph.expand(output(b, state))
@@ -202,4 +205,33 @@ def output(b: Building, state: Node) -> Node:
     return logits
 
 
-__all__ = ["EMBEDDING_FIRST", "forward"]
+def representative(file: ModelFile, placement: Placement) -> list[int]:
+    """Layers that stand for all: of those that repeat one after the other, so many that the buffers have grown to
+    their size."""
+    blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
+
+    def kind(layer: int) -> Hashable:
+        weights = file.layers[layer].items()
+        on_host = [(name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST]
+        return blocks[layer], placement.layers[layer], tuple(on_host)
+
+    kinds = [kind(layer) for layer in range(len(file.layers))]
+    kept: list[int] = []
+    at = 0
+    while at < len(kinds) - 1:
+        period, times = longest_repetition(kinds[:-1], at)
+        kept += range(at, at + period * min(times, REPEATS))
+        at += period * times
+    return [*kept, len(kinds) - 1]
+
+
+def longest_repetition(kinds: Sequence[Hashable], at: int) -> tuple[int, int]:
+    """Length and number of the equal stretches that follow one another from a place on."""
+    best = 1, 1
+    for period in range(1, LONGEST_PERIOD + 1):
+        times = 1
+        while kinds[at + (times - 1) * period : at + times * period] == kinds[at + times * period :][:period]:
+            times += 1
+        if period * times > best[0] * best[1] and times > 1:
+            best = period, times
+    return best

@@ -38,6 +38,5 @@ ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
 """They are picked before the last norm."""
 GELU = frozenset({"gemma", "gemma2", "gemma3", "gemma4"})
 SQUARED_RELU = frozenset({"arcee", "nemotron", "nemotron_h", "nemotron_h_moe"})
-EMBEDDING_FIRST = frozenset({"lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"})
-"""Layers of a norm and one thing that it reads."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
+"""Layers of a norm and one thing that it reads."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from struct import pack, unpack
 
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.serving.engines.llamacpp.file import ModelFile, Weight
 
 HOST = -1
@@ -58,11 +60,12 @@ class Placement:
     def weights(self, file: ModelFile) -> Iterator[tuple[int, Weight]]:
         """Every tensor that is held, with its device; some are held twice."""
         tied = "output.weight" not in file.outside
+        rotated = layers_that_rotate(file.architecture)
         for name, weight in file.outside.items():
             if name in ON_HOST:
                 yield HOST, weight
             elif name in COPIED:
-                for device in dict.fromkeys(self.layers):
+                for device in dict.fromkeys(self.layers[layer] for layer in rotated):
                     yield device, weight
             else:
                 yield self.output, weight
@@ -71,6 +74,13 @@ class Placement:
         for layer, weights in enumerate(file.layers):
             for name, weight in weights.items():
                 yield self.of_weight(name, layer), weight
+
+
+def layers_that_rotate(model: Architecture) -> list[int]:
+    """Layers that read the factors of the rotary frequencies: in Gemma 4 those without a window."""
+    windows = model.model_type not in OUTPUT_FIRST
+    mixers = ((layer, m) for block in model.all_blocks for m in block.mixers for layer in block.runs_in)
+    return sorted(layer for layer, mixer in mixers if isinstance(mixer, GQA) and (windows or mixer.window is None))
 
 
 def single(number: float) -> float:

@@ -116,18 +116,13 @@ def mamba2(b: Building, mixer: Mamba2, x: Node) -> Node:
     dt = like(dt, "add", b.weight("ssm_dt.bias"), name="dt")
     y = scanned(b, cache["s"], (state, width, heads), shaped, (dt, b.weight("ssm_a"), *keys))
     out = view(y, (width, heads, tokens, sequences), (4 * width, 4 * width * heads, 4 * width * heads * tokens))
-    out = like(out, "add", like_dense(shaped, "mul", b.weight("ssm_d")), name="scan")
+    out = like(out, "add", like(shaped, "mul", b.weight("ssm_d")), name="scan")
     gate = contiguous(view(made, (width, heads, tokens, sequences), steps), name="gate")
     out = like(gate, "swiglu", out, name="gated")
     inner = width * heads
     if b.has("ssm_norm.weight"):
         out = b.norm(reshape(out, inner // groups, groups, tokens, sequences), "ssm_norm")
     return b.project(reshape(out, inner, tokens * sequences), "ssm_out", "recurrent layer")
-
-
-def like_dense(node: Node, op: str, *srcs: Node) -> Node:
-    """A new tensor of the shape of a view."""
-    return Node(op, node.type, node.ne, (node, *srcs))
 
 
 def delta_net(b: Building, mixer: GatedDeltaNet, x: Node) -> Node:
