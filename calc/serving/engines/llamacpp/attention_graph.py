@@ -253,7 +253,7 @@ def attended(
     q, k, v = (permute(one, 0, 2, 1, 3) for one in (q, k, v))
     if context.flash:
         made = Node("flash_attn_ext", "f32", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), (q, k, v, seen, *sinks))
-        made.name = "attention of each head"
+        made.name, made.layer = "attention of each head", b.home(b.placement.layers[b.layer])
         if unfold is not None:
             made = permute(matmul(unfold, permute(made, 0, 2, 1, 3), name="values of latents"), 0, 2, 1, 3)
             made = contiguous(made)
@@ -271,7 +271,5 @@ def attended(
             result = matmul(unfold, result, name="values of latents")
         result = permute(result, 0, 2, 1, 3)
         made = contiguous(result, result.ne[0] * result.ne[1], result.ne[2] * result.ne[3], name="attention")
-        if not context.offload_cache:
-            made.backend = b.placement.devices
     b.graph.expand(made)
     return made

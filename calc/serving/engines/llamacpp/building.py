@@ -82,19 +82,16 @@ class Building:
     def bare_norm(self, x: Node, *, mean: bool = False) -> Node:
         return like(x, "norm" if mean else "rms_norm", name="norm")
 
-    def norm(self, x: Node, name: str, kind: str = "rms", *, pinned: bool = True) -> Node:
-        """A norm of this layer with its weight and bias. With everything on devices, it is computed on the layer's."""
-        normed = self.bare_norm(x, mean=kind == "layer")
-        if pinned and self.placement.all_on_devices:
-            normed.backend = self.home(self.placement.layers[self.layer])
-        normed = like(normed, "mul", self.weight(f"{name}.weight"), name=name)
+    def norm(self, x: Node, name: str, kind: str = "rms") -> Node:
+        """A norm of this layer with its weight and bias."""
+        normed = like(self.bare_norm(x, mean=kind == "layer"), "mul", self.weight(f"{name}.weight"), name=name)
         return like(normed, "add", self.weight(f"{name}.bias"), name=name) if self.has(f"{name}.bias") else normed
 
-    def layer_norm(self, x: Node, name: str, block: Block, *, pinned: bool = True) -> Node:
+    def layer_norm(self, x: Node, name: str, block: Block) -> Node:
         """A norm of the state; families without weights in it have none in the file."""
         if not self.has(f"{name}.weight"):
             return self.bare_norm(x, mean=True)
-        return self.norm(x, name, self.norm_kind(block), pinned=pinned)
+        return self.norm(x, name, self.norm_kind(block))
 
     def norm_kind(self, block: Block) -> str:
         return "layer" if block.norm == "layer" or self.kind in LAYER_NORM else "rms"

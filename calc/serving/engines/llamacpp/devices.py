@@ -41,7 +41,7 @@ def cuda(index: int, count: int, capability: int) -> Device:
 
 def remote() -> Device:
     """A GPU of another machine, reached over RPC, where a CPU computes: it adds nothing to what tensors take."""
-    return Device(CUDA_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
+    return Device(HOST_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
 
 
 def host() -> Device:

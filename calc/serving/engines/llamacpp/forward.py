@@ -93,7 +93,7 @@ def layer_of(b: Building, block: Block, state: Node, *, last: bool) -> Node:
         state = like(first, "add", second, name="state")
     out = fed_after_norm(b, block, state)
     if b.kind in NORM_ON_OUTPUT:
-        out = b.norm(out, "post_ffw_norm", pinned=b.kind == "glm4")
+        out = b.norm(out, "post_ffw_norm")
     if b.kind in SCALED_RESIDUAL:
         out = like(out, "scale", name="feed-forward")
     first, second = (state, out) if b.kind in ("jamba", "lfm2", "lfm2moe", "phi3") else (out, state)

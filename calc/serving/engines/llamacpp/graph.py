@@ -22,8 +22,8 @@ IN_PLACE = UNARY | {"scale", "add", "add_id", "sub", "mul", "div", "sqr", "sqrt"
 class Node:
     """One tensor. `op` is "none" for what is not computed: inputs, weights, the cache."""
 
-    __slots__ = ("backend", "children", "home", "is_input", "is_output", "is_weight", "name", "ne", "nb", "op", "root")
-    __slots__ += ("srcs", "type", "views", "where", "kept")
+    __slots__ = ("backend", "home", "is_input", "is_output", "is_weight", "name", "ne", "nb", "op", "root")
+    __slots__ += ("layer", "srcs", "type")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Node:
         self.home = home  # device whose buffer holds it, of weights and cache
         self.is_weight, self.is_input, self.is_output = is_weight, is_input, False
         self.backend = -1
+        self.layer = -1  # device of its layer, of attention
 
     @property
     def nbytes(self) -> int:

@@ -33,19 +33,28 @@ class Placement:
     devices: int
     host_experts: int = 0
     """Layers from the first on whose experts stay on the host."""
+    host_pattern: str | None = None
+    """Weights whose name it matches stay there too."""
 
     @classmethod
-    def of(cls, layers: int, offloaded: int | None, split: Sequence[float], host_experts: int = 0) -> "Placement":
+    def of(
+        cls,
+        layers: int,
+        offloaded: int | None,
+        split: Sequence[float],
+        host_experts: int = 0,
+        host_pattern: str | None = None,
+    ) -> "Placement":
         """`offloaded` counts the layers and the output, which go to the devices from the last on; None: all."""
         whole = layers + 1
         count = whole if offloaded is None else min(offloaded, whole)
         if not split or not count:
-            return cls((HOST,) * layers, HOST, len(split), host_experts)
+            return cls((HOST,) * layers, HOST, len(split), host_experts, host_pattern)
         total = sum(split)
         ends = [single(end / total) for end in accumulate(split)]
         first = whole - count
         where = [HOST if i < first else bisect_right(ends, single((i - first) / count)) for i in range(whole)]
-        return cls(tuple(where[:-1]), where[-1], len(split), host_experts)
+        return cls(tuple(where[:-1]), where[-1], len(split), host_experts, host_pattern)
 
     @property
     def all_on_devices(self) -> bool:
@@ -54,6 +63,8 @@ class Placement:
     def of_weight(self, name: str, layer: int) -> int:
         """The device that holds a weight of a layer."""
         if layer < self.host_experts and EXPERTS.match(name):
+            return HOST
+        if self.host_pattern is not None and re.search(self.host_pattern, f"blk.{layer}.{name}"):
             return HOST
         return self.layers[layer]
 

@@ -1,0 +1,108 @@
+"""What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from calc.formats import Precision
+from calc.model.architecture import Architecture
+from calc.serving.engines.llamacpp.context import Context, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
+from calc.serving.engines.llamacpp.file import ModelFile
+from calc.serving.engines.llamacpp.forward import forward, representative
+from calc.serving.engines.llamacpp.graph import BLOCKS
+from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.planner import Buffer, Device, assign, plan
+from calc.serving.engines.loading import up_to
+
+COPIES = 4
+"""Of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices of one kind beside a host."""
+
+    count: int
+    capability: int | None = 800
+    """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
+
+    def devices(self) -> list[Device]:
+        capability = self.capability
+        if capability is None:
+            found = [remote() for _ in range(self.count)]
+        else:
+            found = [cuda(index, self.count, capability) for index in range(self.count)]
+        return [*found, host()]
+
+    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
+        """Bytes that a tensor of weights or cache takes on a device."""
+        if device == HOST or self.capability is None:
+            return up_to(nbytes, HOST_ALIGNMENT)
+        return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
+
+
+@lru_cache(maxsize=8)
+def model_file(architecture: Architecture, precision: Precision) -> ModelFile:
+    return ModelFile(architecture, precision)
+
+
+class Plans:
+    """All buffers of a model that is placed on a machine, by context."""
+
+    def __init__(self, file: ModelFile, placement: Placement, machine: Machine, *, overridden: bool) -> None:
+        self.file, self.placement, self.machine, self.overridden = file, placement, machine, overridden
+        self.widest_value = widest_value(file.architecture)
+        self.computed: dict[Context, list[Buffer]] = {}
+        self.flash: dict[Context, bool] = {}
+
+    @cached_property
+    def layers(self) -> list[int]:
+        return representative(self.file, self.placement)
+
+    @cached_property
+    def weights(self) -> Counter[int]:
+        """Bytes of weights on each device."""
+        sizes: Counter[int] = Counter()
+        for device, weight in self.placement.weights(self.file):
+            sizes[device] += self.machine.stored(device, weight.type, weight.ne[0], weight.nbytes)
+        return sizes
+
+    def cache(self, context: Context) -> Counter[int]:
+        """Bytes of the cache on each device."""
+        sizes: Counter[int] = Counter()
+        model = self.file.architecture
+        for block in model.all_blocks:
+            tensors = [t for m in block.mixers for t in cache_tensors(model, m, context, self.widest_value)]
+            places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
+            for tensor in tensors:
+                block_weights, size = BLOCKS[tensor.type]
+                nbytes = tensor.width * tensor.rows // block_weights * size
+                for device, count in places.items():
+                    sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, nbytes)
+        return sizes
+
+    def compute(self, context: Context) -> Sequence[Buffer]:
+        """The buffer of the largest pass on each device, the host's last."""
+        if context not in self.computed:
+            graph = forward(self.file, self.placement, context, self.layers)
+            self.computed[context] = plan(graph, self.machine.devices(), self.copies(context)).buffers
+        return self.computed[context]
+
+    def copies(self, context: Context) -> int:
+        """Of every input: several where devices work one after the other on successive batches."""
+        local = self.machine.capability is not None and self.machine.count > 1
+        return COPIES if local and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
+
+    def resolved(self, context: Context) -> Context:
+        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`)."""
+        probe = replace(context, tokens=context.sequences, outputs=context.sequences)
+        if probe not in self.flash:
+            self.flash[probe] = self.attends_in_place(probe)
+        return context if self.flash[probe] else replace(context, flash=False)
+
+    def attends_in_place(self, context: Context) -> bool:
+        graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
+        assign(graph, devices)
+        return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
