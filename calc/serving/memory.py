@@ -266,6 +266,8 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
+        if self.serving.engine.refused(self.workload, self.limits) is not None:
+            return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)

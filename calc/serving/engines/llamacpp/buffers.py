@@ -1,9 +1,9 @@
 """What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from calc.formats import Precision
 from calc.model.architecture import Architecture
@@ -43,9 +43,16 @@ class Machine:
         return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
 
 
-@lru_cache(maxsize=8)
+FILES: deque[tuple[Architecture, Precision, ModelFile]] = deque(maxlen=8)
+"""What was read last, for one model is asked about many times."""
+
+
 def model_file(architecture: Architecture, precision: Precision) -> ModelFile:
-    return ModelFile(architecture, precision)
+    for model, form, file in FILES:
+        if model is architecture and form == precision:
+            return file
+    FILES.append((architecture, precision, ModelFile(architecture, precision)))
+    return FILES[-1][2]
 
 
 class Plans:

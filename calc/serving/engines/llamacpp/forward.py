@@ -5,6 +5,7 @@ Source: llama-graph.cpp (build_inp_embd), src/models/*.cpp; llama.cpp 0c1e57098.
 
 from collections.abc import Hashable, Sequence
 
+from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.feedforward import MoE
@@ -147,6 +148,18 @@ def through_mixer(b: Building, mixer: Mixer, x: Node) -> Node:
             return short_conv(b, mixer, x)
         case _:
             raise NotImplementedError(mixer.kind)
+
+
+def unknown_mixers(model: Architecture) -> str | None:
+    """A kind of layer whose graph is not built here; None: all are."""
+    known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
+    for block in model.all_blocks:
+        for mixer in block.mixers:
+            odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or mixer.indexer is not None)
+            odd = odd or (isinstance(mixer, GQA) and not mixer.own_keys) or getattr(mixer, "indexer", None) is not None
+            if odd or not isinstance(mixer, known):
+                return mixer.kind
+    return None
 
 
 def fed_after_norm(b: Building, block: Block, state: Node) -> Node:

@@ -47,6 +47,7 @@ class LlamaCppOptions(Frozen):
     )
     kv_offload: bool = Field(default=True, description="The cache lies where its layer is; off: on the host.")
     swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
+    device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
     rpc: str | None = Field(
         default=None, max_length=1000, description="Servers whose devices are used instead of GPUs; CPUs are assumed."
     )
