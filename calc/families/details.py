@@ -21,6 +21,8 @@ def read_details(c: Fields) -> Details:
         groups_used=whole(c.get("topk_group")),
         normed_weights=c.get("norm_topk_prob") is not False,
         scaled_weights=changes(c.get("routed_scaling_factor")),
+        scaled_residual=bool(c.get("residual_multiplier")),
+        scaled_embedding=bool(c.get("embedding_multiplier")),
     )
 
 

@@ -17,3 +17,6 @@ class Details(Frozen):
     """Whether the weights of the chosen experts are divided by their sum."""
     scaled_weights: bool = False
     """Whether they are multiplied by a factor."""
+    scaled_residual: bool = False
+    """Whether what a layer adds to the state is multiplied by a factor: Granite."""
+    scaled_embedding: bool = False

@@ -132,10 +132,8 @@ def cached_attention(b: Building, mixer: GQA, q: Node, k: Node, v: Node) -> Node
     b.graph.expand(write_keys(b, cache["k"], k, where))
     b.graph.expand(write_values(b, cache["v"], v, where))
     keys = rows_of(cache["k"], k.ne[0], mixer.n_kv)
-    if context.flash:
-        values = rows_of(cache["v"], d_v, mixer.n_kv)
-    else:
-        values = columns_of(cache["v"], d_v, mixer.n_kv)
+    shaped = columns_of if context.transposed else rows_of
+    values = shaped(cache["v"], d_v, mixer.n_kv)
     sinks = [b.weight("attn_sinks.weight")] if mixer.sinks else []
     made = attended(b, q, keys, values, mask(b, cache["k"], where), sinks)
     if turn_v:
@@ -211,9 +209,9 @@ def write_keys(b: Building, cache: Node, k: Node, where: str) -> Node:
 
 
 def write_values(b: Building, cache: Node, v: Node, where: str) -> Node:
-    """Values as rows with flash attention, else one by one, for then the cache holds them transposed."""
+    """Values as rows, or one by one where the cache holds them transposed."""
     width, tokens = v.ne[0] * v.ne[1], v.ne[2]
-    if b.context.flash:
+    if not b.context.transposed:
         rows = view(v, (width, tokens), (v.nb[2],))
         merged = reshape(cache, width, cache.ne[1] * cache.ne[2]) if cache.ne[2] > 1 else cache
         return set_rows(merged, rows, b.input(f"places of values{where}", "i64", tokens))

@@ -38,6 +38,9 @@ class Context:
     type_k: str
     type_v: str
     flash: bool
+    transposed: bool
+    """Whether the cache holds values transposed: without flash attention, unless it was found out too late that a
+    device lacks it."""
     offload_cache: bool = True
     whole_windows: bool = False
 
@@ -72,13 +75,10 @@ class Context:
             type_k,
             type_v,
             flash,
+            not flash,
             offload_cache,
             whole_windows,
         )
-
-    @property
-    def ubatch(self) -> int:
-        return self.tokens
 
     def cells_of(self, mixer: Mixer, model: Architecture) -> int:
         """Cells of one stream in a layer: those that a window passes over are used again."""
@@ -105,7 +105,7 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: Context, widest_va
     if isinstance(mixer, GQA) and mixer.own_keys:
         value = mixer.n_kv * (mixer.d_v or mixer.d_head)
         yield CacheTensor("k", mixer.n_kv * mixer.d_head, rows, context.type_k)
-        yield CacheTensor("v", value if context.flash else max(value, widest_value), rows, context.type_v)
+        yield CacheTensor("v", max(value, widest_value) if context.transposed else value, rows, context.type_v)
     elif isinstance(mixer, LatentAttention):
         yield CacheTensor("k", mixer.kv_rank + mixer.d_rope, rows, context.type_k)
     else:

@@ -5,6 +5,7 @@ Source: llama-graph.cpp (build_inp_embd), src/models/*.cpp; llama.cpp 0c1e57098.
 
 from collections.abc import Hashable, Sequence
 
+from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -23,17 +24,17 @@ from calc.serving.engines.llamacpp.habits import (
     CAPPED_LOGITS,
     NORM_ON_OUTPUT,
     PARALLEL,
+    ROTATED_BUT_FOURTH,
     ROWS_AFTER_NORM,
     ROWS_BEFORE_NORM,
     SCALED_EMBEDDING,
     SCALED_LOGITS,
-    SCALED_RESIDUAL,
     SINGLE_MIXERS,
 )
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.recurrent_graph import delta_net, mamba, mamba2, short_conv
 
-REPEATS, LONGEST_PERIOD = 3, 12
+REPEATS, LONGEST_PERIOD = 4, 12
 
 
 def forward(file: ModelFile, placement: Placement, context: Context, layers: Sequence[int] | None = None) -> Graph:
@@ -43,10 +44,8 @@ def forward(file: ModelFile, placement: Placement, context: Context, layers: Seq
     vectors = b.input("embeddings given", "f32", b.model.hidden, context.tokens)
     state = get_rows(b.outer("token_embd.weight", HOST), tokens, name="embeddings")
     b.graph.expand(state, vectors)
-    if b.kind in SCALED_EMBEDDING:
+    if b.kind in SCALED_EMBEDDING or b.model.details.scaled_embedding:
         state = like(state, "scale", name="embeddings")
-        if b.kind.startswith("granite"):
-            b.graph.expand(state)
     if "position_embd.weight" in file.outside:
         places = get_rows(b.outer("position_embd.weight", HOST), b.positions(), name="places")
         state = like(state, "add", places, name="embeddings")
@@ -86,7 +85,7 @@ def layer_of(b: Building, block: Block, state: Node, *, last: bool) -> Node:
         made, state = wanted(made, state)
     else:
         made, state = wanted(made, state)
-        if b.kind in SCALED_RESIDUAL:
+        if b.model.details.scaled_residual:
             made = like(made, "scale", name="attention")
         if b.kind in NORM_ON_OUTPUT:
             made = b.norm(made, "post_attention_norm")
@@ -95,7 +94,7 @@ def layer_of(b: Building, block: Block, state: Node, *, last: bool) -> Node:
     out = fed_after_norm(b, block, state)
     if b.kind in NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
-    if b.kind in SCALED_RESIDUAL:
+    if b.model.details.scaled_residual:
         out = like(out, "scale", name="feed-forward")
     first, second = (state, out) if b.kind in ("jamba", "lfm2", "lfm2moe", "phi3") else (out, state)
     state = like(first, "add", second, name="state")
@@ -222,11 +221,12 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
     """Layers that stand for all: of those that repeat one after the other, so many that the buffers have grown to
     their size."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
+    period = 4 if ARCHITECTURES.get(file.architecture.model_type) in ROTATED_BUT_FOURTH else 1
 
     def kind(layer: int) -> Hashable:
         weights = file.layers[layer].items()
         on_host = [(name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST]
-        return blocks[layer], placement.layers[layer], tuple(on_host)
+        return blocks[layer], placement.layers[layer], layer % period == period - 1, tuple(on_host)
 
     kinds = [kind(layer) for layer in range(len(file.layers))]
     kept: list[int] = []

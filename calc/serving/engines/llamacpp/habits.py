@@ -9,9 +9,8 @@ NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "ol
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
 """Norms that take the mean off though they hold no bias."""
-SCALED_EMBEDDING = frozenset({"gemma", "gemma2", "gemma3", "gemma4", "granite", "granitemoe", "granitehybrid"})
+SCALED_EMBEDDING = frozenset({"gemma", "gemma2", "gemma3", "gemma4"})
 SCALED_QUERY = frozenset({"gemma", "gemma2", "gemma3", "phi2", "phi3"})
-SCALED_RESIDUAL = frozenset({"granite", "granitemoe", "granitehybrid"})
 SCALED_LOGITS = frozenset({"cohere2", "command-r", "granite", "granitemoe", "granitehybrid"})
 CAPPED_SCORES = frozenset({"gemma2"})
 CAPPED_LOGITS = frozenset({"gemma2", "gemma4"})
