@@ -1,4 +1,4 @@
-"""python -m benchmarks.accuracy.llamacpp LLAMACPP.json [MODEL ...]: buffers beside those that llama.cpp's dry run plans.
+"""python -m benchmarks.accuracy.llamacpp LLAMACPP.json [MODEL ...]: buffers beside those of llama.cpp's dry runs.
 
 The file holds dry runs of llama.cpp 0c1e57098: config, flags and bytes of model, context and compute on every device.
 """
@@ -108,7 +108,9 @@ def main(path: str, *models: str) -> None:
         for one in compared(asked(row), architectures[name]):
             found[one.kind, one.what].append(one)
     print(f"{len(rows)} dry runs of {len(architectures)} models")
-    print(f"{'':22}{'':16}{'figures':>8}{'to the byte':>13}{'within 1 %':>12}{'0.5 % of all':>14}{'largest, of all':>17}")
+    print(
+        f"{'':22}{'':16}{'figures':>8}{'to the byte':>13}{'within 1 %':>12}{'0.5 % of all':>14}{'largest, of all':>17}"
+    )
     for (what_kind, what), figures in sorted(found.items()):
         errors = [abs(one.ours - one.theirs) for one in figures]
         exact = sum(not error for error in errors) / len(figures)

@@ -260,7 +260,7 @@ def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
         shapes |= {"A_log": (mixer.n_heads, 1), "D": (mixer.n_heads, 1)}
         if mixer.norm:
             shapes["norm.weight"] = (mixer.n_groups, mixer.n_heads * mixer.d_head // mixer.n_groups)
-    modules = MODULES | RECURRENT.get(mixer.kind, {})
+    modules = {**MODULES, **RECURRENT.get(mixer.kind, {})}
     return {_named(name, modules): tuple(s for s in shape if s > 1 or len(shape) < 3) for name, shape in shapes.items()}
 
 

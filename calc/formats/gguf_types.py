@@ -32,7 +32,8 @@ def gguf_types(model: Architecture, tensors: Sequence[Tensor], precision: Precis
         )
     places = counted(tensors)
     sizes = sizes_of(model, places)
-    plain = "F16" if weights in MIXES or weights == "mxfp4" else FLOAT_TYPES[weights]
+    floats: dict[str, str] = {**FLOAT_TYPES}
+    plain = floats.get(weights, "F16")
 
     def choose(tensor: Tensor, layer: int) -> Format:
         if tensor.component == "experts_routed" and is_weight(tensor) and model.model_type in NATIVE_MXFP4:

@@ -97,7 +97,8 @@ def normed(b: Building, name: str, x: Node) -> Node:
 
 def rotates(b: Building, mixer: GQA) -> bool:
     if b.kind in ROTATED_IN_WINDOWS:
-        return mixer.window is not None or b.kind != "cohere2" and b.model.num_layers != 64
+        mixers = (one for block in b.model.blocks for one in block.mixers)
+        return mixer.window is not None or all(one.window is None for one in mixers)
     return b.kind not in NO_ROTATION and not (b.kind in ROTATED_BUT_FOURTH and b.layer % 4 == 3)
 
 
@@ -240,9 +241,7 @@ def columns_of(cache: Node, d: int, heads: int) -> Node:
     return view(cache, (cells, heads, d, cache.ne[2]), (*steps, row_bytes(cache.type, cells * cache.ne[0])))
 
 
-def attended(
-    b: Building, q: Node, k: Node, v: Node, seen: Node, sinks: list[Node], unfold: Node | None = None
-) -> Node:
+def attended(b: Building, q: Node, k: Node, v: Node, seen: Node, sinks: list[Node], unfold: Node | None = None) -> Node:
     """Attention of [d, heads, tokens] to the cache: [d_v heads, tokens]. `unfold` makes values of latents."""
     streams, context = k.ne[3], b.context
     crossed = v.nb[1] > v.nb[2]

@@ -100,7 +100,9 @@ class Plans:
     def copies(self, context: Context) -> int:
         """Of every input: several where devices work one after the other on successive batches."""
         several = self.machine.count > 1
-        return COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
+        return (
+            COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
+        )
 
     def resolved(self, context: Context) -> Context:
         """With flash attention off where a layer's device does not compute it (`--flash-attn auto`)."""

@@ -4,9 +4,9 @@ Source: ggml-cuda.cu (ggml_backend_cuda_device_supports_op, ggml_backend_cuda_bu
 (ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size); ggml 0.25.3.
 """
 
-from calc.serving.engines.loading import up_to
 from calc.serving.engines.llamacpp.graph import BLOCKS, UNARY, Node
 from calc.serving.engines.llamacpp.planner import Device
+from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 ROW = 512

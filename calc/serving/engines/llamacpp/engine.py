@@ -90,7 +90,9 @@ class LlamaCpp(Engine):
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         super().check(architecture, precision, layout)
         if layout.gpus > layout.pp:
-            raise ConfigError(Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp."), "tp")
+            raise ConfigError(
+                Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp."), "tp"
+            )
         shares = self.shares(layout.pp)
         if len(shares) != layout.pp or not any(shares) or min(shares) < 0:
             raise ConfigError(

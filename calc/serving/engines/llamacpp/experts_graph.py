@@ -43,12 +43,10 @@ def dense(b: Building, mlp: MLP, x: Node, suffix: str = "") -> Node:
 
 def mixture(b: Building, moe: MoE, x: Node) -> Node:
     """Routed experts and shared ones."""
-    routed_input = x
-    if moe.latent is not None:
-        routed_input = b.project(x, "ffn_latent_down", "latent")
-    logits = b.project(x, "ffn_gate_inp", "router") if moe.latent is not None else None
-    made = routed(b, moe, routed_input, x if logits is None else x, logits)
-    if moe.latent is not None:
+    if moe.latent is None:
+        made = routed(b, moe, x, x)
+    else:
+        made = routed(b, moe, b.project(x, "ffn_latent_down", "latent"), x, b.project(x, "ffn_gate_inp", "router"))
         made = b.project(made, "ffn_latent_up", "latent")
     if moe.shared is None:
         return made

@@ -34,7 +34,8 @@ from calc.serving.engines.llamacpp.habits import (
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.recurrent_graph import delta_net, mamba, mamba2, short_conv
 
-REPEATS, LONGEST_PERIOD = 4, 12
+REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
+"""Equal stretches of layers after which no buffer grows any more, on one device and on several."""
 
 
 def forward(file: ModelFile, placement: Placement, context: Context, layers: Sequence[int] | None = None) -> Graph:
@@ -229,11 +230,12 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
         return blocks[layer], placement.layers[layer], layer % period == period - 1, tuple(on_host)
 
     kinds = [kind(layer) for layer in range(len(file.layers))]
+    most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
     kept: list[int] = []
     at = 0
     while at < len(kinds) - 1:
         period, times = longest_repetition(kinds[:-1], at)
-        kept += range(at, at + period * min(times, REPEATS))
+        kept += range(at, at + period * min(times, most))
         at += period * times
     return [*kept, len(kinds) - 1]
 

@@ -15,15 +15,41 @@ BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()
 """Weights and bytes of a block of each type."""
 VIEWS = frozenset({"view", "reshape", "permute", "transpose"})
 UNARY = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "softplus", "exp", "neg"})
-IN_PLACE = UNARY | {"scale", "add", "add_id", "sub", "mul", "div", "sqr", "sqrt", "rope", "rms_norm", "clamp", "soft_max"}
+IN_PLACE = UNARY | {
+    "scale",
+    "add",
+    "add_id",
+    "sub",
+    "mul",
+    "div",
+    "sqr",
+    "sqrt",
+    "rope",
+    "rms_norm",
+    "clamp",
+    "soft_max",
+}
 """Operations that may write over their input (ggml-alloc.c: ggml_op_can_inplace)."""
 
 
 class Node:
     """One tensor. `op` is "none" for what is not computed: inputs, weights, the cache."""
 
-    __slots__ = ("backend", "home", "is_input", "is_output", "is_weight", "name", "ne", "nb", "op", "root")
-    __slots__ += ("layer", "srcs", "type")
+    __slots__ = (
+        "backend",
+        "home",
+        "is_input",
+        "is_output",
+        "is_weight",
+        "layer",
+        "name",
+        "nb",
+        "ne",
+        "op",
+        "root",
+        "srcs",
+        "type",
+    )
 
     def __init__(
         self,

@@ -197,7 +197,9 @@ def duplicates(node: Node, backend: int, count: int) -> list[Node]:
     return made
 
 
-def split(graph: Graph, copies: int) -> tuple[list[Split], dict[int, tuple[Node, ...]], dict[tuple[int, int], list[Node]]]:
+def split(
+    graph: Graph, copies: int
+) -> tuple[list[Split], dict[int, tuple[Node, ...]], dict[tuple[int, int], list[Node]]]:
     """Runs of operations on one device; a node's sources where some are copies; and the copies."""
     sources: dict[int, tuple[Node, ...]] = {}
     copied: dict[tuple[int, int], list[Node]] = {}

@@ -42,7 +42,7 @@ def copied_states(b: Building, state: Node, rows: Rows = get_rows) -> Node:
 
 
 def convolved(b: Building, mixer: Mamba | Mamba2 | GatedDeltaNet, x: Node, memory: Node, channels: int) -> Node:
-    """The memory of the convolution before the new inputs [kernel - 1 + tokens, channels, sequences]; its end is kept."""
+    """The convolution's memory before the new inputs [kernel - 1 + tokens, channels, sequences]; its end is kept."""
     kernel, sequences = mixer.d_conv, b.context.sequences
     before = reshape(copied_states(b, memory), kernel - 1, channels, sequences)
     joined = concat(before, transpose(x), 0)
@@ -149,7 +149,9 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: Node) -> Node:
     inner = mixer.d_v * mixer.n_v
     rows = tokens * sequences + mixer.d_v * sequences
     made = Node("gated_delta_net", "f32", (inner, rows), (q, k, v, decay, beta, state), name="delta rule")
-    kept = view(made, (mixer.d_v, mixer.d_v, mixer.n_v, sequences), (4 * mixer.d_v, 4 * mixer.d_v**2, 4 * mixer.d_v * inner))
+    kept = view(
+        made, (mixer.d_v, mixer.d_v, mixer.n_v, sequences), (4 * mixer.d_v, 4 * mixer.d_v**2, 4 * mixer.d_v * inner)
+    )
     width = cache["s"].ne[0]
     b.graph.expand(copy(kept, view(cache["s"], (width, sequences), (cache["s"].nb[1],))))
     y = view(made, (mixer.d_v, mixer.n_v, tokens, sequences), (4 * mixer.d_v, 4 * inner, 4 * inner * tokens))
