@@ -32,8 +32,7 @@ def gguf_types(model: Architecture, tensors: Sequence[Tensor], precision: Precis
         )
     places = counted(tensors)
     sizes = sizes_of(model, places)
-    floats: dict[str, str] = {**FLOAT_TYPES}
-    plain = floats.get(weights, "F16")
+    plain = next((name for weight, name in FLOAT_TYPES.items() if weight == weights), "F16")
 
     def choose(tensor: Tensor, layer: int) -> Format:
         if tensor.component == "experts_routed" and is_weight(tensor) and model.model_type in NATIVE_MXFP4:

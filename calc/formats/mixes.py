@@ -5,7 +5,7 @@ A mix such as Q4_K_M names a base type; which matrices get another one is decide
 can't be made without.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
@@ -179,8 +179,9 @@ COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
 
 def role_of(name: str) -> Role:
     """What a tensor of a file is to the rules."""
-    parts: Iterator[Role] = (role for part, role in ROLES.items() if part in name)
-    return ENDS.get(name) or next(parts, "other")
+    if name in ENDS:
+        return ENDS[name]
+    return next((role for part, role in ROLES.items() if part in name), "other")
 
 
 class Sizes(Frozen):
