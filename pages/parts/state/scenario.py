@@ -48,7 +48,7 @@ class Scenario(Frozen):
     context: Annotated[int, Field(ge=1, le=16_777_216)] = 8192
     weights: WeightFormat | None = None  # None: as the checkpoint stores them
     kv: CacheFormat = "bf16"
-    engine: Literal["vllm", "transformers", "sglang"] = "vllm"
+    engine: Literal["vllm", "transformers", "sglang", "llamacpp"] = "vllm"
     attention: Attention = "flash"
     prefill: Tokens | None = None
     generated: Annotated[int, Field(ge=0, le=2**30)] = 0
@@ -217,7 +217,7 @@ EXPECTED = {
     "context": "a whole number from 1 to 16,777,216",
     "weights": f"a format such as {', '.join(WEIGHT_FORMATS[1:4])}, int4 or Q4_K_M",
     "kv": f"one of {', '.join(CACHE_FORMATS)}",
-    "engine": "vllm, transformers or sglang",
+    "engine": "vllm, transformers, sglang or llamacpp",
     "attention": "flash or eager",
     "prefill": "a whole number of tokens from 1 on",
     "generated": "a whole number of tokens from 0 on",

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from calc.formats import Precision
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import Context, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.context import PADDING, Context, cache_tensors, widest_value
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
 from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.forward import forward, representative
@@ -41,18 +41,6 @@ class Machine:
         if device == HOST or self.capability is None:
             return up_to(nbytes, HOST_ALIGNMENT)
         return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
-
-
-FILES: deque[tuple[Architecture, Precision, ModelFile]] = deque(maxlen=8)
-"""What was read last, for one model is asked about many times."""
-
-
-def model_file(architecture: Architecture, precision: Precision) -> ModelFile:
-    for model, form, file in FILES:
-        if model is architecture and form == precision:
-            return file
-    FILES.append((architecture, precision, ModelFile(architecture, precision)))
-    return FILES[-1][2]
 
 
 class Plans:
@@ -105,8 +93,9 @@ class Plans:
         )
 
     def resolved(self, context: Context) -> Context:
-        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`)."""
-        probe = replace(context, tokens=context.sequences, outputs=context.sequences)
+        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
+        hang on how many cells there are."""
+        probe = replace(context, cells=PADDING, tokens=context.sequences, outputs=context.sequences)
         if probe not in self.flash:
             self.flash[probe] = self.attends_in_place(probe)
         return context if self.flash[probe] else replace(context, flash=False)
@@ -115,3 +104,23 @@ class Plans:
         graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
         assign(graph, devices)
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
+
+
+FILES: deque[tuple[Architecture, Precision, ModelFile, dict[tuple[Placement, Machine, bool], Plans]]] = deque(maxlen=8)
+"""What was read last, and planned for it: one model is asked about many times."""
+
+
+def plans_of(
+    architecture: Architecture, precision: Precision, placement: Placement, machine: Machine, *, overridden: bool
+) -> Plans:
+    """The plans of a model on a machine, made once."""
+    for model, form, file, known in FILES:
+        if model is architecture and form == precision:
+            break
+    else:
+        file, known = ModelFile(architecture, precision), {}
+        FILES.append((architecture, precision, file, known))
+    key = placement, machine, overridden
+    if key not in known:
+        known[key] = Plans(file, placement, machine, overridden=overridden)
+    return known[key]

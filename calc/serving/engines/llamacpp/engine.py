@@ -21,7 +21,7 @@ from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Cache, DeviceBuffers, Engine, LaidOut, Limits, LoadedWeights, Moment
-from calc.serving.engines.llamacpp.buffers import Machine, Plans, model_file
+from calc.serving.engines.llamacpp.buffers import Machine, Plans, plans_of
 from calc.serving.engines.llamacpp.context import Context
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, LlamaCppOptions
@@ -185,12 +185,13 @@ class LlamaCpp(Engine):
         return None
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        file = model_file(laid_out.whole, laid_out.precision)
         gpus = laid_out.layout.pp if self.options.device is None else 0
         capability = capability_of(gpu) if self.options.rpc is None else None
         overridden = self.options.cpu_moe or self.options.n_cpu_moe > 0 or self.options.override_tensor is not None
         placement = self.placement(laid_out.whole.num_layers, laid_out.layout.pp)
-        return SlotCache(Plans(file, placement, Machine(gpus, capability), overridden=overridden), self.options)
+        machine = Machine(gpus, capability)
+        plans = plans_of(laid_out.whole, laid_out.precision, placement, machine, overridden=overridden)
+        return SlotCache(plans, self.options)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         raise NotImplementedError("llama.cpp's buffers hang on the context")
