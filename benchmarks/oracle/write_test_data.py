@@ -1,12 +1,12 @@
-"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [LLAMACPP.json]]]]: cut
-to what tests need, in tests/data.
+"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [LLAMACPP.json]]]]:
+cut to what tests need, in tests/data.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
 The third holds figures of public start-up logs, and peaks of training. The folder has what `print(model)` shows of such
-classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints. The
-last are dry runs of llama.cpp.
+classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
+The last are dry runs of llama.cpp.
 """
 
 import json

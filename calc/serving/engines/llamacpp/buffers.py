@@ -114,12 +114,9 @@ def plans_of(
     architecture: Architecture, precision: Precision, placement: Placement, machine: Machine, *, overridden: bool
 ) -> Plans:
     """The plans of a model on a machine, made once."""
-    for model, form, file, known in FILES:
-        if model is architecture and form == precision:
-            break
-    else:
-        file, known = ModelFile(architecture, precision), {}
-        FILES.append((architecture, precision, file, known))
+    if not any(model is architecture and form == precision for model, form, _, _ in FILES):
+        FILES.append((architecture, precision, ModelFile(architecture, precision), {}))
+    file, known = next(rest for model, form, *rest in FILES if model is architecture and form == precision)
     key = placement, machine, overridden
     if key not in known:
         known[key] = Plans(file, placement, machine, overridden=overridden)
