@@ -106,18 +106,29 @@ class Plans:
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
 
 
-FILES: deque[tuple[Architecture, Precision, ModelFile, dict[tuple[Placement, Machine, bool], Plans]]] = deque(maxlen=8)
-"""What was read last, and planned for it: one model is asked about many times."""
+@dataclass(frozen=True)
+class Read:
+    """A file that was read, and what was planned for it."""
+
+    architecture: Architecture
+    precision: Precision
+    file: ModelFile
+    plans: dict[tuple[Placement, Machine, bool], Plans]
+
+
+READ: deque[Read] = deque(maxlen=8)
+"""Of late: one model is asked about many times."""
 
 
 def plans_of(
     architecture: Architecture, precision: Precision, placement: Placement, machine: Machine, *, overridden: bool
 ) -> Plans:
     """The plans of a model on a machine, made once."""
-    if not any(model is architecture and form == precision for model, form, _, _ in FILES):
-        FILES.append((architecture, precision, ModelFile(architecture, precision), {}))
-    file, known = next(rest for model, form, *rest in FILES if model is architecture and form == precision)
+    found = next((one for one in READ if one.architecture is architecture and one.precision == precision), None)
+    if found is None:
+        found = Read(architecture, precision, ModelFile(architecture, precision), {})
+        READ.append(found)
     key = placement, machine, overridden
-    if key not in known:
-        known[key] = Plans(file, placement, machine, overridden=overridden)
-    return known[key]
+    if key not in found.plans:
+        found.plans[key] = Plans(found.file, placement, machine, overridden=overridden)
+    return found.plans[key]
