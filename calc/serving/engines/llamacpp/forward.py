@@ -153,7 +153,10 @@ def through_mixer(b: Building, mixer: Mixer, x: Node) -> Node:
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose graph is not built here; None: all are."""
     known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
+    single = ARCHITECTURES.get(model.model_type) in SINGLE_MIXERS
     for block in model.all_blocks:
+        if not single and (not block.mixers or block.ffn is None):
+            return "layers without attention or feed-forward"
         for mixer in block.mixers:
             odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or mixer.indexer is not None)
             odd = odd or (isinstance(mixer, GQA) and not mixer.own_keys) or getattr(mixer, "indexer", None) is not None
