@@ -61,14 +61,16 @@ class ConfigError(ValueError):
         self.nearest = tuple(nearest)
 
 
-def shown(value: object) -> str:
+def shown(value: object) -> str | Message:
     """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
     if isinstance(value, str):
         return f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**18 else f"a number of {value.bit_length() * 301 // 1000 + 1} digits"
+        if abs(value) < 10**18:
+            return f"{value:,}"
+        return Message("a number of {digits:,} digits", digits=value.bit_length() * 301 // 1000 + 1)
     if isinstance(value, float):
         return f"{value:g}"
-    return "an object" if isinstance(value, Mapping) else "a list"
+    return Message("an object") if isinstance(value, Mapping) else Message("a list")

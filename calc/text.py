@@ -7,9 +7,22 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
 
 MAX_CHARACTERS = 1_000_000  # the longest config.json published is a tenth of it
+WHY = {
+    "Expecting value": Message("a value is missing"),
+    "Expecting property name": Message("a name in double quotes is missing"),
+    "Expecting ',' delimiter": Message("a comma is missing"),
+    "Expecting ':' delimiter": Message("a colon is missing"),
+    "Extra data": Message("more follows after its end"),
+    "Unterminated string": Message("a text begins that has no end"),
+    "Invalid control character": Message("a text holds a control character"),
+    "Invalid \\": Message("a backslash is followed by what it can't escape"),
+    "Illegal trailing comma": Message("a comma stands before a closing bracket"),
+}
+"""What Python's reader of JSON says."""
+UNREADABLE = Message("something can't be read")
 MAX_DEPTH = 50  # lists and objects in one another; quantised checkpoints have six
 
 
@@ -21,17 +34,36 @@ def parse_config(text: str) -> dict[str, Any]:
 def parse_json(text: str, longest: int) -> dict[str, Any]:
     """A JSON object of at most `longest` characters as a dict, which can be written again. Raises ConfigError."""
     if len(text) > longest:
-        raise ConfigError(f"The text is {len(text):,} characters long; {longest:,} is the most that we read.")
+        raise ConfigError(
+            Message(
+                "The text is {length:,} characters long; {longest:,} is the most that we read.",
+                length=len(text),
+                longest=longest,
+            )
+        )
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"This is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from None
+        raise ConfigError(
+            Message(
+                "This is not JSON: in line {line:,}, column {column:,}, {why}.",
+                line=error.lineno,
+                column=error.colno,
+                why=next((why for start, why in WHY.items() if error.msg.startswith(start)), UNREADABLE),
+            )
+        ) from None
     except (RecursionError, ValueError):
-        raise ConfigError("This JSON is nested too deep or holds a number too long to be a config.") from None
+        raise ConfigError(Message("This JSON is nested too deep or holds a number too long to be a config.")) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"A config.json is an object of fields in braces; this is {shown(value)}.")
+        raise ConfigError(
+            Message("A config.json is an object of fields in braces; this is {value}.", value=shown(value))
+        )
     if nested(value, MAX_DEPTH):
-        raise ConfigError(f"This JSON is nested too deep to be a config; {MAX_DEPTH} levels are the most that we read.")
+        raise ConfigError(
+            Message(
+                "This JSON is nested too deep to be a config; {most} levels are the most that we read.", most=MAX_DEPTH
+            )
+        )
     if "\\u" in text or not text.isascii():
         written(value)
     return value
@@ -52,7 +84,9 @@ def written(config: Mapping[str, Any]) -> bytes:
         return json.dumps(config, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
-        raise ConfigError(f"The text holds half of a character ({half}), which no text may; write it whole.") from None
+        raise ConfigError(
+            Message("The text holds half of a character ({half}), which no text may; write it whole.", half=half)
+        ) from None
 
 
 def parse_value(text: str) -> Any:
@@ -74,5 +108,7 @@ def unpack(word: str) -> dict[str, Any]:
         packed = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
         text = zlib.decompressobj().decompress(packed, MAX_CHARACTERS).decode()
     except (binascii.Error, zlib.error, ValueError):
-        raise ConfigError("The packed config is damaged; copy the whole address, or paste the config again.") from None
+        raise ConfigError(
+            Message("The packed config is damaged; copy the whole address, or paste the config again.")
+        ) from None
     return parse_config(text)

@@ -1,6 +1,7 @@
 """python -m calc MODEL: a Report on the command line."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,13 +12,14 @@ from typing import Any, TextIO
 from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workload, report
 from calc.errors import Message, shown
 from calc.families import as_llama, knows, override
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.engines import ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
+from cli.times import Times, times, times_table
 from cli.training import add_training_options, check_options, run_training
 from presets import models
 from presets.hub import HubError, fetch, is_id
@@ -42,6 +44,7 @@ def parser() -> Parser:
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    p.add_argument("--time", action="store_true", help="say how fast, too, on the first GPU: with a range each")
     add_fields(p, Workload, aliases=ALIASES)
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument(
@@ -118,8 +121,8 @@ def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
     return None if ids is None else [find_gpu(text) for text in ids]
 
 
-def run(arguments: argparse.Namespace) -> Report | TrainingReport:
-    given = vars(arguments)
+def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The model's config with the changes that are asked for."""
     config = load(arguments.model)
     if arguments.assume is not None and not knows(config):
         config = as_llama(config)
@@ -133,18 +136,28 @@ def run(arguments: argparse.Namespace) -> Report | TrainingReport:
                 )
             )
         changes[field] = parse_value(value)
-    config = override(config, changes) if changes else config
+    return override(config, changes) if changes else config
+
+
+def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None]:
+    """The report, and its times where they are asked for."""
+    given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
-    if arguments.train:
-        return run_training(config, given, chosen_gpus(arguments.gpu))
+    gpus = chosen_gpus(arguments.gpu)
+    found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus)
+    return found, times(config, found, gpus) if arguments.time else None
+
+
+def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:
+    kv: CacheFormat = "bf16" if given["kv"] in (None, "auto") else given["kv"]
     return report(
         config,
-        model=arguments.model,
+        model=given["model"],
         workload=filled(Workload, given),
         engine=chosen_engine(given),
-        precision=Precision.of(config, arguments.weights, "bf16" if arguments.kv in (None, "auto") else arguments.kv),
+        precision=Precision.of(config, given["weights"], kv),
         layout=filled(Layout, given),
-        gpus=chosen_gpus(arguments.gpu),
+        gpus=gpus,
     )
 
 
@@ -166,14 +179,16 @@ def chosen_engine(given: dict[str, Any]) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
-        result = run(arguments)
+        result, timed = run(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     if arguments.json:
-        text = result.model_dump_json(indent=1)
+        whole = result.model_dump(mode="json") | ({} if timed is None else {"time": timed.model_dump(mode="json")})
+        text = json.dumps(whole, indent=1, ensure_ascii=False)
     else:
         text = training_table(result) if isinstance(result, TrainingReport) else table(result)
+        text += "" if timed is None else f"\n{times_table(timed)}"
     try:
         print(text, flush=True)
     except BrokenPipeError:  # whoever reads it has seen enough

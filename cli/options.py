@@ -3,13 +3,10 @@
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import Any, NoReturn
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-
-from calc.errors import ConfigError, Frozen, Message, shown
+from calc.errors import Frozen
+from calc.options import Option, made, options
 
 FALSE = "--no-"
 """What stands before the name of a switch that is on by default, to turn it off."""
@@ -37,53 +34,29 @@ def add_fields(
     for name in model.model_fields if names is None else names:
         words = [flag(name), *(aliases or {}).get(name, ())]
         if known.isdisjoint(words):
-            field = model.model_fields[name]
-            parser.add_argument(*words, dest=name, default=argparse.SUPPRESS, help=described(field), **typed(field))
+            option = options(model)[name]
+            parser.add_argument(*words, dest=name, default=argparse.SUPPRESS, help=described(option), **typed(option))
 
 
-def described(field: FieldInfo) -> str:
+def described(option: Option) -> str:
     """The field's description and default, for argparse."""
-    text = (field.description or "").rstrip(".").replace("%", "%%")
-    if field.default is None or isinstance(field.default, bool):
+    text = (option.description or "").rstrip(".").replace("%", "%%")
+    if option.optional or option.is_switch:
         return text
-    return f"{text} (default {field.default})"
+    return f"{text} (default {option.default})"
 
 
-def typed(field: FieldInfo) -> dict[str, Any]:
+def typed(option: Option) -> dict[str, Any]:
     """What argparse must know of a field's type."""
-    kinds = alternatives(field.annotation)
-    if bool in kinds:
+    if option.is_switch:
         return {"action": argparse.BooleanOptionalAction}
-    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    if words and all(isinstance(word, int) for word in words):
-        return {"type": int, "choices": words}
-    if words:
-        return {"choices": words}
-    number = next((kind for kind in (int, float) if kind in kinds), None)
-    return {"metavar": "N", "type": number} if number else {"metavar": "WORD"}
-
-
-def alternatives(annotation: Any) -> list[Any]:
-    """The types that a field may have, None apart."""
-    if get_origin(annotation) in (Union, UnionType):
-        return [kind for kind in get_args(annotation) if kind is not NoneType]
-    return [annotation]
+    if option.choices:
+        return {"choices": option.choices, "type": type(option.choices[0])}
+    if option.is_number:
+        return {"metavar": "N", "type": int if option.is_whole else float}
+    return {"metavar": "WORD"}
 
 
 def filled(model: type[Frozen], given: Mapping[str, Any]) -> Any:
     """The model with what the command line says of its fields. Raises ConfigError."""
-    try:
-        return model(**{name: given[name] for name in model.model_fields if name in given})
-    except ValidationError as error:
-        raise ConfigError(sentence(error)) from None
-
-
-def sentence(error: ValidationError) -> Message:
-    """What pydantic has against a value, as a sentence. What a model has against its fields together begins with the
-    name of one."""
-    first = error.errors()[0]
-    said = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    if not first["loc"]:
-        return Message("{said}.", said=said)
-    name = flag(str(first["loc"][0]))
-    return Message("{name} is {value}: {said}.", name=name, value=shown(first["input"]), said=said)
+    return made(model, {name: given[name] for name in model.model_fields if name in given})

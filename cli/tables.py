@@ -54,10 +54,13 @@ def training_table(r: TrainingReport) -> str:
         f"{'trained':24}{r.trained_parameters:>22,}",
         "",
     ]
-    parts = m.parts | {"overhead": m.overhead}
+    parts = {**{str(name): size for name, size in m.parts.items()}, "overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
-    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'GPUs':>6}"]
+    for name, phase in r.phases.items():
+        mark = "  peak" if name == m.moment else ""
+        lines.append(f"{name.replace('_', ' '):24}{phase.memory.total / GIB:>22.2f} GiB{mark}")
+    lines += ["", f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'GPUs':>6}"]
     for v in r.verdicts:
         batch = "unlimited" if v.max_micro_batch is None else f"{v.max_micro_batch:,}"
         sequence = "unlimited" if v.max_sequence is None else f"{v.max_sequence:,}"

@@ -1,19 +1,22 @@
 import streamlit as st
 
-from pages.parts.state import url
+from pages.parts.outputs import charts, frame
+from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
+from pages.parts.words import say
 from presets import accuracy
 
-url.current()  # the reader's scenario goes along from screen to screen
-st.title("How right it is", anchor=False)
+frame.without_model(ACCURACY, say("Accuracy"))
 found = accuracy()
 st.markdown(
-    f"Our figures beside **{len(found.rows)}** that people published from their own GPUs: start-up logs of engines, "
-    "benchmarks, training runs. Each of ours comes from the settings that its source states and from the formulas of "
-    "the other screens."
+    say(
+        "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
+        "benchmarks, training runs. Each is computed from the settings that its source states, with the formulas of "
+        "the other pages.",
+        n=len(found.rows),
+    )
 )
 shown.kinds(found)
-dark = st.context.theme.type == "dark"
-shown.scatter(found, dark)
+shown.scatter(found, charts.theme())
 shown.table(found)
 shown.left_out(found)

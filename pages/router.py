@@ -1,12 +1,16 @@
 import streamlit as st
 
-st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide")
+from pages.parts.state import url
+from pages.parts.words import say
+
+st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide", initial_sidebar_state=360)
+url.arrive()
 st.navigation(
     [
-        st.Page("weigh.py", title="Weigh", icon=":material/scale:", default=True),
-        st.Page("train.py", title="Train", icon=":material/model_training:", url_path="train"),
-        st.Page("verify.py", title="Verify", icon=":material/fact_check:", url_path="verify"),
-        st.Page("accuracy.py", title="Accuracy", icon=":material/target:", url_path="accuracy"),
+        st.Page("weigh.py", title=say("Weigh"), icon=":material/scale:", default=True),
+        st.Page("train.py", title=say("Train"), icon=":material/model_training:", url_path="train"),
+        st.Page("verify.py", title=say("Verify"), icon=":material/fact_check:", url_path="verify"),
+        st.Page("accuracy.py", title=say("Accuracy"), icon=":material/target:", url_path="accuracy"),
     ],
     position="top",
 ).run()

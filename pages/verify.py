@@ -1,44 +1,23 @@
 import streamlit as st
 
-from calc import Architecture, ConfigError
-from pages.parts.inputs import sidebar
-from pages.parts.outputs import share, unknown
-from pages.parts.state import url
-from pages.parts.verify import log, measured, sources
+from pages.parts.outputs import frame
+from pages.parts.outputs.unknown import explain
+from pages.parts.state.query import VERIFY
+from pages.parts.state.weighed import looked
+from pages.parts.verify import log, measured, presets_table, sources
+from pages.parts.words import say
 
-scenario = url.current()
-architecture, error = None, None
-try:
-    architecture = Architecture.from_config(scenario.config())
-except ConfigError as problem:
-    error = problem
-sidebar.draw(scenario, error)
+answer = frame.page(VERIFY, looked, needs_answer=False)
+st.caption(say("Theory against measurement: what is computed beside what a checkpoint holds and what a GPU reports."))
 
-share.header(scenario, None)
-for problem in url.problems():
-    st.warning(problem, icon=":material/link_off:")
-st.caption("Theory against the real thing: our numbers beside what a checkpoint holds and what a GPU reports.")
-
-choice = st.segmented_control(
-    "Compare with",
-    list(sources.SOURCES),
-    format_func=lambda name: sources.SOURCES[name],
-    default="hub",
-    required=True,
-    key="beside",
-    persist_state="session",
-    label_visibility="collapsed",
-)
+choice = sources.choice()
 if choice == "presets":
-    sources.presets()
+    presets_table.draw()
 elif choice == "measured":
     measured.draw()
-elif architecture is None:
-    unknown.explain(scenario, error)
+elif answer.error is not None:
+    explain(answer, VERIFY)
 elif choice == "log":
-    log.draw(scenario, architecture)
+    log.draw(answer)
 else:
-    sources.published(scenario, architecture)
-    checkpoint = sources.checkpoint(choice, scenario)
-    if checkpoint is not None:
-        sources.comparison(architecture, checkpoint)
+    sources.draw(answer, choice)

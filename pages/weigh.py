@@ -1,67 +1,34 @@
 import streamlit as st
 
-from calc import Architecture, ConfigError, report
-from pages.parts.inputs import serving, sidebar
-from pages.parts.outputs import cards, charts, derivations, kv_budget, share, sunburst, unknown
-from pages.parts.state import url
-from presets import gpus
+from pages.parts.inputs import serving
+from pages.parts.outputs import answer as answers
+from pages.parts.outputs import cards, charts, frame, kv_budget, sunburst
+from pages.parts.outputs.derivations import ModelDerivations
+from pages.parts.state.query import WEIGH
+from pages.parts.state.weighed import weighed
+from pages.parts.words import say
 
-scenario = url.current()
-result, error = None, None
-try:
-    result = report(
-        scenario.config(),
-        model=scenario.model if scenario.pasted is None else scenario.name(),
-        workload=scenario.workload(),
-        engine=scenario.serving_engine(),
-        precision=scenario.precision(),
-        layout=scenario.layout(),
-        overhead=scenario.overhead(),
-        gpus=[gpus()[name] for name in scenario.gpu],
-    )
-except ConfigError as problem:
-    error = problem
-    error.field = serving.SERVING.get(error.field, error.field)
-sidebar.draw(scenario, error, serving.workload, sidebar.gpu_picker, serving.advanced)
+answer = frame.page(WEIGH, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
+report = answer.report
+answers.draw(answer)
+cards.totals(answer)
+cards.exact(answer)
+cards.cards(answer)
 
-share.header(scenario, result)
-for problem in url.problems():
-    st.warning(problem, icon=":material/link_off:")
-if result is None:
-    unknown.explain(scenario, error)
-    st.stop()
-
-architecture = Architecture.from_config(scenario.config())
-steps = derivations.Working(architecture, result, scenario)
-if scenario.hub is not None and scenario.hub.note:
-    st.info(scenario.hub.note, icon=":material/info:")
-for sentence in architecture.assumptions:
-    st.warning(sentence, icon=":material/help:")
-cards.totals(result, steps)
-preset = None if scenario.overrides else scenario.preset()
-cards.exact(result, preset.published if preset else None)
-cards.cards(result)
-
-dark = st.context.theme.type == "dark"
 left, right = st.columns(2)
 with left:
-    st.subheader("Where the parameters sit", anchor=False)
-    figure = sunburst.shares(result.parameters.total, architecture.tensors(), dark)
-    st.plotly_chart(figure, key="shares", theme=None, config=charts.CONFIG)
+    st.subheader(say("Parameter breakdown"), anchor=False)
+    charts.draw("shares", sunburst.shares(report.parameters.total, answer.architecture.tensors(), charts.theme()))
 with right:
-    st.subheader("Memory against each GPU", anchor=False)
-    names = {name: gpu.name for name, gpu in gpus().items()}
-    figure = charts.gpu_bars(result.verdicts, names, [verdict.memory for verdict in result.verdicts], dark)
-    st.plotly_chart(figure, key="gpus", theme=None, config=charts.CONFIG)
-cards.overtaking(result)
-st.plotly_chart(charts.context_bars(result.by_context, dark), key="contexts", theme=None, config=charts.CONFIG)
+    st.subheader(say("Memory vs. GPU capacity"), anchor=False)
+    charts.draw("gpus", charts.gpu_bars(report.verdicts, report.memories, charts.theme()))
+cards.overtaking(answer)
+charts.draw("contexts", charts.context_bars(report, charts.theme()))
+if len(report.stages) > 1:
+    st.subheader(say("Memory per pipeline stage"), anchor=False)
+    charts.draw("stages", charts.stage_bars(report.stages, charts.theme()))
+kv_budget.draw(report)
 
-if len(result.stages) > 1:
-    st.subheader("Memory of each stage", anchor=False)
-    st.plotly_chart(charts.stage_bars(result.stages, dark), key="stages", theme=None, config=charts.CONFIG)
-kv_budget.draw(result)
-
-st.subheader("Tensors", anchor=False)
-steps.tensors()
-st.subheader("What is assumed", anchor=False)
-st.markdown("\n".join(f"- {sentence}" for sentence in result.assumptions))
+st.subheader(say("Tensors"), anchor=False)
+ModelDerivations(answer).tensors()
+frame.assumptions(report.assumptions)

@@ -24,6 +24,10 @@ class Published(Frozen):
     source: str
     plus: tuple[Plus, ...] = ()
 
+    def difference(self, ours: int) -> int:
+        """By how much it is more than ours with these parts."""
+        return self.total - ours - sum(part.count for part in self.plus)
+
 
 class Preset(Frozen):
     """A model: the fields of its config.json that decide a size, and where they are from."""

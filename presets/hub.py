@@ -29,7 +29,7 @@ from huggingface_hub.errors import (
 )
 
 from calc import ConfigError
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.families.from_gguf import config_of
 from calc.text import MAX_CHARACTERS, parse_config
 from calc.units import GIB
@@ -57,7 +57,7 @@ class HubModel(Frozen):
     files: dict[str, int | None]
     """Bytes of each file; empty when only the cache was at hand."""
     config: dict[str, Any]
-    note: str | None = None
+    note: Message | None = None
 
     @property
     def source(self) -> str:
@@ -71,7 +71,7 @@ class HubModel(Frozen):
 class HubError(ConfigError):
     """Why the Hub gives no model, and what would help. `wants_token`: a token may open it."""
 
-    def __init__(self, sentence: str, *, wants_token: bool = False) -> None:
+    def __init__(self, sentence: Message, *, wants_token: bool = False) -> None:
         super().__init__(sentence, "model")
         self.wants_token = wants_token
 
@@ -94,7 +94,7 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
     Raises HubError or ConfigError.
     """
     if not is_id(model):
-        raise HubError(f"“{model[:100]}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.")
+        raise HubError(no_id(model))
     api = _api(token)
     try:
         info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
@@ -143,7 +143,13 @@ def _config(api: HfApi, model: HubModel, revision: str | None, token: str | None
     """Asked for by the name of the revision, under which the cache then has it too."""
     size = model.files[CONFIG]
     if size is not None and size > MAX_CHARACTERS:
-        raise HubError(f"config.json of {model.id} is {size:,} bytes long; one has a few thousand. It is not read.")
+        raise HubError(
+            Message(
+                "config.json of {model} is {size:,} bytes long; one has a few thousand. It is not read.",
+                model=model.id,
+                size=size,
+            )
+        )
     if token is None:
         return _parsed(api.hf_hub_download(model.id, CONFIG, revision=revision, etag_timeout=SECONDS))
     with TemporaryDirectory() as own:
@@ -155,7 +161,7 @@ def _parsed(path: str) -> dict[str, Any]:
     try:
         return parse_config(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise ConfigError("Its config.json is not text in UTF-8.") from None
+        raise ConfigError(Message("Its config.json is not text in UTF-8.")) from None
 
 
 def _from_cache(model: str, revision: str | None) -> HubModel | None:
@@ -164,24 +170,53 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     if not isinstance(path, str):
         return None
     commit = Path(path).parent.name
-    note = f"The Hub can't be reached: this is the copy of {model} that was read before (commit {commit[:8]})."
+    note = Message(
+        "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
+        model=model,
+        commit=commit[:8],
+    )
     return HubModel(id=model, revision=commit, files={}, config=_parsed(path), note=note)
 
 
 def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel:
     if name is not None and name not in model.gguf_files:
-        raise HubError(f"{model.id} has no GGUF file “{name[:100]}”; it has {', '.join(model.gguf_files) or 'none'}.")
+        if not model.gguf_files:
+            raise HubError(Message("{model} has no GGUF file “{name}” and no other.", model=model.id, name=name[:100]))
+        raise HubError(
+            Message(
+                "{model} has no GGUF file “{name}”; it has {files}.",
+                model=model.id,
+                name=name[:100],
+                files=", ".join(model.gguf_files),
+            )
+        )
     if not model.gguf_files:
         pickles = [file for file in model.files if file.endswith(PICKLES)]
-        what = f"only pickle files such as {pickles[0]}" if pickles else "neither a config.json nor GGUF files"
+        if pickles:
+            raise HubError(
+                Message(
+                    "{model} has only pickle files such as {file}, so nothing says its sizes. Name the model that it "
+                    "was made from, or give a config.json.",
+                    model=model.id,
+                    file=pickles[0],
+                )
+            )
         raise HubError(
-            f"{model.id} has {what}, so nothing says its sizes. Name the model that it was made from, "
-            "or give a config.json."
+            Message(
+                "{model} has neither a config.json nor GGUF files, so nothing says its sizes. Name the model that it "
+                "was made from, or give a config.json.",
+                model=model.id,
+            )
         )
     name = name or preferred(model.gguf_files)
     header = _gguf(model, name, token)
     size = header.checkpoint.bytes or 0
-    note = f"Read from the header of {name}, whose tensors take {size / GIB:.2f} GiB ({size:,} bytes)."
+    note = Message(
+        "Read from the header of {name}, whose tensors take {gib:.2f} GiB ({bytes:,} bytes).",
+        name=name,
+        gib=size / GIB,
+        bytes=size,
+    )
     return model.model_copy(update={"config": config_of(header.metadata, header.checkpoint.shapes), "note": note})
 
 
@@ -198,7 +233,14 @@ def _series(first: str) -> list[str]:
     if found is None:
         return [first]
     if not 1 <= int(found[2]) <= MOST_PARTS:
-        raise HubError(f"{first} is one of {int(found[2]):,} files; series of 1 to {MOST_PARTS} are the ones we read.")
+        raise HubError(
+            Message(
+                "{file} is one of {n:,} files; series of 1 to {most} are the ones we read.",
+                file=first,
+                n=int(found[2]),
+                most=MOST_PARTS,
+            )
+        )
     return [f"{first[: found.start()]}-{part:05d}-of-{found[2]}.gguf" for part in range(1, int(found[2]) + 1)]
 
 
@@ -212,7 +254,11 @@ def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
         with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
             huggingface_hub.utils.hf_raise_for_status(reply)
             if reply.status_code != 206:
-                raise HubError(f"The Hub sent all of {name} where a part was asked for; its mirror can't give parts.")
+                raise HubError(
+                    Message(
+                        "The Hub sent all of {name} where a part was asked for; its mirror can't give parts.", name=name
+                    )
+                )
             for piece in reply.iter_raw():
                 data += piece
                 if len(data) >= end:
@@ -258,46 +304,69 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     """What went wrong, as a sentence with a way on. The client's own text is not shown: it may quote what was sent."""
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__
-    here = f"{model}, revision {revision}," if revision else model
+    here = Message("{model}, revision {revision},", model=model, revision=revision) if revision else model
+    alone = Message("{model}, revision {revision}", model=model, revision=revision) if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
-    ways = "Give its config.json instead, or try again."
+    known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
-        say = f"This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead."
+        said = Message(
+            "This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead.", **known
+        )
     elif isinstance(error, GatedRepoError) or status == 403:
         wants_token = True
-        say = (
-            f"{model} is gated: its owners let in only people who accepted their terms. Accept them on "
-            f"{constants.ENDPOINT}/{model}, then give a read token of yours; or give its config.json."
+        said = Message(
+            "{model} is gated: its owners let in only people who accepted their terms. Accept them on {hub}/{model}, "
+            "then give a read token of yours; or give its config.json.",
+            **known,
         )
     elif isinstance(error, RevisionNotFoundError):
-        say = f"{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main."
+        said = Message(
+            "{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main.",
+            **known,
+            revision=revision,
+        )
     elif isinstance(error, RepositoryNotFoundError) or status == 401:
         wants_token = True
-        say = f"The Hub knows no {model}, or it is private. Check the name; for a private model give a token."
+        said = Message(
+            "The Hub knows no {model}, or it is private. Check the name; for a private model give a token.", **known
+        )
     elif isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
-        say = f"{here} lacks a file that its list of files names. {ways}"
+        said = Message("{here} lacks a file that its list of files names. {ways}", **known)
     elif isinstance(error, NotASafetensorsRepoError):
-        say = f"{here} has no safetensors files, so there is no tensor table to read."
+        said = Message("{here} has no safetensors files, so there is no tensor table to read.", **known)
     elif isinstance(error, SafetensorsParsingError):
-        say = f"A safetensors header of {here} can't be read; the file is damaged."
+        said = Message("A safetensors header of {here} can't be read; the file is damaged.", **known)
     elif isinstance(error, HFValidationError):
-        say = f"“{model[:100]}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name."
+        said = no_id(model)
     elif status == 404:
-        say = f"The Hub knows no {here.rstrip(',')}. Check the name."
+        said = Message("The Hub knows no {alone}. Check the name.", **known)
     elif status == 429:
-        say = f"The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}"
+        said = Message(
+            "The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}", **known
+        )
         wants_token = True
     elif status is not None and status >= 500:
-        say = f"The Hub has a fault of its own ({status}). {ways}"
+        said = Message("The Hub has a fault of its own ({status}). {ways}", **known, status=status)
     elif isinstance(error, TimeoutException):
-        say = f"The Hub did not answer within {SECONDS:.0f} seconds. {ways}"
+        said = Message("The Hub did not answer within {seconds:.0f} seconds. {ways}", **known, seconds=SECONDS)
     elif isinstance(error, TooManyRedirects):
-        say = f"The Hub ({constants.ENDPOINT}) sends every request on to another address, in a circle. {ways}"
+        said = Message("The Hub ({hub}) sends every request on to another address, in a circle. {ways}", **known)
     elif isinstance(error, RemoteProtocolError | ReadError):
-        say = f"The Hub ({constants.ENDPOINT}) broke off or garbled its answer about {here.rstrip(',')}. {ways}"
+        said = Message("The Hub ({hub}) broke off or garbled its answer about {alone}. {ways}", **known)
     elif isinstance(error, HTTPError | OSError | LocalEntryNotFoundError) and status is None:
-        say = f"The Hub ({constants.ENDPOINT}) can't be reached. {ways}"
+        said = Message("The Hub ({hub}) can't be reached. {ways}", **known)
     else:
-        say = f"The Hub's answer about {here} can't be read ({type(error).__name__}). {ways}"
-    raise HubError(say, wants_token=wants_token) from None
+        said = Message(
+            "The Hub's answer about {here} can't be read ({error}). {ways}", **known, error=type(error).__name__
+        )
+    raise HubError(said, wants_token=wants_token) from None
+
+
+WAYS = Message("Give its config.json instead, or try again.")
+
+
+def no_id(model: str) -> Message:
+    return Message(
+        "“{text}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.", text=model[:100]
+    )

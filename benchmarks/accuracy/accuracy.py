@@ -1,5 +1,6 @@
-"""python -m benchmarks.accuracy: ours beside every public record, written to presets/accuracy.json for the Accuracy
-screen. The records are those under tests/data, each with its address; run it after any change of a formula."""
+"""python -m benchmarks.accuracy: ours beside every public record and every computed training step, written to
+presets/accuracy.json for the Accuracy screen. They are those under tests/data, each with its address; run it after any
+change of a formula."""
 
 import json
 from collections import Counter
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import records, training, weights
+from benchmarks.accuracy import records, steps, training, weights
 from benchmarks.accuracy.serving import (
     Comparison,
     Found,
@@ -20,6 +21,7 @@ from benchmarks.accuracy.serving import (
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "presets" / "accuracy.json"
+TRACKER = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/_tools/mem_tracker.py"
 LADDER = "https://github.com/pytorch/torchtune"
 UNITS = {"GiB": 2**30, "MiB": 2**20, "tokens": 1, "bytes": 1}
 
@@ -64,11 +66,27 @@ def training_peaks(rows: list[dict[str, Any]]) -> Iterator[Found]:
         yield LeftOut(kind="training peaks", name=name, reason=left.reason)
 
 
+def tracked_steps() -> Iterator[Comparison]:
+    """Peaks of whole training steps that torch computed."""
+    for step in steps.compare(steps.load("train_steps.json"), steps.configs()):
+        yield Comparison(
+            kind="training steps, computed",
+            name=steps.name_of(step.row),
+            predicted=max(step.predicted.values()),
+            measured=step.row["peak"],
+            unit="bytes",
+            source=TRACKER,
+        )
+
+
 def found() -> list[Found]:
-    """Every figure of every public record."""
+    """Every figure of every public record, and of every step that was computed."""
     served = load("measured.json")
     kinds = (loaded_weights, vllm_tokens, vllm_budgets, transformers_peaks, other_engines)
-    return [row for kind in kinds for row in kind(served)] + list(training_peaks(load("train_peaks.json")))
+    return [row for kind in kinds for row in kind(served)] + [
+        *training_peaks(load("train_peaks.json")),
+        *tracked_steps(),
+    ]
 
 
 def summed_up() -> dict[str, Any]:

@@ -76,11 +76,21 @@ class Case:
     def predicted(self) -> int:
         """Bytes that the meter would have read."""
         memory = self.memory()
-        if self.meter == "process":
-            return memory.total
         held = memory.total - memory.overhead
+        if self.meter == "allocated":
+            return held
         low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]
-        return held + ((low + high) // 2 if self.meter == "reserved" else 0)
+        rest = memory.overhead if self.meter == "process" else (low + high) // 2
+        return held + rest + self.idle_logits(memory)
+
+    def idle_logits(self, memory: TrainingMemory) -> int:
+        """Bytes of the 16-bit logits once they are gone: what follows is in fp32, too large for their block, so that
+        PyTorch's caching allocator keeps it (docs: notes/cuda, memory management)."""
+        work, layout = self.work, self.layout
+        if work.loss != "whole" or work.keep_outputs or self.recipe.compute == "fp32" or not memory.logits:
+            return 0
+        tokens = work.micro_batch * -(-work.sequence // layout.cp)
+        return 2 * tokens * -(-int(self.config["vocab_size"]) // layout.tp)
 
 
 LADDER: tuple[tuple[str, float, dict[str, Any]], ...] = (
@@ -95,7 +105,8 @@ LADDER: tuple[tuple[str, float, dict[str, Any]], ...] = (
     ("QLoRA", 4.6, {"method": "qlora"}),
 )
 """README of torchtune 0.6, "Optimization flags": Llama 3.2 3B, two sequences of 4,096 packed tokens, bf16, peak active
-memory in GiB. Each technique comes on top of those before; LoRA goes back to plain AdamW (recipes/configs/llama3_2).
+memory in GiB. Each technique comes on top of those before; LoRA goes back to plain AdamW, which the recipes run fused
+(recipes/configs/llama3_2).
 Inferred: that the 8-bit AdamW is torchao's, and that the compiled loss writes no fp32 chunk."""
 
 
@@ -103,7 +114,7 @@ def ladder() -> list["Case"]:
     """The steps of torchtune's table, in its order."""
     config = resolve("Llama-3.2-3B")
     assert config is not None
-    settings: dict[str, Any] = {"micro_batch": 2, "sequence": 4096}
+    settings: dict[str, Any] = {"micro_batch": 2, "sequence": 4096, "optimizer_kernel": "fused", "repeated_keys": True}
     cases = []
     for what, gib, change in LADDER:
         settings |= change
@@ -207,6 +218,8 @@ def torchtune(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | st
             fused=True,
             loss="chunked",
             recompute="full",
+            optimizer_kernel="fused",
+            repeated_keys=True,
             **work,
         ),
         RECIPES["bf16"],
@@ -230,6 +243,7 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
             micro_batch=record["batch"],
             sequence=record["seq"],
             method="pretrain",
+            repeated_keys=True,
             fused=bool(record.get("compile")) or "compile" in record["method"],
             recompute="full" if record["ac"] == "full" else "alternate",
             loss="whole" if "202412" in record["url"] else "compiled",  # inferred: its source came to compile the loss
@@ -259,6 +273,7 @@ def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
             lora_targets="qv",
             fused="phi" in record["model"],  # its GELU is one kernel here
             loss="whole",  # Fabric's bf16-true hands the logits out in fp32
+            keep_outputs=True,
         ),
         RECIPES["bf16"],
         frozen=Precision(weights={"None": "bf16", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-dq"}[quant]),
@@ -286,11 +301,12 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
             accumulation=record["grad_accum"],
             method=kind,
             lora_rank=64,
-            fp32_rest=kind == "qlora",
+            fp32_rest=kind == "qlora",  # inferred: what PEFT made stays reserved, though DeepSpeed casts it back
             recompute="full",
             loss="whole" if autocast else "native",  # inferred: no upcast without autocast
+            keep_outputs=not autocast,  # inferred: the logits wait too
         ),
-        RECIPES["bf16"] if autocast else deepspeed,
+        RECIPES["bf16-autocast"] if autocast else deepspeed,
         TrainingLayout(dp=gpus, zero=3 if "ZeRO-3" in method else 2),
         Precision(weights="int4" if kind == "qlora" else "bf16"),
     )

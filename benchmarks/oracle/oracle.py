@@ -3,7 +3,8 @@
 Each class is built on the meta device and its weights are named as it would save them, so both lists are in the
 checkpoint's own words and are compared by name and shape. MODEL is a preset id or the path of a config.json; without
 any, all presets. --defaults compares what each class makes of a config that says nothing but its model_type, and
---random N compares N small models of each family with every flag drawn at random. Exits with 1 on any difference.
+--random N compares N small models of each family with every flag drawn at random; --missing lists the classes that we
+do not know. Exits with 1 on any difference.
 
 Needs transformers 5.23 and torch beside this project's own requirements.
 """
@@ -24,12 +25,15 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMultimodalLM,
+    Gemma4TextConfig,
+    Gemma4UnifiedTextConfig,
     logging,
 )
 from transformers.core_model_loading import revert_weight_conversion
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from calc import Architecture, ConfigError
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 from presets import models
 
 Shapes = dict[str, tuple[int, ...]]
@@ -56,9 +60,13 @@ PUBLISHED = {
     "kimi_linear": {r"block_sparse_moe\.(gate|up|down)_proj": r"mlp.\1_proj"},
 }
 """Names that a class reads from the published checkpoint and would save otherwise."""
-TEXT = ("language_model.", "text_model.", "lm_head.")
+TEXT = ("language_model.", "text_model.", "lm_head.", "self_conditioning.", "model.decoder.layers.")
 """Within which modules a class that wraps a language model keeps it."""
-BESIDE = {"phi4_multimodal": "model.embed_tokens_extend.", "chameleon": "model.vqmodel."}
+BESIDE: dict[str, str | tuple[str, ...]] = {
+    "phi4_multimodal": "model.embed_tokens_extend.",
+    "chameleon": "model.vqmodel.",
+    "idefics": ("model.vision_model.", "model.perceiver_resampler."),
+}
 """Towers of those that wrap nothing."""
 TRANSPOSED = {"qwen3_vl_moe"}
 """Those whose experts lie as [expert, in, out] in the published checkpoint, and are turned as they are read."""
@@ -67,7 +75,7 @@ TRANSPOSED = {"qwen3_vl_moe"}
 def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
     image tower or without."""
-    settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPERS
+    settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPED
     maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
     with torch.device("meta"):
         model = maker.from_config(settings)
@@ -85,6 +93,24 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     if config["model_type"] in TRANSPOSED:
         shapes |= {name: (shape[0], *shape[:0:-1]) for name, shape in shapes.items() if ".mlp.experts." in name}
     return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
+
+
+def of_assistants(theirs: property) -> property:
+    """How the layers of a Gemma 4 share caches, where all of them read another model's: the class's own check asks for
+    a layer that stores one, which no assistant has, so that it can't be built without this."""
+
+    def modes(config: Any) -> list[str | None]:
+        layers: int = config.num_hidden_layers
+        found: list[str | None] = (
+            ["reuse"] * layers if config.num_kv_shared_layers == layers else theirs.__get__(config)
+        )
+        return found
+
+    return property(modes)
+
+
+for text_config in (Gemma4TextConfig, Gemma4UnifiedTextConfig):
+    text_config.kv_sharing_modes = of_assistants(text_config.kv_sharing_modes)
 
 
 def plain(name: str, model_type: str) -> str:
@@ -149,7 +175,7 @@ FLAGS = """
     use_parallel_residual parallel_attn new_decoder_architecture multi_query use_sliding_window use_conv_bias
     mamba_conv_bias mamba_proj_bias mamba_rms_norm projectors_bias conv_bias use_expert_bias block_auto_adjust_ff_dim
     do_layer_norm_before enable_bias add_bias_linear use_shared_attention_adapter attention_k_eq_v enable_moe_block
-    use_double_wide_mlp use_bidirectional_attention is_moe
+    use_double_wide_mlp use_bidirectional_attention is_moe qk_layer_norms
 """.split()
 SIZES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],
@@ -265,11 +291,32 @@ FIXED: dict[str, dict[str, Any]] = {
     "granitemoehybrid": MAMBA_2,
     "helium": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16},
     "hunyuan_vl_text": {"head_dim": 24},
+    "idefics": {"additional_vocab_size": 2, "cross_layer_interval": 2, "vision_config": {"embed_dim": 48}},
+    "kosmos_2_text_model": {"embed_dim": 64, "attention_heads": 4, "layers": 3},
+    "kosmos_2_5_text_model": {"embed_dim": 64, "attention_heads": 4, "layers": 3},
     "inkling_text": {"swa_num_attention_heads": 8, "swa_num_key_value_heads": 4, "swa_head_dim": 16}
     | {"sliding_window_size": 40, "rel_extent": 96},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
     | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing
+    "qwen4_exp_text": {"indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 24, "indexer_budget": 32}
+    | {"indexer_compress_ratio": 8, "hc_count": 3, "hc_lowrank": 20, "num_hidden_layers": 5, "eos_token_id": 3}
+    | {"ple_layer_ids": [1, 2, 5], "ngram_vocab_size_base": 400, "heads_per_ngram": 2, "split_ngram_parts": 4}
+    | {"layer_types": ["linear_attention"] * 2 + ["full_attention"] * 2 + ["linear_attention"], "hidden_size": 64}
+    | {"rope_parameters": ROPE},
+    "mistral_large4_text": {"num_hidden_layers": 4, "kv_source_layers": [0, 1, 0, 3], "num_key_value_heads": 4}
+    | {"num_attention_heads": 4, "layer_types": None, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
+    | {"indexer_types": ["full", "shared", "full", "shared"]},
+    "glm5_next_text": {"q_lora_rank": 24, "qk_rope_head_dim": 0, "num_attention_heads": 4, "num_key_value_heads": 4}
+    | {"index_kpool": 4},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40}
+    | {"tie_word_embeddings": True},  # else the class keeps two stacks
+    "hrm_text": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "mlp_bias": False}
+    | {"attention_bias": False},  # the class packs matrices as it saves them, and leaves their biases apart
+    "zaya": {"num_experts_per_tok": 1, "sliding_window": 32},
+    "blt": {"encoder_hash_byte_group_vocab": 100, "cross_attn_k": 2, "tie_word_embeddings": False},
+    "dots3_note_text": {"q_lora_rank": 24, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 24}
+    | {"swa_num_attention_heads": 2, "swa_num_key_value_heads": 2, "swa_v_head_dim": 20},
     "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
     "mimo_v2_flash": {"num_key_value_heads": 2, "swa_num_key_value_heads": 4},
     "muse_spark_text": {"hidden_size": 64, "moe_hidden_size": 32},
@@ -304,10 +351,29 @@ OUTER: dict[str, dict[str, Any]] = {
 """What a wrapper needs beside its language model."""
 
 
+ASSISTANTS = {"gemma4_assistant": "gemma4_text", "gemma4_unified_assistant": "gemma4_unified_text"}
+"""Those whose class takes no empty config, and what their text_config is."""
+WITHOUT_CACHE: dict[str, Any] = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+WITHOUT_CACHE |= {"enable_moe_block": False, "use_double_wide_mlp": False, "num_hidden_layers": 4}
+WITHOUT_CACHE |= {"num_kv_shared_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
+BLT_SECTIONS = {"global_config", "encoder_config", "decoder_config", "patcher_config"}
+
+
 def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
     """A small config of a family, with each field that its class has drawn or left out."""
+    if model_type in ASSISTANTS:
+        text = random_config(ASSISTANTS[model_type], chance) | WITHOUT_CACHE
+        flags = {"use_ordered_embeddings": chance.random() < 0.5, "num_centroids": 20, "backbone_hidden_size": 96}
+        tied = {} if chance.random() < 0.5 else {"tie_word_embeddings": chance.random() < 0.5}
+        return {"model_type": model_type, "text_config": text, **flags, **tied}
     fields = AutoConfig.for_model(model_type).to_dict()
     config: dict[str, Any] = {"model_type": model_type}
+    for name in sorted(BLT_SECTIONS & set(fields)):
+        heads = {"num_attention_heads": 4, "hidden_size": 64, "num_key_value_heads": chance.choice([2, 4])}
+        widths = [None, 96] if name == "encoder_config" else [80, 96]
+        sizes = {"num_hidden_layers": chance.choice([1, 3]), "intermediate_size": chance.choice(widths)}
+        every = {"cross_attn_all_layers": chance.random() < 0.5} if name in ("encoder_config", "decoder_config") else {}
+        config[name] = heads | sizes | every | ({"hidden_size_global": 64} if name == "decoder_config" else {})
     for name, values in (SIZES | {flag: [True, False] for flag in FLAGS}).items():
         if name in fields and not (name in OPTIONAL and chance.random() < 0.4):
             config[name] = chance.choice(values)
@@ -324,21 +390,16 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
 def alone(config: dict[str, Any]) -> dict[str, Any]:
     """A language model that transformers only loads inside its wrapper, in that wrapper."""
     text = config["model_type"]
-    wrappers = [name for name in WRAPPERS if WRAPPERS[name] == text]
+    wrappers = [name for name in WRAPPED if WRAPPED[name] == text]
     wrapper = next((name for name in wrappers if text.startswith(name)), wrappers[0] if wrappers else None)
-    whole = type(AutoConfig.for_model(text)) in AutoModelForCausalLM._model_mapping and wrapper not in NAMING
-    if wrapper is None or whole:
+    if wrapper is None or (CONFIG_MAPPING[text] in AutoModelForCausalLM._model_mapping and wrapper not in NAMING):
         return config
     tied = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
     return {"model_type": wrapper, "text_config": config, **tied, **OUTER.get(wrapper, {})}
 
 
 def has_class(model_type: str) -> bool:
-    try:
-        AutoConfig.for_model(model_type)
-    except ValueError:
-        return False
-    return True
+    return model_type in CONFIG_MAPPING
 
 
 def compare_random(model_type: str, n: int, seed: int) -> bool:
@@ -359,11 +420,73 @@ def compare_random(model_type: str, n: int, seed: int) -> bool:
     return right and compared > 0
 
 
+# What transformers has and we have not
+
+ENCODER = "an encoder that its class can be told to run as a decoder"
+HALF = "the decoder half of an encoder-decoder"
+BOTH = "an encoder-decoder"
+NO_DECODER = {
+    "bert": ENCODER,
+    "bert-generation": ENCODER,
+    "big_bird": ENCODER,
+    "camembert": ENCODER,
+    "data2vec-text": ENCODER,
+    "electra": ENCODER,
+    "ernie": ENCODER,
+    "megatron-bert": ENCODER,
+    "rembert": ENCODER,
+    "roberta": ENCODER,
+    "roberta-prelayernorm": ENCODER,
+    "roc_bert": ENCODER,
+    "roformer": ENCODER,
+    "xlm-roberta": ENCODER,
+    "xlm-roberta-xl": ENCODER,
+    "xmod": ENCODER,
+    "reformer": "an encoder for long texts, reversible and hashed; no language model was published for prompts",
+    "xlm": "an encoder of sentences in many languages",
+    "xlnet": "learns permutations of a text; reads both ways",
+    "bart": HALF,
+    "bigbird_pegasus": HALF,
+    "blenderbot": HALF,
+    "blenderbot-small": HALF,
+    "marian": HALF,
+    "mbart": HALF,
+    "mvp": HALF,
+    "pegasus": HALF,
+    "plbart": HALF,
+    "prophetnet": HALF,
+    "trocr": HALF,
+    "whisper": HALF,
+    "blip": BOTH,
+    "florence2": BOTH,
+    "pix2struct": BOTH,
+    "pp_formulanet": BOTH,
+    "t5gemma2": BOTH,
+    "udop": BOTH,
+    "vision-encoder-decoder": BOTH,
+    "moshi": "speaks: frames of sound in several codebooks, not text",
+    "musicgen": "makes music: codebooks of sound that text steers from an encoder",
+    "musicgen_melody": "makes music: codebooks of sound that text steers from an encoder",
+    "kyutai_speech_to_text": "hears: frames of sound in several codebooks that go in with each word",
+    "pi0": "a policy of a robot: its expert for actions reads a PaliGemma",
+    "evolla": "answers about proteins: a Llama with an encoder of their structure between its layers",
+    "git": "captions: a BERT that reads images",
+}
+"""model_types of causal and multimodal classes that are no decoder language model, each with its reason."""
+
+
+def missing() -> list[str]:
+    """model_types of causal, image-text and multimodal classes that neither table knows."""
+    classes = {model_type for auto in CLASSES for model_type in auto._model_mapping._model_mapping}
+    return sorted(classes - set(FAMILIES) - set(WRAPPED) - set(NO_DECODER))
+
+
 def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description="Our tensors beside those of the classes in transformers.")
     p.add_argument("models", nargs="*", metavar="MODEL", help="a preset id or the path of a config.json")
     p.add_argument("--defaults", action="store_true", help="compare what each class makes of an empty config")
     p.add_argument("--random", type=int, metavar="N", help="compare N random small configs of each family")
+    p.add_argument("--missing", action="store_true", help="list classes of transformers that we do not know")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--family", action="append", choices=sorted(FAMILIES), help="with the two above: only these")
     return p.parse_args()
@@ -383,6 +506,10 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     a = arguments()
+    if a.missing:
+        print(*(unknown := missing()), sep="\n")
+        print(f"{len(unknown)} unknown; {len(NO_DECODER)} are no decoder language models")
+        return 1 if unknown else 0
     right = []
     if not a.random:
         columns = f"{'tensors':>8} {'missing':>8} {'extra':>6} {'shape':>6} {'ours':>18} {'theirs':>18}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.oracle import oracle
 from benchmarks.oracle.write_test_data import write
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 
 
 def small(each: int = 3) -> None:
@@ -39,7 +39,7 @@ def towers() -> None:
         for vision in visions:
             config = {
                 "model_type": name,
-                "text_config": {"model_type": WRAPPERS[name], **text},
+                "text_config": {"model_type": WRAPPED[name], **text},
                 "vision_config": vision,
                 **SOUND.get(name, {}),
             }

@@ -1,12 +1,14 @@
-"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [LLAMACPP.json]]]]:
-cut to what tests need, in tests/data.
+"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [STEPS.json [DRY]]]]]
+
+Larger collections cut to what tests need, in tests/data.
 
 The oracle counts models by instantiating their classes of Hugging Face transformers 5.23 on the meta device, from
 published configs, and holds the totals published for their checkpoints. The other file holds the peaks of forward
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
 The third holds figures of public start-up logs, and peaks of training. The folder has what `print(model)` shows of such
 classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
-The last are dry runs of llama.cpp.
+The next file holds whole training steps of such classes under fake tensors, in which every storage was tracked, and
+the last dry runs of llama.cpp.
 """
 
 import json
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.llamacpp import asked
-from calc.families.table import FAMILIES, WRAPPERS
+from calc.families.table import FAMILIES, WRAPPED
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 TRACKED = {
@@ -126,7 +128,7 @@ def oracle(path: str) -> None:
             "state": model["kv_cache"]["state_elems"],
         }
         for model in json.loads(Path(path).read_text(encoding="utf-8"))
-        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPERS
+        if model["model_type"] in FAMILIES or model["model_type"] in WRAPPED
     ]
     write("oracle.json", rows)
 
@@ -189,6 +191,24 @@ def printed(folder: str) -> None:
     write("printed_4.json", rows)
 
 
+STEP_FIELDS = (
+    "model recipe optimizer impl micro_batch sequence accumulation checkpointing lora loss keep_outputs ranks reduce "
+    "reshard trained peak"
+).split()
+
+
+def steps(path: str) -> None:
+    """Peaks of each phase of training steps."""
+    found = json.loads(Path(path).read_text(encoding="utf-8"))
+    rows = [
+        {name: row[name] for name in STEP_FIELDS if row.get(name) is not None}
+        | {"phases": {name.removeprefix("peak_"): size for name, size in row["phases"].items()}}
+        for row in found["rows"]
+    ]
+    write("train_steps.json", rows)
+    write("train_step_configs.json", [{"name": name, **config} for name, config in found["configs"].items()])
+
+
 def dry_runs(path: str) -> None:
     """llama.cpp's dry runs: a few of each kind, of all models."""
     rows = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -217,5 +237,7 @@ if __name__ == "__main__":
         peaks(path)
     for path in sys.argv[4:5]:
         printed(path)
-    for path in sys.argv[5:]:
+    for path in sys.argv[5:6]:
+        steps(path)
+    for path in sys.argv[6:]:
         dry_runs(path)

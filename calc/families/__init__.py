@@ -1,93 +1,113 @@
 """config -> Architecture: the one door, over the one table keyed by model_type."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
 from calc.families.details import read_details
+from calc.families.dropout import with_dropout
 from calc.families.family import Family
-from calc.families.fields import MAX_LAYERS, Fields
-from calc.families.rotary import rotary_tables
+from calc.families.fields import MAX_LAYERS, Fields, number, true
 from calc.families.table import FAMILIES, WRAPPERS
 from calc.families.towers import read_vision
-from calc.families.wrappers import language, with_language
+from calc.families.wrappers import joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import FeedForward
+from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
+LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
+IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
+"""model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
 
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
-    architecture = _build(config, *_open(config))
-    _check_sides(architecture)
-    return architecture
+    return read_with_settings(config)[0]
 
 
 Architecture.read = read
 
 
-def _build(config: Mapping[str, Any], family: Family, c: Fields, model_type: str) -> Architecture:
-    alike: dict[tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str], list[int]] = {}
+def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
+    alike: dict[LayerParts, list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
-        mixers = family.mixer(c, i)
-        mixers = mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,)
-        norms = family.norms if isinstance(family.norms, tuple) else family.norms(c, i)
-        alike.setdefault((mixers, family.ffn(c, i), norms, family.layer_extras(c, i), family.path(c, i)), []).append(i)
+        alike.setdefault(_layer(family, c, i), []).append(i)
     max_positions = c.maybe(family.max_positions)
+    norm = family.norm if isinstance(family.norm, str) else family.norm(c)
+    final_norm = family.final_norm or norm
+    mixers = [mixer for mixers, *_ in alike for mixer in mixers]
     return Architecture(
-        model_type=model_type,
+        model_type=str(c.get("model_type")),
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
-        extra_rows=family.extra_rows,
+        extra_rows=number(c, family.extra_rows, 0),
         tied=family.ties and c.flag("tie_word_embeddings"),
         blocks=tuple(
-            Block(
-                layers=tuple(where),
-                mixers=mixers,
-                ffn=ffn,
-                norms=norms,
-                norm=family.norm,
-                extras=extras,
-                path=path,
-            )
+            Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=norm, extras=extras, path=path)
             for (mixers, ffn, norms, extras, path), where in alike.items()
         ),
-        shared=family.shared(c),
+        shared=family.shared(c) if family.shared else (),
         names=family.names,
-        positions=family.positions(c),
+        positions=c.size(family.positions) + family.more_positions if family.positions else 0,
         max_positions=max_positions,
         details=read_details(c),
-        rotary=rotary_tables(model_type, c, [mixer for mixers, *_ in alike for mixer in mixers], max_positions),
-        d_embedding=c.maybe(family.d_embedding) if family.d_embedding else None,
-        final_norm=family.final_norm(c) if family.final_norm else family.norm,
-        head_bias=family.head_bias(c),
-        kernels=family.kernels,
-        extras=family.extras(c),
-        prediction=family.prediction(c),
+        rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
+        d_embedding=_embedding_width(family, c),
+        final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
+        head_bias=true(c, family.head_bias),
+        kernels=with_dropout(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
+        extras=family.extras(c) if family.extras else (),
+        prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
-        assumptions=_assumptions(config),
+        image_prefix=_sees_images_whole(config, c),
+        assumptions=tuple(_assumptions(config, family)),
     )
+
+
+def _layer(family: Family, c: Fields, i: int) -> LayerParts:
+    """What layer i is made of."""
+    mixers = family.mixer(c, i)
+    return (
+        mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),
+        family.ffn(c, i),
+        family.norms if isinstance(family.norms, tuple) else family.norms(c, i),
+        family.layer_extras(c, i) if family.layer_extras else (),
+        family.path(c, i) if family.path else "",
+    )
+
+
+def _embedding_width(family: Family, c: Fields) -> int | None:
+    """Where it differs from the hidden size."""
+    width = family.d_embedding
+    return c.maybe(width) if isinstance(width, str) else width if width is None else number(c, width)
+
+
+def _sees_images_whole(config: Mapping[str, Any], c: Fields) -> bool:
+    """Whether attention is both ways within the tokens of an image."""
+    both_ways = {**c.defaults, **c.stated}.get("use_bidirectional_attention")
+    return config.get("model_type") in IMAGE_PREFIX or both_ways == "vision"
 
 
 def _check_sides(architecture: Architecture) -> None:
     """Raise ConfigError where a width that is divided leaves nothing: 16 heads of a hidden size of 1."""
     for tensor in architecture.tensors():
         if 0 in tensor.shape:
-            raise ConfigError(
-                f"{next(tensor.names())} would be {' x '.join(map(str, tensor.shape))}: a width of this config is "
-                "smaller than the number of heads or groups that share it; it must be at least as large."
+            sentence = (
+                "{name} would be {shape}: a width of this config is smaller than the number of heads or groups that "
+                "share it; it must be at least as large."
             )
+            raise ConfigError(Message(sentence, name=next(tensor.names()), shape=" x ".join(map(str, tensor.shape))))
 
 
 def knows(config: Mapping[str, Any]) -> bool:
@@ -101,13 +121,15 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "model_type": "llama", ASSUMED: str(config.get("model_type"))[:40]}
 
 
-def _assumptions(config: Mapping[str, Any]) -> tuple[str, ...]:
-    if ASSUMED not in config:
-        return ()
-    return (
-        f"The family {shown(config[ASSUMED])} is not known: this config is read as a Llama-like decoder. "
-        "Every number here hangs on that assumption.",
-    )
+def _assumptions(config: Mapping[str, Any], family: Family) -> Iterator[Message]:
+    if ASSUMED in config:
+        yield Message(
+            "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
+            "that assumption.",
+            family=shown(config[ASSUMED]),
+        )
+    if family.assumption is not None:
+        yield family.assumption
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,8 +137,14 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError.
     """
-    family, c, model_type = _open(config)
-    architecture = _build(config, family, c, model_type)
+    return read_with_settings(config)[1]
+
+
+def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[str, Any]]:
+    """The Architecture and its `settings`, read once. Raises ConfigError."""
+    family, c = _open(config)
+    architecture = _build(config, family, c)
+    _check_sides(architecture)
     values = {name: c.get(name) for name in c.defaults if name in c.used}
     attention = next((mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)), None)
     if attention is not None:
@@ -124,7 +152,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
         values |= {name: value for name, value in derived.items() if name in values and values[name] is None}
     if "n_inner" in values and values["n_inner"] is None:
         values["n_inner"] = 4 * architecture.hidden
-    return values
+    return architecture, values
 
 
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,15 +160,17 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
     Raises ConfigError for a field that this family does not read.
     """
-    family, c, _ = _open(config)
+    family, c = _open(config)
     own = {c.aliases.get(name, name): value for name, value in changes.items()}
     if changes.get("model_type", config.get("model_type")) != config.get("model_type"):
-        raise ConfigError("model_type can't be changed by itself; give a config of the other family.", "model_type")
+        message = Message("model_type can't be changed by itself; give a config of the other family.")
+        raise ConfigError(message, "model_type")
     for name in own:
         if name not in c.defaults and name not in c.stated:
             close = get_close_matches(name, c.defaults, n=3, cutoff=0.5)
-            known = ", ".join(close or list(c.defaults))
-            raise ConfigError(f"{shown(name)} is not a field that decides this model's size. Try {known}.", name, close)
+            sentence = "{name} is not a field that decides this model's size. Try {known}."
+            message = Message(sentence, name=shown(name), known=", ".join(close or list(c.defaults)))
+            raise ConfigError(message, name, close)
     merged = {**c.stated, **own}
     layers = merged.get(family.layers)
     for name in PER_LAYER:
@@ -163,17 +193,23 @@ def _class_defaults() -> dict[str, dict[str, Any]]:
     return rows
 
 
-def _open(config: Mapping[str, Any]) -> tuple[Family, Fields, str]:
+def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
     if not isinstance(config, Mapping):
-        raise ConfigError(f"A config must be an object of fields, as config.json is; this is {shown(config)}.")
+        sentence = "A config must be an object of fields, as config.json is; this is {value}."
+        raise ConfigError(Message(sentence, value=shown(config)))
     text = language(config)
     model_type = text.get("model_type")
     if not isinstance(model_type, str):
-        raise ConfigError("The config does not say its model_type, for instance “llama” or “qwen3”.", "model_type")
+        message = Message("The config does not say its model_type, for instance “llama” or “qwen3”.")
+        raise ConfigError(message, "model_type")
     if model_type not in FAMILIES:
         close = get_close_matches(model_type, FAMILIES, n=5, cutoff=0.4)
-        near = f" Near to it we know {', '.join(close)}." if close else " We know llama, qwen3, deepseek_v3 and others."
-        raise ConfigError(f"The family {shown(model_type)} is not one we know.{near}", "model_type", close)
+        sentence = "The family {model_type} is not one we know. We know llama, qwen3, deepseek_v3 and others."
+        if close:
+            sentence = "The family {model_type} is not one we know. Near to it we know {near}."
+        message = Message(sentence, model_type=shown(model_type), near=", ".join(close))
+        raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
+    text = joined(text, family.section)
     row = _class_defaults().get(family.defaults or model_type, {"fields": {}, "aliases": {}})
-    return family, Fields(text, row["fields"] | family.own, row["aliases"] | family.aliases), model_type
+    return family, Fields(text, {**row["fields"], **family.own}, {**row["aliases"], **family.aliases})

@@ -1,8 +1,11 @@
-from collections.abc import Mapping, Sequence
-from typing import Any
+"""The fields of a config, each checked as it is read."""
 
-from calc.errors import ConfigError, shown
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from calc.errors import ConfigError, Message, shown
+
+T = TypeVar("T")
 MAX_SIZE = 2**31  # no dimension of a real model comes near
 MAX_LAYERS = 1024  # DeepNet has the most, 1,000 (arXiv:2203.00555)
 MAX_PREDICTION_LAYERS = 16  # no published model has more than three
@@ -20,6 +23,7 @@ class Fields:
         self.defaults = defaults
         self.used: set[str] = set()  # what was asked for
         self._checked: dict[str, Any] = {}  # lists, which every layer asks for
+        self._once: dict[Hashable, Any] = {}
 
     def get(self, name: str) -> Any:
         """The value stated, else the class's default, unchecked."""
@@ -27,15 +31,26 @@ class Fields:
         self.used.add(name)
         return self.stated[name] if name in self.stated else self.defaults.get(name)
 
+    def states(self, name: str) -> bool:
+        """Whether the config itself says something, be it null."""
+        return self.aliases.get(name, name) in self.stated
+
     def with_stated(self, name: str, value: Any) -> "Fields":
         """The same config with one field stated otherwise."""
         other = Fields({**self.stated, name: value}, self.defaults, {})
         other.used = self.used
         return other
 
-    def within(self, section: Mapping[str, Any]) -> "Fields":
-        """A section of the config, which has no defaults of its own."""
-        return Fields(section, {}, {})
+    def within(self, section: object) -> "Fields":
+        """A section of the config, which has no defaults of its own; an empty one where it is left out."""
+        return Fields(section if isinstance(section, Mapping) else {}, {}, {})
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The same object for every layer that is alike."""
+        if key not in self._once:
+            self._once[key] = make()
+        value: T = self._once[key]
+        return value
 
     def maybe(self, name: str, least: int = 1) -> int | None:
         """A whole number of at least `least`, or None where the config says null and the class takes that."""
@@ -43,26 +58,41 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{name} is {shown(value)}; it must be a whole number.", name)
+            raise ConfigError(
+                Message("{name} is {value}; it must be a whole number.", name=name, value=shown(value)), name
+            )
         most = MOST.get(self.aliases.get(name, name), MAX_SIZE)
         if not least <= value <= most:
-            near = least if value < least else most
-            raise ConfigError(f"{name} is {shown(value)}; it must lie between {least:,} and {most:,}.", name, [near])
+            sentence = "{name} is {value}; it must lie between {least:,} and {most:,}."
+            message = Message(sentence, name=name, value=shown(value), least=least, most=most)
+            raise ConfigError(message, name, [least if value < least else most])
         return value
 
     def size(self, name: str, least: int = 1) -> int:
         """A whole number that must be there."""
         value = self.maybe(name, least)
         if value is None:
-            raise ConfigError(f"The config does not say {name}, which this family needs: a whole number.", name)
+            sentence = "The config does not say {name}, which this family needs: a whole number."
+            raise ConfigError(Message(sentence, name=name), name)
         return value
 
     def flag(self, name: str) -> bool:
+        """True or false; a field that is not there is false."""
         value = self.get(name)
         if value is None:
             return False
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} is {shown(value)}; it must be true or false.", name)
+            raise ConfigError(
+                Message("{name} is {value}; it must be true or false.", name=name, value=shown(value)), name
+            )
+        return value
+
+    def real(self, name: str) -> float:
+        """A number of a sensible size that need not be whole."""
+        value = self.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1000:
+            sentence = "{name} is {value}; it must be a number such as 2.625."
+            raise ConfigError(Message(sentence, name=name, value=shown(value)), name)
         return value
 
     def indices(self, name: str) -> frozenset[int]:
@@ -70,7 +100,8 @@ class Fields:
         if name not in self._checked:
             value = self.get(name) or []
             if not isinstance(value, list) or not all(type(index) is int for index in value):
-                raise ConfigError(f"{name} is {shown(value)}; it must be a list of layer numbers.", name)
+                sentence = "{name} is {value}; it must be a list of layer numbers."
+                raise ConfigError(Message(sentence, name=name, value=shown(value)), name)
             self._checked[name] = frozenset(value)
         indices: frozenset[int] = self._checked[name]
         return indices
@@ -84,12 +115,15 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise ConfigError(f"{name} is {shown(value)}; it must be a list with one word for each layer.", name)
+            sentence = "{name} is {value}; it must be a list with one word for each layer."
+            raise ConfigError(Message(sentence, name=name, value=shown(value)), name)
         if len(value) != layers:
-            raise ConfigError(f"{name} lists {len(value)} layers, but the model has {layers}.", name)
+            sentence = "{name} lists {listed:,} layers, but the model has {layers:,}."
+            raise ConfigError(Message(sentence, name=name, listed=len(value), layers=layers), name)
         for word in value:
             if word not in allowed:
-                raise ConfigError(f"{name} holds {shown(word)}; it must be one of {', '.join(allowed)}.", name)
+                sentence = "{name} holds {word}; it must be one of {allowed}."
+                raise ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
         self._checked[name] = value
         return list(value)
 
@@ -98,3 +132,58 @@ MOST = dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS
 )
 """The largest value of fields that count layers."""
+
+# What a row of the table may say of a config: the name of a field, or the value itself where the class has none
+
+Flag = bool | str | Callable[[Fields], bool]
+Size = int | str | Callable[[Fields], int]
+
+
+def true(c: Fields, flag: Flag) -> bool:
+    """What a flag says of a config."""
+    if isinstance(flag, bool):
+        return flag
+    return c.flag(flag) if isinstance(flag, str) else flag(c)
+
+
+def number(c: Fields, size: Size, least: int = 1) -> int:
+    """What a size says of a config: a whole number that must be there."""
+    if isinstance(size, int):
+        return size
+    return c.size(size, least) if isinstance(size, str) else size(c)
+
+
+def near_divisors(of: int, near: int) -> list[int]:
+    """The closest divisor of a number on each side of a value that does not divide it."""
+    divisors = [d for d in range(1, min(of, 65536) + 1) if of % d == 0]
+    below, above = [d for d in divisors if d < near], [d for d in divisors if d > near]
+    return below[-1:] + above[:1]
+
+
+# What kind of layer i is
+
+
+LAYER_KINDS = (
+    "reference_sliding_attention",
+    "minimax_m3_sparse",
+    "full_attention",
+    "indexed_attention",
+    "attention",
+    "sliding_attention",
+    "chunked_attention",
+    "linear_attention",
+    "mamba",
+    "conv",
+)
+WINDOWED_KINDS = ("sliding_attention", "chunked_attention")
+RECURRENT_KINDS = ("linear_attention", "mamba", "conv")
+MLP_KINDS = ("dense", "sparse")
+
+Rule = Callable[[Fields, int], bool]
+"""Whether something holds for layer i."""
+
+
+def kind(c: Fields, layer: int) -> str | None:
+    """The word for a layer in `layer_types`, which decides wherever a config lists it; None where it does not."""
+    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), LAYER_KINDS)
+    return kinds[layer] if kinds else None

@@ -3,26 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
+from calc.families.table import FAMILIES
 from calc.model.tensor import Shape
 
-FAMILIES = {
-    "llama": "llama",
-    "qwen2": "qwen2",
-    "qwen3": "qwen3",
-    "qwen3moe": "qwen3_moe",
-    "gemma": "gemma",
-    "gemma2": "gemma2",
-    "gemma3": "gemma3_text",
-    "phi3": "phi3",
-    "starcoder2": "starcoder2",
-    "olmo2": "olmo2",
-    "smollm3": "smollm3",
-    "gpt-oss": "gpt_oss",
-    "deepseek2": "deepseek_v3",
-    "granite": "granite",
-    "mistral3": "mistral",
-}
+ARCHITECTURES = {family.gguf: model_type for model_type, family in FAMILIES.items() if family.gguf is not None}
 """general.architecture -> model_type."""
 FIELDS = {
     "embedding_length": "hidden_size",
@@ -58,20 +43,19 @@ LATENT = {
 def config_of(metadata: Mapping[str, Any], shapes: Mapping[str, Shape | None]) -> dict[str, Any]:
     """The config.json that a header amounts to. Raises ConfigError when its architecture is not one we know."""
     name = metadata.get("general.architecture")
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise ConfigError(
-            f"The GGUF architecture {shown(name)} is not one we know; we know {', '.join(FAMILIES)}.", "model_type"
-        )
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        sentence = "The GGUF architecture {name} is not one we know; we know {known}."
+        raise ConfigError(Message(sentence, name=shown(name), known=", ".join(ARCHITECTURES)), "model_type")
     table = shapes.get("token_embd.weight")
     if table is None or len(table) != 2:
-        raise ConfigError("The GGUF file holds no token_embd.weight matrix, so the vocabulary is not known.")
+        raise ConfigError(Message("The GGUF file holds no token_embd.weight matrix, so the vocabulary is not known."))
     own = {key.removeprefix(f"{name}."): value for key, value in metadata.items() if key.startswith(f"{name}.")}
     config = {field: own[key] for key, field in FIELDS.items() if key in own}
     file_type = metadata.get("general.file_type")
     if isinstance(file_type, int) and file_type in FILE_TYPES:
         config["quantization_config"] = {"quant_method": "gguf", "format": FILE_TYPES[file_type]}
     config |= {
-        "model_type": FAMILIES[name],
+        "model_type": ARCHITECTURES[name],
         "vocab_size": table[0],
         "tie_word_embeddings": "output.weight" not in shapes,
     }
@@ -91,5 +75,6 @@ def _latent_heads(own: dict[str, Any]) -> dict[str, Any]:
     value = own.get("attention.value_length_mla", own.get("attention.value_length"))
     rope = own.get("rope.dimension_count")
     if type(key) is not int or type(rope) is not int:
-        raise ConfigError("The GGUF header does not say the key length or the rotary dimensions of latent attention.")
+        sentence = "The GGUF header does not say the key length or the rotary dimensions of latent attention."
+        raise ConfigError(Message(sentence))
     return {"qk_nope_head_dim": key - rope, "v_head_dim": value, "num_key_value_heads": own.get("attention.head_count")}

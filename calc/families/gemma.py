@@ -1,38 +1,25 @@
-"""Gemma, Gemma 2, 3, 3n and 4."""
+"""Google's families: Gemma and RecurrentGemma."""
 
-from typing import Any
+from dataclasses import replace
 
-from calc.errors import ConfigError
-from calc.families.family import (
-    GATE_UP,
-    GEMMA_NORMS,
-    Family,
-    attention_bias,
-    every,
-    extras,
-    gated,
-    gqa,
-    plain_gqa,
-    window,
-)
+from calc.errors import ConfigError, Message
+from calc.families.attention import Attention, Sliding, Window
+from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper, extras, made_by
+from calc.families.feedforward import Dense, Half
 from calc.families.fields import Fields
+from calc.families.rotary import Rotary
+from calc.families.tower_readers import GEMMA3, GEMMA4, PALIGEMMA
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
 from calc.model.kernels import Kernels
+from calc.model.mixers import Mixer
 from calc.model.names import Names
+from calc.model.recurrent import GatedLRU
 from calc.model.tensor import Shape
 
-
-def alternating_window(c: Fields, layer: int) -> int | None:
-    """Gemma 2, gpt-oss: every second layer slides, from the first on."""
-    return window(c, layer, every(c, layer, 2, "sliding_attention"))
-
-
-def gemma3_window(c: Fields, layer: int) -> int | None:
-    """Gemma 3: five sliding layers, then a full one. Looking both ways, a window has half on each side."""
-    slides = window(c, layer, every(c, layer, c.size("sliding_window_pattern"), "sliding_attention"))
-    return slides // 2 + 1 if slides is not None and c.flag("use_bidirectional_attention") else slides
+GEMMA2_ATTENTION = Attention(bias="attention_bias", window=Sliding(full_every=2))
+GEMMA_KERNELS = Kernels(norm="rms32")
 
 
 def keeps_cache(c: Fields, layer: int) -> bool:
@@ -40,26 +27,15 @@ def keeps_cache(c: Fields, layer: int) -> bool:
     return layer < c.size("num_hidden_layers") - (c.maybe("num_kv_shared_layers", 0) or 0)
 
 
-def gemma3n_attention(c: Fields, layer: int) -> GQA:
-    return gqa(
-        c,
-        bias=attention_bias(c),
-        window=window(c, layer, every(c, layer, 5, "sliding_attention")),
-        qk_norm="head",
-        own_keys=keeps_cache(c, layer),
-    )
-
-
 def gemma3n_mlp(c: Fields, layer: int) -> MLP:
     widths = c.get("intermediate_size")
     if isinstance(widths, list):
         if len(widths) != c.size("num_hidden_layers"):
-            raise ConfigError(
-                f"intermediate_size lists {len(widths)} layers, but the model has {c.size('num_hidden_layers')}.",
-                "intermediate_size",
-            )
+            sentence = "intermediate_size lists {listed:,} layers, but the model has {layers:,}."
+            message = Message(sentence, listed=len(widths), layers=c.size("num_hidden_layers"))
+            raise ConfigError(message, "intermediate_size")
         c = c.with_stated("intermediate_size", widths[layer])
-    return gated(c)
+    return Dense()(c)
 
 
 def per_layer_input(c: Fields) -> dict[str, Shape]:
@@ -107,24 +83,23 @@ def gemma3n_extras(c: Fields) -> tuple[Extra, ...]:
     return (*per_layer_extras(c), *extras("other", shapes), *extras("embedding", back))
 
 
-def gemma4_window(c: Fields, layer: int) -> int | None:
-    """Five sliding layers, then a full one; the last is always full."""
-    if layer == c.size("num_hidden_layers") - 1:
-        return None
-    slides = window(c, layer, every(c, layer, 6, "sliding_attention"))
-    both_ways = c.get("use_bidirectional_attention") == "all"
-    return slides // 2 + 1 if slides is not None and both_ways else slides
+def gemma4_both_ways(c: Fields) -> bool:
+    return bool(c.get("use_bidirectional_attention") == "all")
+
+
+GEMMA4_WINDOW = Sliding(full_every=6, both_ways=gemma4_both_ways)
+GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=GEMMA4_WINDOW)
+GEMMA4_FULL = replace(GEMMA4_SLIDING, window=None, head_dim="global_head_dim", keys_are_values="attention_k_eq_v")
+GEMMA4_FULL_FEWER = replace(GEMMA4_FULL, kv="num_global_key_value_heads")
 
 
 def gemma4_attention(c: Fields, layer: int) -> GQA:
-    """Full layers have wider heads, fewer of them for keys, and may use keys as values."""
-    slides = gemma4_window(c, layer)
-    common: dict[str, Any] = {"bias": attention_bias(c), "qk_norm": "head", "own_keys": keeps_cache(c, layer)}
-    if slides is not None:
-        return gqa(c, window=slides, **common)
-    same = c.flag("attention_k_eq_v")
-    kv = "num_global_key_value_heads" if same and c.maybe("num_global_key_value_heads") else "num_key_value_heads"
-    return gqa(c, kv=kv, d_head=c.size("global_head_dim"), keys_are_values=same, **common)
+    """Full layers have wider heads, fewer of them for keys, and may use keys as values; the last one is always full."""
+    last = layer == c.size("num_hidden_layers") - 1
+    if not last and GEMMA4_WINDOW(c, layer) is not None:
+        return GEMMA4_SLIDING(c, layer)
+    fewer = c.flag("attention_k_eq_v") and c.maybe("num_global_key_value_heads")
+    return (GEMMA4_FULL_FEWER if fewer else GEMMA4_FULL)(c, layer)
 
 
 def gemma4_mlp(c: Fields, layer: int) -> MLP:
@@ -147,66 +122,222 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
     )
 
 
+LAYER_SCALAR = Weights({"other": {"layer_scalar": (1,)}}, apart="persistent_buffers")
+GEMMA4_EXPERTS = Weights(
+    {
+        "router": {"router.scale": ("hidden_size",), "router.per_expert_scale": ("num_experts",)},
+        "norms": {
+            f"{name}.weight": ("hidden_size",)
+            for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+        },
+    }
+)
+PER_LAYER_NORM = Weights({"norms": {"post_per_layer_input_norm.weight": ("hidden_size",)}})
+
+
 def gemma4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    hidden = c.size("hidden_size")
-    found = [Extra(name="layer_scalar", shape=(1,), component="other", apart="persistent_buffers")]
+    found = LAYER_SCALAR(c)
     if c.flag("enable_moe_block"):
-        found += extras("router", {"router.scale": (hidden,), "router.per_expert_scale": (c.size("num_experts"),)})
-        more = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
-        found += extras("norms", {f"{name}.weight": (hidden,) for name in more})
+        found += GEMMA4_EXPERTS(c)
     if c.maybe("hidden_size_per_layer_input", 0):
-        found += extras("other", per_layer_input(c))
-        found += extras("norms", {"post_per_layer_input_norm.weight": (hidden,)})
-    return tuple(found)
+        found += extras("other", per_layer_input(c)) + PER_LAYER_NORM(c)
+    return found
 
 
-GEMMA: dict[str, Family] = {
-    "gemma": Family(mixer=plain_gqa, ffn=gated, kernels=Kernels(norm="rms32")),
-    "gemma2": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
-        ffn=gated,
-        norms=GEMMA_NORMS,
-        kernels=Kernels(norm="rms32", capped_logits=True),
-    ),
-    "vaultgemma": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=alternating_window(c, i)),
-        ffn=gated,
-        norms=("input_layernorm", "pre_feedforward_layernorm"),
-        kernels=Kernels(norm="rms32"),
-    ),
-    "gemma3_text": Family(
-        mixer=lambda c, i: gqa(c, bias=attention_bias(c), window=gemma3_window(c, i), qk_norm="head"),
-        ffn=gated,
-        norms=GEMMA_NORMS,
-        own={"sliding_window_pattern": 6},
-        kernels=Kernels(norm="rms32"),
-    ),
-    "gemma3n_text": Family(
-        mixer=gemma3n_attention,
-        ffn=gemma3n_mlp,
-        norms=GEMMA_NORMS,
-        extras=gemma3n_extras,
-        layer_extras=gemma3n_layer_extras,
-        kernels=Kernels(norm="rms32", capped_logits=True),
-    ),
-    "gemma4_text": Family(
-        mixer=gemma4_attention,
-        ffn=gemma4_ffn,
-        norms=GEMMA_NORMS,
-        names=Names(router="router.proj", expert="experts", expert_packed={"gate_up_proj": GATE_UP}),
-        own={"global_head_dim": 512, "num_global_key_value_heads": None},
-        extras=lambda c: per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else (),
-        layer_extras=gemma4_layer_extras,
-        kernels=Kernels(norm="rms32", fp32_weights=True),
-    ),
-    "gemma4_unified_text": Family(
-        mixer=gemma4_attention,
-        ffn=gemma4_mlp,
-        norms=GEMMA_NORMS,
-        own={"global_head_dim": 512, "num_global_key_value_heads": None},
-        layer_extras=lambda c, i: (
-            Extra(name="layer_scalar", shape=(1,), component="other", apart="persistent_buffers"),
+def gemma4_extras(c: Fields) -> tuple[Extra, ...]:
+    return per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else ()
+
+
+RECURRENT_GEMMA_ATTENTION = Attention(qkv_bias="attention_bias", out_bias=True, window=Window("attention_window_size"))
+
+
+def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
+    kinds = c.get("block_types")
+    if not isinstance(kinds, list) or not kinds or not all(word in ("recurrent", "attention") for word in kinds):
+        message = Message("block_types must list “recurrent” and “attention”, which then repeat.")
+        raise ConfigError(message, "block_types")
+    if kinds[layer % len(kinds)] == "attention":
+        return RECURRENT_GEMMA_ATTENTION(c, layer)
+    heads, width = c.size("num_attention_heads"), c.maybe("lru_width") or c.size("hidden_size")
+    return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
+
+
+GEMMA4_DEFAULTS = {"global_head_dim": 512, "num_global_key_value_heads": None}
+OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
+
+DIFFUSION_PATH = "model.encoder.language_model"
+
+
+def diffusion_layers(c: Fields, layer: int) -> tuple[Extra, ...]:
+    return c.once("diffusion layers", lambda: LAYER_SCALAR(c) + GEMMA4_EXPERTS(c))
+
+
+def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
+    """The decoder shares the encoder's weights but for scalars and biases, and sees its own last guess."""
+    if not c.flag("tie_word_embeddings"):
+        sentence = (
+            "Without tie_word_embeddings the decoder would be a second model beside the encoder; none is published."
+        )
+        raise ConfigError(Message(sentence), "tie_word_embeddings", [True])
+    path, hidden, layers = "model.decoder", c.size("hidden_size"), range(c.size("num_hidden_layers"))
+    scalars: dict[str, Shape] = {f"{path}.layers.{i}.layer_scalar": (1,) for i in layers}
+    biases: dict[str, Shape] = {
+        f"{path}.layers.{i}.self_attn.{name}": shape
+        for i in layers
+        for name, shape in gemma4_attention(c, i).shapes(hidden).items()
+        if name.endswith(".bias")
+    }
+    own: dict[str, Shape] = {f"{path}.self_conditioning.pre_norm.weight": (hidden,)}
+    own |= {f"{path}.self_conditioning.{name}": shape for name, shape in Dense(bias=False)(c).shapes(hidden).items()}
+    return extras("other", own) + extras("attention", biases) + extras("other", scalars, apart="persistent_buffers")
+
+
+def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
+    return gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer)
+
+
+# The assistants of Gemma 4 draft for it: they read its state and its cache, and have neither keys nor values
+
+
+def reads_all(c: Fields) -> Fields:
+    """Every layer reads the cache of another model."""
+    stated = c.maybe("num_kv_shared_layers", 0) or c.size("num_hidden_layers")
+    return c.once("reads all", lambda: c.with_stated("num_kv_shared_layers", stated))
+
+
+def assistant_extras(c: Fields) -> tuple[Extra, ...]:
+    """From the large model's state and back; and, where it scores clusters of words first, their centres."""
+    hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
+    found = extras(
+        "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}
+    )
+    if c.flag("use_ordered_embeddings"):
+        found += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
+        order: dict[str, Shape] = {"masked_embedding.token_ordering": (c.size("vocab_size"),)}
+        found += extras("other", order, apart="persistent_buffers")
+    return found
+
+
+ASSISTANT = Family(
+    mixer=lambda c, layer: gemma4_attention(reads_all(c), layer),
+    ffn=lambda c, layer: gemma4_mlp(reads_all(c), layer),
+    norms=GEMMA_NORMS,
+    section="text_config",
+    rotary=OWN_WITHIN_WINDOWS,
+    layer_extras=LAYER_SCALAR,
+    extras=assistant_extras,
+    kernels=GEMMA_KERNELS,
+    assumption=Message("It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here."),
+)
+ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
+
+GEMMA: dict[str, Family] = made_by(
+    "Google",
+    {
+        "gemma": Family(
+            mixer=Attention(bias="attention_bias"),
+            ffn=Dense(),
+            kernels=GEMMA_KERNELS,
+            gguf="gemma",
+            wrappers=(Wrapper("paligemma", tied=True, tower=PALIGEMMA),),
         ),
-        kernels=Kernels(norm="rms32"),
-    ),
-}
+        "gemma2": Family(
+            mixer=GEMMA2_ATTENTION,
+            ffn=Dense(),
+            norms=GEMMA_NORMS,
+            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True, scaled_embedding=True),
+            gguf="gemma2",
+        ),
+        "vaultgemma": Family(
+            mixer=GEMMA2_ATTENTION,
+            ffn=Dense(),
+            norms=("input_layernorm", "pre_feedforward_layernorm"),
+            kernels=GEMMA_KERNELS,
+        ),
+        "gemma3_text": Family(
+            mixer=Attention(
+                bias="attention_bias",
+                qk_norm="head",
+                window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
+            ),
+            ffn=Dense(),
+            norms=GEMMA_NORMS,
+            rotary=OWN_WITHIN_WINDOWS,
+            own={"sliding_window_pattern": 6},
+            kernels=GEMMA_KERNELS,
+            gguf="gemma3",
+            wrappers=(Wrapper("gemma3", tied=True, tower=GEMMA3), Wrapper("shieldgemma2", tied=True)),
+        ),
+        "gemma3n_text": Family(
+            mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
+            ffn=gemma3n_mlp,
+            norms=GEMMA_NORMS,
+            rotary=OWN_WITHIN_WINDOWS,
+            extras=gemma3n_extras,
+            layer_extras=gemma3n_layer_extras,
+            kernels=Kernels(norm="rms32", capped_logits=True),
+            wrappers=(Wrapper("gemma3n", tied=True),),
+        ),
+        "gemma4_text": Family(
+            mixer=gemma4_attention,
+            ffn=gemma4_ffn,
+            norms=GEMMA_NORMS,
+            names=Names(router="router.proj", expert="experts", expert_packed={"gate_up_proj": GATE_UP}),
+            rotary=OWN_WITHIN_WINDOWS,
+            own=GEMMA4_DEFAULTS,
+            extras=gemma4_extras,
+            layer_extras=gemma4_layer_extras,
+            kernels=Kernels(
+                norm="rms32",
+                fp32_weights=True,
+                scaled_embedding=True,
+                norms_unweighted=frozenset({"values", "router"}),
+                scaled_layers=True,
+            ),
+            wrappers=(Wrapper("gemma4", tied=True, tower=GEMMA4),),
+        ),
+        "diffusion_gemma_text": Family(
+            mixer=gemma4_attention,
+            ffn=diffusion_ffn,
+            norms=GEMMA_NORMS,
+            names=Names(
+                embedding=f"{DIFFUSION_PATH}.embed_tokens",
+                layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
+                final_norm=f"{DIFFUSION_PATH}.norm",
+                router="router.proj",
+                expert="experts",
+                expert_packed={"gate_up_proj": GATE_UP},
+            ),
+            rotary=OWN_WITHIN_WINDOWS,
+            own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
+            layer_extras=diffusion_layers,
+            extras=diffusion_extras,
+            kernels=Kernels(norm="rms32", fp32_weights=True),
+            wrappers=(Wrapper("diffusion_gemma", tied=True),),
+        ),
+        "gemma4_unified_text": Family(
+            mixer=gemma4_attention,
+            ffn=gemma4_mlp,
+            norms=GEMMA_NORMS,
+            own=GEMMA4_DEFAULTS,
+            layer_extras=LAYER_SCALAR,
+            kernels=GEMMA_KERNELS,
+            wrappers=(Wrapper("gemma4_unified", tied=True),),
+        ),
+        "gemma4_assistant": replace(
+            ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
+        ),
+        "gemma4_unified_assistant": replace(
+            ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
+        ),
+        "recurrent_gemma": Family(
+            mixer=recurrent_gemma_mixer,
+            ffn=Dense(Half(), True),
+            norms=("temporal_pre_norm", "channel_pre_norm"),
+            names=Names(
+                attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
+            ),
+            kernels=Kernels(norm="rms32", capped_logits=True),
+        ),
+    },
+)

@@ -1,10 +1,14 @@
-"""Inkling: attention with learned relative positions, and short convolutions beside it."""
+"""Thinking Machines' families: Inkling, with learned relative positions and short convolutions beside attention."""
 
-from calc.families.family import Family, extras, gated, is_sparse, moe
+from dataclasses import replace
+
+from calc.families.attention import Attention, Window
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.feedforward import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
-from calc.model.feedforward import MLP, FeedForward
+from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -12,6 +16,14 @@ from calc.model.recurrent import SideConvs
 from calc.model.tensor import Shape
 
 INKLING_KINDS = ("hybrid", "hybrid_sliding")
+INKLING_FULL = Attention(qk_norm="head")
+INKLING_SLIDING = Attention(
+    heads="swa_num_attention_heads",
+    kv="swa_num_key_value_heads",
+    head_dim="swa_head_dim",
+    qk_norm="head",
+    window=Window("sliding_window_size"),
+)
 
 
 def inkling_slides(c: Fields, layer: int) -> bool:
@@ -25,72 +37,156 @@ def inkling_slides(c: Fields, layer: int) -> bool:
 
 def inkling_attention(c: Fields, layer: int) -> GQA:
     """Sliding layers have heads of their own."""
-    slides = inkling_slides(c, layer)
-    prefix = "swa_" if slides else ""
-    return GQA(
-        n_q=c.size(f"{prefix}num_attention_heads"),
-        n_kv=c.size(f"{prefix}num_key_value_heads"),
-        d_head=c.size(f"{prefix}head_dim"),
-        qk_norm="head",
-        window=c.size("sliding_window_size") if slides else None,
-    )
+    return (INKLING_SLIDING if inkling_slides(c, layer) else INKLING_FULL)(c, layer)
 
 
 def inkling_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
-    attention = inkling_attention(c, layer)
+    return with_convs(c, inkling_attention(c, layer))
+
+
+def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
 
-def inkling_is_sparse(c: Fields, layer: int) -> bool:
-    return is_sparse(c, layer, c.size("dense_mlp_idx", 0))
+INKLING_STATED = Experts(
+    "n_routed_experts",
+    "intermediate_size",
+    shared="n_shared_experts",
+    stacked="out_in",
+    first_dense="dense_mlp_idx",
+    dense=Dense("dense_intermediate_size", False),
+)
+INKLING_CLASS = Experts(
+    "n_routed_experts",
+    shared="n_shared_experts",
+    stacked="out_in",
+    first_dense="dense_mlp_idx",
+    dense=Dense(bias=False),
+)
 
 
-def inkling_ffn(c: Fields, layer: int) -> FeedForward:
+def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
     """Where the checkpoint states a width for dense layers, `intermediate_size` is that of the experts. Shared experts
     stand in the router, too."""
     stated = c.maybe("dense_intermediate_size") is not None
-    if not inkling_is_sparse(c, layer):
-        return gated(c, width="dense_intermediate_size" if stated else "intermediate_size", bias=None)
-    width, shared = "intermediate_size" if stated else "moe_intermediate_size", c.size("n_shared_experts")
-    return moe(
-        c,
-        "n_routed_experts",
-        width,
-        shared=MLP(intermediate=shared * c.size(width)),
-        stacked="out_in",
-    )
+    return (INKLING_STATED if stated else INKLING_CLASS)(c, layer)
 
 
 def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Relative positions: a vector for each head and token, and a table over distances; scales of the feed-forward;
     the router's rows for shared experts and its correction."""
     attention, hidden, d_rel = inkling_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
-    reach = attention.window or c.size("rel_extent")
     relative: dict[str, Shape] = {
         "self_attn.r_proj.weight": (attention.n_q * d_rel, hidden),
-        "self_attn.rel_logits_proj.proj": (d_rel, reach),
+        "self_attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
     }
     found = extras("attention", relative)
-    if not inkling_is_sparse(c, layer):
+    if not INKLING_CLASS.is_sparse(c, layer):
         return found + extras("mlp", {"mlp.global_scale": (1,)})
-    n = c.size("n_routed_experts")
-    correction = Extra(
-        name="mlp.gate.e_score_correction_bias", shape=(n,), component="router", apart="persistent_buffers"
-    )
     shared_rows: dict[str, Shape] = {"mlp.gate.shared.weight": (c.size("n_shared_experts"), hidden)}
-    return (*found, *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}), correction)
+    correction: dict[str, Shape] = {"mlp.gate.e_score_correction_bias": (c.size("n_routed_experts"),)}
+    return (
+        *found,
+        *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}),
+        *extras("router", correction, apart="persistent_buffers"),
+    )
 
 
-INKLING: dict[str, Family] = {
-    "inkling_text": Family(
-        mixer=inkling_mixers,
-        ffn=inkling_ffn,
-        layer_extras=inkling_extras,
-        extras=lambda c: extras("norms", {"model.embed_tokens.embed_norm.weight": (c.size("hidden_size"),)}),
-        own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
-        ties=False,
-        kernels=Kernels(fp32_weights=True),
-        names=Names(recurrent="", expert="mlp.experts", expert_packed={"gate_up_proj": ("gate_proj", "up_proj")}),
-    ),
-}
+GATED_FULL, GATED_SLIDING = (
+    replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
+)
+
+
+def inkling2_attention(c: Fields, layer: int) -> GQA:
+    return (GATED_SLIDING if inkling_slides(c, layer) else GATED_FULL)(c, layer)
+
+
+def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
+    """The convolutions of full layers are dynamic."""
+    attention, convs = with_convs(c, inkling2_attention(c, layer))
+    if not inkling_slides(c, layer):
+        convs = convs.model_copy(update={"dynamic": c.size("num_key_value_heads")})
+    return attention, convs
+
+
+def inkling2_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    """Full layers have a norm each for queries, keys and values."""
+    return (
+        ("attn_norm", "mlp_norm")
+        if inkling_slides(c, layer)
+        else ("q_input_norm", "k_input_norm", "v_input_norm", "mlp_norm")
+    )
+
+
+def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Relative positions as in Inkling, limits of queries and of these, and sinks that follow from the token."""
+    attention, hidden, d_rel = inkling2_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
+    shapes: dict[str, Shape] = {
+        "attn.wr_du.weight": (attention.n_q * d_rel, hidden),
+        "attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
+        "attn.q_l2_clip.scale": (attention.n_q, attention.d_head),
+        "attn.rel_l2_clip.scale": (attention.n_q, d_rel),
+        "attn.attn_sink_proj.weight": (attention.n_q, hidden),
+    }
+    return extras("attention", shapes)
+
+
+def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
+    """Attention over the outputs of earlier layers: a query before each part but the very first, three before the
+    attention of full layers, and one at the end."""
+    layers, hidden, path = c.size("num_hidden_layers"), c.size("hidden_size"), "model.llm.attn_res"
+    queries: dict[str, Shape] = {f"{path}.mlp_queries.{i}": (hidden,) for i in range(layers)}
+    for i in range(1, layers):
+        queries |= {f"{path}.attn_queries.{i - 1}": (hidden,) if inkling_slides(c, i) else (3, hidden)}
+    queries |= {f"{path}.output_query": (hidden,)}
+    return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
+
+
+INKLING: dict[str, Family] = made_by(
+    "Thinking Machines",
+    {
+        "inkling_text": Family(
+            mixer=inkling_mixers,
+            ffn=inkling_ffn,
+            layer_extras=inkling_extras,
+            extras=Weights({"norms": {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}}),
+            own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
+            ties=False,
+            kernels=Kernels(fp32_weights=True),
+            names=STACKED_EXPERTS.model_copy(update={"recurrent": ""}),
+            wrappers=(Wrapper("inkling_mm_model"),),
+        ),
+        "inkling2_text": Family(
+            mixer=inkling2_mixers,
+            ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
+            norms=inkling2_norms,
+            layer_extras=inkling2_extras,
+            extras=inkling2_residuals,
+            rotary=None,
+            ties=False,
+            kernels=Kernels(activation="clamped", capped_logits=True),
+            names=Names(
+                embedding="model.llm.embed",
+                layer="model.llm.layers.{layer}",
+                attention="attn",
+                recurrent="",
+                correction="mlp.gate.bias",
+                expert="mlp.experts",
+                expert_packed={"w13_weight": GATE_UP},
+                expert_renamed={"down_proj": "w2_weight"},
+                final_norm="model.llm.norm",
+                lm_head="model.llm.unembed",
+                renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
+                | {"g_proj": "gate_attn"}
+                | {
+                    f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv"
+                    for letter in "kv"
+                    for leaf in ("", ".conv1d")
+                }
+                | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
+            ),
+            wrappers=(Wrapper("inkling2"),),
+        ),
+    },
+)

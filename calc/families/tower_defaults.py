@@ -57,13 +57,7 @@ QWEN2 = {
     "spatial_merge_size": 2,
 }
 QWEN2_5 = {"intermediate_size": 3420, "out_hidden_size": 3584} | QWEN2
-PIXTRAL = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_channels": 3,
-    "patch_size": 16,
-}
+PIXTRAL = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_channels": 3, "patch_size": 16}
 LLAMA4 = {
     "hidden_size": 768,
     "intermediate_size": 5632,

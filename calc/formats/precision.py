@@ -3,7 +3,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.formats.format_names import FLOATS, CacheFormat, WeightFormat
 from calc.formats.mixes import MIXES
 from calc.formats.quantization_config import native
@@ -26,7 +26,7 @@ class Precision(Frozen):
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """What the checkpoint's config says in detail; None: what is usual with the format."""
-    unread: str | None = Field(default=None, exclude=True)
+    unread: Message | None = Field(default=None, exclude=True)
     """What the config says that could not be followed."""
 
     @classmethod
@@ -55,15 +55,27 @@ class Precision(Frozen):
             components = EXPERTS
         return Scheme(rules=(Rule(form=FORMATS[self.weights]),), components=components)
 
-    def assumption(self, *, experts: bool) -> str | None:
+    def assumption(self, *, experts: bool) -> Message | None:
         """What the bytes of weights take for granted, in a sentence."""
         if self.unread is not None or self.weights in FLOATS:
             return self.unread
         if self.checkpoint is not None:
-            return f"Weights are in {self.weights} where the checkpoint's quantization_config says so, else in 16 bits."
+            return Message(
+                "Weights are in {format} where the checkpoint's quantization_config says so, else in 16 bits.",
+                format=self.weights,
+            )
         if self.weights in MIXES:
-            return f"Each matrix has the type that llama.cpp gives it in {self.weights}; norms and router have 32 bits."
-        what = "matrices of attention and feed-forward"
+            return Message(
+                "Each matrix has the type that llama.cpp gives it in {format}; norms and router have 32 bits.",
+                format=self.weights,
+            )
         if self.weights == "mxfp4" and experts:
-            what = "routed experts"
-        return f"In {self.weights} the {what} are quantised, with their scales; everything else stays in 16 bits."
+            return Message(
+                "In {format} the routed experts are quantised, with their scales; everything else stays in 16 bits.",
+                format=self.weights,
+            )
+        return Message(
+            "In {format} the matrices of attention and feed-forward are quantised, with their scales; everything else "
+            "stays in 16 bits.",
+            format=self.weights,
+        )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from calc.errors import shown
+from calc.errors import Message, shown
 from calc.formats.format_names import MatrixFormat
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import EXPERTS, LINEARS, Rule, Scheme, readable
@@ -31,11 +31,15 @@ class Native(NamedTuple):
 
     name: MatrixFormat
     scheme: Scheme | None = None
-    unread: str | None = None  # what the config says that we can't follow
+    unread: Message | None = None  # what the config says that we can't follow
 
 
 class Unread(Exception):
     """Something in a quantization_config that we can't follow, in a sentence."""
+
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def native(config: Mapping[str, Any]) -> Native:
@@ -50,16 +54,21 @@ def native(config: Mapping[str, Any]) -> Native:
         return Native(found["format"])
     reader = READERS.get(method) if isinstance(method, str) else None
     if reader is None:
-        return Native("bf16", unread=f"The quantisation method {shown(method)} is not known: weights count in 16 bits.")
+        sentence = Message(
+            "The quantisation method {method} is not known: weights count in 16 bits.", method=shown(method)
+        )
+        return Native("bf16", unread=sentence)
     try:
         name, scheme = reader(found)
     except Unread as error:
-        return Native("bf16", unread=f"The quantization_config can't be followed: {error} Weights count in 16 bits.")
+        sentence = Message("The quantization_config can't be followed: {why} Weights count in 16 bits.", why=error.why)
+        return Native("bf16", unread=sentence)
     patterns = (*scheme.skip, *(target for rule in scheme.rules for target in rule.targets))
     unreadable = next((pattern for pattern in patterns if not readable(pattern)), None)
     if unreadable is not None:
-        sentence = (
-            f"The pattern {shown(unreadable)} in the quantization_config can't be followed: weights count in 16 bits."
+        sentence = Message(
+            "The pattern {pattern} in the quantization_config can't be followed: weights count in 16 bits.",
+            pattern=shown(unreadable),
         )
         return Native("bf16", unread=sentence)
     return Native(name, scheme)
@@ -89,14 +98,14 @@ def whole(found: Mapping[str, Any], key: str, default: int | None = None) -> int
     """A number that a format hangs on."""
     value = found.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 2**20:
-        raise Unread(f"{key} is {shown(value)}, not a whole number.")
+        raise Unread(Message("{key} is {value}, not a whole number.", key=key, value=shown(value)))
     return value
 
 
 def width(bits: Any) -> int:
     """Bits of a weight."""
     if bits not in (2, 3, 4, 8) or isinstance(bits, float):
-        raise Unread(f"weights of {shown(bits)} bits are not known; those of 2, 3, 4 and 8 are.")
+        raise Unread(Message("weights of {bits} bits are not known; those of 2, 3, 4 and 8 are.", bits=shown(bits)))
     return int(bits)
 
 
@@ -109,7 +118,7 @@ def everything(name: MatrixFormat, form: Format, found: Mapping[str, Any], head:
 def blocks(sides: Any) -> Format:
     """fp8 with a scale for each block of these sides."""
     if not isinstance(sides, list) or len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
-        raise Unread(f"the sides of a block are {shown(sides)}, not two numbers.")
+        raise Unread(Message("the sides of a block are {sides}, not two numbers.", sides=shown(sides)))
     return FORMATS["fp8"].model_copy(update={"block": tuple(sides)})
 
 
@@ -173,7 +182,7 @@ def compressed_tensors(found: Mapping[str, Any]) -> Reading:
     """One format for each group of modules: those of `targets`, of which `Linear` are all."""
     groups = found.get("config_groups")
     if not isinstance(groups, Mapping) or not groups:
-        raise Unread(f"config_groups is {shown(groups)}, not an object of groups.")
+        raise Unread(Message("config_groups is {groups}, not an object of groups.", groups=shown(groups)))
     rules, names = [], []
     for group in groups.values():
         weights = group.get("weights") if isinstance(group, Mapping) else None
@@ -184,7 +193,7 @@ def compressed_tensors(found: Mapping[str, Any]) -> Reading:
         rules.append(Rule(form=form, targets=() if "Linear" in targets else targets))
         names.append(name)
     if not rules:
-        raise Unread("no group of config_groups says how weights are stored.")
+        raise Unread(Message("no group of config_groups says how weights are stored."))
     rules.sort(key=lambda rule: not rule.targets)  # what is named goes before all the rest
     return names[0], Scheme(rules=tuple(rules), skip=skipped(found))
 
@@ -214,7 +223,7 @@ def compressed_form(weights: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
         form = grouped(bits, across, zeros=zeros, source="compressed-tensors pack-quantized")
         form = form.model_copy(update={"matrix_bits": 2 * 64})  # weight_shape
         return ("int8-gptq" if bits == 8 else "int4"), form
-    raise Unread(f"weights of {bits} bits of type {shown(kind)} are not known.")
+    raise Unread(Message("weights of {bits} bits of type {kind} are not known.", bits=bits, kind=shown(kind)))
 
 
 def modelopt(found: Mapping[str, Any]) -> Reading:
@@ -224,8 +233,8 @@ def modelopt(found: Mapping[str, Any]) -> Reading:
     if isinstance(merged.get("config_groups"), Mapping):
         name, scheme = compressed_tensors(merged)
         return name, scheme.model_copy(update={"rules": tuple(with_input_scale(rule) for rule in scheme.rules)})
-    if merged.get("quant_algo") == "MIXED_PRECISION" and isinstance(merged.get("quantized_layers"), Mapping):
-        layers = merged["quantized_layers"]
+    layers = merged.get("quantized_layers")
+    if merged.get("quant_algo") == "MIXED_PRECISION" and isinstance(layers, Mapping) and layers:
         by_name: dict[MatrixFormat, list[str]] = {}
         for module, how in layers.items():
             by_name.setdefault(algorithm(how.get("quant_algo") if isinstance(how, Mapping) else None), []).append(
@@ -240,7 +249,9 @@ def modelopt(found: Mapping[str, Any]) -> Reading:
 
 def algorithm(name: Any) -> MatrixFormat:
     if not isinstance(name, str) or name not in ALGORITHMS:
-        raise Unread(f"quant_algo is {shown(name)}, which is none of {', '.join(ALGORITHMS)}.")
+        raise Unread(
+            Message("quant_algo is {name}, which is none of {list}.", name=shown(name), list=", ".join(ALGORITHMS))
+        )
     return ALGORITHMS[name]
 
 
@@ -266,7 +277,7 @@ def quark_form(how: Any) -> tuple[MatrixFormat, Format]:
     weight = how.get("weight") if isinstance(how, Mapping) else None
     weight = weight[0] if isinstance(weight, list) and weight else weight
     if not isinstance(weight, Mapping):
-        raise Unread("global_quant_config does not say how weights are stored.")
+        raise Unread(Message("global_quant_config does not say how weights are stored."))
     dtype, scheme, group = weight.get("dtype"), weight.get("qscheme"), weight.get("group_size")
     if dtype == "fp8_e4m3":
         name: MatrixFormat = "fp8-channel" if scheme == "per_channel" else "fp8-tensor"
@@ -277,7 +288,7 @@ def quark_form(how: Any) -> tuple[MatrixFormat, Format]:
     elif dtype in ("int4", "uint4") and type(group) is int and group > 0:
         return "int4", grouped(4, group, zeros=dtype == "uint4", source="AMD Quark")
     else:
-        raise Unread(f"weights of dtype {shown(dtype)} are not known.")
+        raise Unread(Message("weights of dtype {dtype} are not known.", dtype=shown(dtype)))
     return name, FORMATS[name]
 
 

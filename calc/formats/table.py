@@ -20,8 +20,10 @@ class Format(Frozen):
     ggml: str | None = None  # name of the ggml type, of one that GGUF files hold
 
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
-        """Bytes of everything beside the weights; the first side of a shape of three counts the matrices."""
-        rows, columns = prod(shape[:-1]) // matrices, shape[-1]
+        """Bytes of everything beside the weights; the first side of a shape of three counts the matrices. A number
+        without sides is a matrix of one row and column."""
+        *sides, columns = shape or (1,)
+        rows = prod(sides) // matrices
         down, across = self.block
         blocks = -(-rows // (down or rows)) * -(-columns // (across or columns))
         outer = 0 if self.outer is None else 32 * -(-blocks // self.outer)

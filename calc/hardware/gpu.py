@@ -46,6 +46,7 @@ class GPU(Frozen):
     memory: Literal["dedicated", "unified"] = "dedicated"  # unified: shared with the CPU
     usable_share: float | None = Field(None, gt=0, le=1)  # of unified memory, as the system is delivered
     bandwidth_gb_s: float
+    tdp_w: int | None = None  # board power, as the specification has it
     clock: Clock | None = None  # where the peaks follow from it
     tflops: dict[Dtype, float]  # dense matrix peaks, fp32 accumulate; fp32: the vector units; int8 in TOPS
     formats: tuple[Dtype, ...]  # that it has units for, also where no peak is known
@@ -72,6 +73,10 @@ class GPU(Frozen):
     def workspace_bytes(self) -> int:
         """What cuBLAS takes through PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
         return 32 * MIB if self.capability == "9.0" else 8320 * 1024
+
+    def fewest(self, nbytes: int) -> int:
+        """So many of it together have so many bytes."""
+        return -(-nbytes // self.usable_bytes)
 
     def lacks(self, storage: WeightFormat | CacheFormat) -> Message | None:
         """What the card can't do with this format, or None when it has units for it."""

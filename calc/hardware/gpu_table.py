@@ -18,12 +18,13 @@ is left out (–).
   counts); GiB that a process can hope for (in italics: 98.5 % of the total, or the system's share of unified memory).
 - **Peaks**: dense, with fp32 accumulate, in TFLOPS (TOPS for int8). A peak with a clock in the catalogue is units x
   FLOP per clock and unit x boost clock; the rates are below.
+- **W**: board power.
 - **Link**: GB/s from GPU to GPU, both directions together, and how many GPUs reach each other over it.
 - **Engines**: by the rules at the end.
 """
-PEAKS: tuple[Dtype, ...] = ("fp32", "fp16", "bf16", "fp8", "int8", "fp4")
+PEAKS = ("fp32", "bf16 (else fp16)", "fp8", "int8", "fp4")
 MEMORY = ("GB", "MiB", "usable GiB", "GB/s")
-COLUMNS = ("id", "name", "year", "form", "capability", *MEMORY, *PEAKS, "link", "PCIe", "engines", "sources")
+COLUMNS = ("id", "name", "year", "form", "capability", *MEMORY, "W", *PEAKS, "link", "PCIe", "engines", "sources")
 
 
 def page() -> str:
@@ -60,6 +61,7 @@ def _row(gpu: GPU) -> tuple[str, ...]:
         "–" if gpu.memory_mib is None else f"{gpu.memory_mib:,}",
         usable if gpu.usable_mib else f"*{usable}*",
         f"{gpu.bandwidth_gb_s:,g}",
+        "–" if gpu.tdp_w is None else f"{gpu.tdp_w:,}",
         *peaks,
         f"{link}{gpu.topology or ''}{reach}".strip() or "–",
         gpu.pcie or "–",

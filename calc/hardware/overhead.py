@@ -4,12 +4,12 @@ Each engine has usual ranges of its own, taken from public logs, which a reader 
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen
-from calc.units import GIB
+from calc.errors import ConfigError, Frozen, Message
+from calc.units import GIB, decimal
 
 OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation", "loading"]
 """`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range."""
@@ -18,15 +18,28 @@ Sizes = dict[OverheadItem, tuple[int, int]]
 
 
 class Range(Frozen):
-    """From the least to the most that was measured."""
+    """From the least to the most that was measured; as text 0.25-0.6."""
 
     low: float = Field(ge=0, le=1024, allow_inf_nan=False)
     high: float = Field(ge=0, le=1024, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        low, _, high = value.partition("-")
+        return {"low": low, "high": high}
+
+    def __str__(self) -> str:
+        return f"{decimal(self.low)}-{decimal(self.high)}"
+
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
         if self.low > self.high:
-            raise ValueError(f"a range runs from low to high; {self.low:g} is above {self.high:g}")
+            raise ConfigError(
+                Message("A range runs from low to high; {low:g} is above {high:g}.", low=self.low, high=self.high)
+            )
         return self
 
 

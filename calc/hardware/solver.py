@@ -5,10 +5,15 @@ from collections.abc import Callable
 
 def largest(fits: Callable[[int], bool], most: int, near: int = 1) -> int:
     """The largest n from 0 to `most` that fits, where more never fits better; 0 where not even 1 does. It is looked for
-    near `near`."""
+    at `near`, then near it."""
     if fits(most):
         return most
     good, bad, step = 0, most, near
+    if near < most:
+        good, bad = (near, most) if fits(near) else (0, near)
+        beside = near + 1 if good else near - 1
+        if 0 < beside < most:
+            good, bad = (max(good, beside), bad) if fits(beside) else (good, min(bad, beside))
     while good + step < bad:
         if not fits(good + step):
             bad = good + step

@@ -1,7 +1,8 @@
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.details import Details
@@ -44,7 +45,8 @@ class Architecture(Frozen):
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None
-    assumptions: tuple[str, ...] = ()
+    image_prefix: bool = False  # the tokens of an image see each other, later ones too: Gemma 3 and 4
+    assumptions: tuple[Message, ...] = ()
 
     read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]
     """How a config becomes one; `calc.families`, which builds Architectures, says it."""
@@ -129,6 +131,11 @@ class Architecture(Frozen):
 
     def _block(self, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
+        if block.stack:
+            within = self.model_copy(update={"names": names.model_copy(update={"layer": block.stack})})
+            alone = block.model_copy(update={"stack": ""})
+            yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, apart))
+            return
         for name in block.norms:
             for key, shape in self._norm(name, block.norm).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)

@@ -3,7 +3,7 @@ from typing import Literal, Self
 from calc.errors import Frozen
 from calc.model.tensor import Component, Shapes
 
-Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
 
 class GQA(Frozen):
@@ -25,6 +25,7 @@ class GQA(Frozen):
     cross: bool = False  # keys and values are those of an image, not of the text: Llama 3.2 Vision
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
+    delayed: bool = False  # half of each value is made from the token before: ZAYA
     routed: bool = False  # queries and outputs are projected by experts, which stand beside: JetMoE
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
@@ -41,11 +42,17 @@ class GQA(Frozen):
             weights |= {"k_proj.weight": (k, width)}
             biases |= {"k_proj.bias": (k,)}
             if not self.keys_are_values:
-                weights |= {"v_proj.weight": (v, width)}
-                biases |= {"v_proj.bias": (v,)}
+                halves = ("v_proj_current", "v_proj_delayed") if self.delayed else ("v_proj",)
+                weights |= {f"{name}.weight": (v // len(halves), width) for name in halves}
+                biases |= {f"{name}.bias": (v // len(halves),) for name in halves}
         weights |= {} if self.routed else {"o_proj.weight": (hidden, self.n_q * d_v)}
         biases |= {"o_proj.bias": (hidden,)}
-        weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in self.bias}
+        if self.gate != "none":
+            gates = self.n_q if self.gate == "heads" else self.n_q * d_v
+            weights |= {"g_proj.weight": (gates, width)}
+            biases |= {"g_proj.bias": (gates,)}
+        biased = self.bias | ({"v_proj_current", "v_proj_delayed"} if "v_proj" in self.bias else set())
+        weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in biased}
         if self.qk_norm != "none":
             kinds: dict[str, Shapes] = {
                 "head": {"q_norm": (self.d_head,), "k_norm": (self.d_head,)},
@@ -58,8 +65,6 @@ class GQA(Frozen):
             weights |= {f"{name}.weight": shape for name, shape in norms.items()}
             if self.qk_norm_bias:
                 weights |= {f"{name}.bias": shape for name, shape in norms.items()}
-        if self.gate != "none":
-            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * d_v, width)}
         if self.sinks:
             weights |= {"sinks": (self.n_q,)}
         if self.indexer is not None:
@@ -70,7 +75,9 @@ class GQA(Frozen):
         """Elements cached per token and layer: a key and a value for each KV head."""
         if not self.own_keys or self.cross:
             return 0
-        index_keys = 0 if self.indexer is None else self.indexer.d_index
+        index_keys = 0
+        if self.indexer is not None:
+            index_keys = self.indexer.d_index if self.indexer.pool == 1 else self.indexer.d_index // self.indexer.pool
         return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys
 
     def rank(self, tp: int) -> Self:
@@ -87,6 +94,8 @@ class BlockIndexer(Frozen):
 
     n_index: int
     d_index: int
+    pool: int = 1  # tokens that share one index key, Qwen4-Exp
+    top_tokens: int = 2048  # of the blocks that are picked
 
     def shapes(self, hidden: int) -> Shapes:
         """Queries and one key, with their norms."""

@@ -30,6 +30,8 @@ class Block(Frozen):
     norms: tuple[str, ...]  # names; each holds hidden_size weights
     norm: Norm = "rms"
     extras: tuple[Extra, ...] = ()
+    stack: str = ""  # where layers of a stack of their own lie, with {layer} counted from `begins`: HRM
+    begins: int = 0
     path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""

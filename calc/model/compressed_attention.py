@@ -20,6 +20,7 @@ class CompressedAttention(Frozen):
     overlap: int = 1  # 2 where neighbouring entries overlap (compressed sparse attention)
     n_index: int | None = None  # heads of the indexer that picks entries; None: all are read
     d_index: int | None = None
+    top_entries: int = 512  # how many of them it picks
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""

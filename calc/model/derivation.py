@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, get_args
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.architecture import Architecture
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block, PredictionModule
@@ -61,6 +61,13 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "sequence": ("S", "tokens of a sequence"),
     "tokens": ("T", "tokens of a micro-batch on one GPU"),
     "step_tokens": ("T", "tokens of a forward pass"),
+    "rows": ("T_x", "tokens times the experts of each, on one GPU"),
+    "logits": ("T_l", "tokens whose logits are computed"),
+    "latent_rows": ("T_c", "tokens whose keys and values are made of latents"),
+    "pairs": ("P_qk", "query-key pairs"),
+    "cached": ("N", "tokens whose keys and values are read"),
+    "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
+    "lora_rank": ("r", "rank of the adapters"),
 }
 STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
@@ -72,7 +79,8 @@ PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get
 class Step(Frozen):
     """One line of a derivation."""
 
-    what: str
+    what: str | Message
+    """A component, a part of memory, or what else it is called; a tensor by its checkpoint name."""
     formula: str
     values: str
     result: int
@@ -104,7 +112,7 @@ class Symbols(Numbers):
     """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
 
     def __init__(self) -> None:
-        self.legend: dict[str, tuple[str, int]] = {}
+        self.legend: dict[str, tuple[str, Any]] = {}
         self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
         self.written_so_far: dict[Any, tuple[str, str]] = {}
         self.used: set[str] = set()
@@ -122,7 +130,7 @@ class Symbols(Numbers):
         self.rank[name] = (STEMS.index(stem), number)
         return Symbol(name, positive=True, integer=True)
 
-    def named(self, name: str, value: int, meaning: str) -> Any:
+    def named(self, name: str, value: float, meaning: str) -> Any:
         """A symbol for a figure that is no size of the model."""
         from sympy import Symbol
 
@@ -130,7 +138,7 @@ class Symbols(Numbers):
         self.rank.setdefault(name, (len(STEMS), len(self.rank)))
         return Symbol(name, real=True)
 
-    def line(self, what: str, expression: Any, unit: str = "bytes") -> "Step":
+    def line(self, what: str | Message, expression: Any, unit: str = "bytes") -> "Step":
         """One line of a derivation: the formula, the values filled in, and what they give."""
         formula, values = self.written(expression)
         result = expression.subs({symbol: self.legend[symbol.name][1] for symbol in expression.free_symbols})
@@ -165,13 +173,14 @@ class Symbols(Numbers):
             )
         return self.written_so_far[expression]
 
-    def occurring(self) -> dict[str, tuple[str, int]]:
+    def occurring(self) -> dict[str, tuple[str, Any]]:
         """The legend of what was written."""
         return {name: row for name, row in self.legend.items() if name in self.used}
 
 
 def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[int, int]]) -> str:
     """An expression as people write it, `word` standing for each symbol: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
+    from sympy import fraction
 
     def place(part: Any) -> list[tuple[int, int]]:
         return sorted(rank[symbol.name] for symbol in part.free_symbols)
@@ -199,8 +208,11 @@ def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[
             return f"−{inner(-part)}"
         if part.is_Pow and part.exp.is_Integer and part.exp > 1:
             return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
+        if part.is_Pow and not part.exp.is_Number:
+            exponent = text(part.exp)
+            return f"{inner(part.base)}^{exponent if part.exp.is_Symbol else f'({exponent})'}"
         if part.is_Mul or part.is_Pow or part.is_Rational:
-            above, below = part.as_numer_denom()
+            above, below = fraction(part)
             if below == 1:
                 return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
             return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"
@@ -242,7 +254,7 @@ def derive(architecture: Architecture) -> Derivation:
 
 
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
-    plain, filled = zip(*(symbols.written(side) for side in formula.shape), strict=True)
+    plain, filled = zip(*(symbols.written(side) for side in formula.shape or (1,)), strict=True)
     return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
 
 
@@ -261,12 +273,11 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     for (component, layers), members in groups.items():
         one: Any = 0
         for _, formula in members:
-            copies = formula.experts if "{expert}" in formula.name else 1
-            one += (
-                prod(formula.shape)
-                * copies
-                * (formula.top_k / formula.experts if active and formula.experts != 1 else 1)
-            )
+            elements: Any = prod(formula.shape) * (formula.experts if "{expert}" in formula.name else 1)
+            if active and formula.experts != 1:
+                elements *= formula.top_k
+                elements = elements // formula.experts if type(elements) is int else elements / formula.experts
+            one += elements
         key = (component, bool(layers), *symbols.written(one))
         seen, parameters = alike.get(key, (0, 0))
         more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
@@ -303,7 +314,7 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
         (
             window,
             Step(
-                what="whole context" if window is None else f"last {window:,} tokens",
+                what=Message("whole context") if window is None else Message("last {n:,} tokens", n=window),
                 formula=f"{layers} layers · ({text})",
                 values=f"{layers} · ({values})",
                 result=elements,

@@ -48,6 +48,7 @@ class MoE(Frozen):
     router_bias: bool = False
     router_correction: Literal["none", "buffer", "parameter", "row"] = "none"
     """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
+    d_router: int | None = None  # width that the router chooses in where it is not hidden_size: ZAYA
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
     held: int | None = None  # routed experts on one rank; None: all
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
@@ -63,7 +64,7 @@ class MoE(Frozen):
         rows = self.n_experts + self.n_zero
         if self.image_expert is not None:
             return {"weight": (hidden, rows), "weight_1": (hidden, rows)}
-        weights: Shapes = {"weight": (rows, hidden)}
+        weights: Shapes = {"weight": (rows, self.d_router or hidden)}
         return weights | {"bias": (rows,)} if self.router_bias else weights
 
     def correction_shape(self) -> Shape:

@@ -6,11 +6,19 @@ from calc.model.block import Norm
 Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
 """How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
 or in fp32 because they are copied to it first (Cohere)."""
+Turn = Literal["whole", "halves", "pairs", "complex"]
+"""How they are turned by 90 degrees: as a whole, half of it negated; half by half (gpt-oss) or by pairs of channels
+(DeepSeek-V3), joined behind; or as complex numbers in fp32 (DeepSeek-V2)."""
 Activation = Literal["one_kernel", "written_out", "squared", "clamped"]
 """Between the matrices of a feed-forward: one kernel; GELU in elementary operations ("gelu_new": GPT-2); relu, squared
 (Nemotron); or gate and up clamped before a gate that is written out (gpt-oss)."""
 RMSKind = Literal["rms", "rms32", "centred"]
 """RMSNorm as most apply it; applied in fp32 (Gemma, OLMo 2); or with the mean taken off in fp32 too (Cohere)."""
+Dropout = Literal["embedding", "scores", "residual"]
+"""What is dropped in training: elements of what the first layer reads, of attention's scores, or of what attention and
+feed-forward give."""
+Unweighted = Literal["values", "router"]
+"""What passes a norm without a weight: attention's values, or what the router reads."""
 NormKind = Literal["rms", "rms32", "centred", "layer", "none"]
 
 
@@ -20,16 +28,29 @@ class Kernels(Frozen):
 
     norm: RMSKind = "rms"
     rotation: Rotation = "16_bits"
+    turn: Turn = "whole"
     joins_rotated: bool = False  # rotated channels are made apart and joined to the rest, and both are held: StableLM
     fp32_softmax: bool = True  # False: eager attention keeps its scores in 16 bits, GPT-2
     activation: Activation = "one_kernel"
     fp32_weights: bool | None = None
     """Whether the router's weights stay in fp32, and so do the outputs that they multiply; None: where a buffer
     balances the experts' load."""
+    fp32_router: bool | None = None
+    """Whether the router reads an fp32 copy of the states and of its weights; None: where a buffer balances the
+    experts' load."""
+    scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
+    shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
     held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
-    dropout: bool = False  # behind attention and feed-forward, as the class trains by default: GPT-2
+    cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
+    slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3
+    scaled_embedding: bool = False  # times a number of its own: Gemma
+    capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
+    parallel: bool = False  # attention and feed-forward read the same state, each by a norm of its own: GPT-NeoX
+    norms_unweighted: frozenset[Unweighted] = frozenset()  # what passes a norm that has no weight: Gemma 4
+    scaled_layers: bool = False  # a layer's output is multiplied in place by a number of its own: Gemma 4
+    dropout: frozenset[Dropout] = frozenset()  # where the class drops elements as it trains by default: GPT-2
 
     def norm_kind(self, norm: Norm) -> NormKind:
         """How a norm of the family is applied."""

@@ -61,6 +61,7 @@ class KimiDelta(Recurrent):
     d_head: int
     d_conv: int
     low_rank_gates: bool = True
+    flat_decay: bool = False  # one number a head, without the sides of one that Kimi Linear's checkpoints have
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -76,7 +77,7 @@ class KimiDelta(Recurrent):
             else:
                 weights |= {f"{gate}_proj.weight": (wide, hidden)}
         return weights | {
-            "A_log": (1, 1, self.n_heads, 1) if self.low_rank_gates else (self.n_heads,),
+            "A_log": (1, 1, self.n_heads, 1) if self.low_rank_gates and not self.flat_decay else (self.n_heads,),
             "dt_bias": (wide,),
             "b_proj.weight": (self.n_heads, hidden),
             "o_norm.weight": (self.d_head,),

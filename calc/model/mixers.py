@@ -2,9 +2,21 @@ from calc.model.attention import GQA
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
 from calc.model.mla import LatentAttention
-from calc.model.recurrent import GatedLRU, Mamba, Mamba2, Recurrent, ShortConv, SideConvs
+from calc.model.recurrent import MLSTM, RWKV, GatedLRU, Mamba, Mamba2, QKConvs, Recurrent, ShortConv, SideConvs
 
-RecurrentMixer = Mamba | Mamba2 | GatedDeltaNet | KimiDelta | LightningAttention | ShortConv | SideConvs | GatedLRU
+RecurrentMixer = (
+    Mamba
+    | Mamba2
+    | GatedDeltaNet
+    | KimiDelta
+    | LightningAttention
+    | ShortConv
+    | SideConvs
+    | QKConvs
+    | GatedLRU
+    | RWKV
+    | MLSTM
+)
 Mixer = GQA | LatentAttention | CompressedAttention | RecurrentMixer
 
 __all__ = ["CompressedAttention", "Mixer", "Recurrent", "RecurrentMixer"]

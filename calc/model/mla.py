@@ -13,14 +13,16 @@ class LatentAttention(Frozen):
     q_rank: int | None  # d_c'; None: queries are not compressed (V2-Lite)
     kv_rank: int  # d_c
     d_nope: int  # d_h
-    d_rope: int  # d_h^R
+    d_rope: int  # d_h^R; 0: no positions, GLM-5.3
     d_v: int
     bias: bool = False  # on the two down-projections and the output
     gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output: Ling, Hy4
     query_gate: bool = False  # the query's second projection reads twice its rank and also yields a gate: A.X K2
     sinks: bool = False  # one learned logit a query head
     indexer: "LightningIndexer | None" = None
-    window: None = None
+    own_latent: bool = True  # False: reads the latent of an earlier layer, Mistral Large 4
+    rope_norm: bool = False  # a norm of the rotary key, dots3
+    window: int | None = None  # tokens a sliding-window layer looks back on; None: all
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -36,28 +38,37 @@ class LatentAttention(Frozen):
             }
             if self.query_gate:
                 weights |= {"q_b_proj.weight": (q + self.n_q * self.d_v, 2 * self.q_rank)}
+        if self.own_latent:
+            weights |= {
+                "kv_a_proj_with_mqa.weight": (self.kv_rank + self.d_rope, hidden),
+                "kv_a_layernorm.weight": (self.kv_rank,),
+            }
         weights |= {
-            "kv_a_proj_with_mqa.weight": (self.kv_rank + self.d_rope, hidden),
-            "kv_a_layernorm.weight": (self.kv_rank,),
             "kv_b_proj.weight": (self.n_q * (self.d_nope + self.d_v), self.kv_rank),
             "o_proj.weight": (hidden, self.n_q * self.d_v),
         }
         if self.bias:
-            weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,), "o_proj.bias": (hidden,)}
+            weights |= {"o_proj.bias": (hidden,)}
+            if self.own_latent:
+                weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,)}
             if self.q_rank is not None:
                 weights |= {"q_a_proj.bias": (self.q_rank,)}
         if self.gate != "none":
             weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * self.d_v, hidden)}
         if self.sinks:
             weights |= {"sinks": (self.n_q,)}
-        if self.indexer is not None and self.q_rank is not None:
+        if self.rope_norm:
+            weights |= {"k_rope_only_layernorm.weight": (self.d_rope,)}
+        if self.indexer is not None:
             weights |= self.indexer.shapes(hidden, self.q_rank)
         return weights
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
-        index_keys = self.indexer.d_index if self.indexer is not None and self.indexer.owned else 0
-        return self.kv_rank + self.d_rope + index_keys
+        index_keys = 0
+        if self.indexer is not None and self.indexer.owned:
+            index_keys = self.indexer.d_index if self.indexer.pool == 1 else self.indexer.d_index // self.indexer.pool
+        return self.kv_rank + self.d_rope + index_keys if self.own_latent else index_keys
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: heads are divided, the down-projections and the latent are not."""
@@ -74,13 +85,17 @@ class LightningIndexer(Frozen):
     n_index: int
     d_index: int
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
+    from_hidden: bool = False  # queries are made from the state, not from its compression: Mistral Large 4
+    pool: int = 1  # tokens that share one index key, GLM-5.3
+    top_tokens: int = 2048  # how many are picked
 
-    def shapes(self, hidden: int, q_rank: int) -> Shapes:
+    def shapes(self, hidden: int, q_rank: int | None) -> Shapes:
         """Queries from the compressed query, one key, a weight for each head."""
-        if not self.owned:
+        width = hidden if self.from_hidden else q_rank
+        if not self.owned or width is None:
             return {}
         return {
-            "indexer.wq_b.weight": (self.n_index * self.d_index, q_rank),
+            "indexer.wq_b.weight": (self.n_index * self.d_index, width),
             "indexer.wk.weight": (self.d_index, hidden),
             "indexer.k_norm.weight": (self.d_index,),
             "indexer.k_norm.bias": (self.d_index,),

@@ -197,11 +197,19 @@ class SideConvs(Recurrent):
     hidden: int
     kv: int  # width of the keys, and of the values
     d_conv: int
+    dynamic: int | None = None  # heads whose kernels follow from the token beside fixed ones: Inkling 2
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name: a kernel for each channel."""
-        widths = {"self_attn.k_sconv": self.kv, "self_attn.v_sconv": self.kv, "attn_sconv": hidden, "mlp_sconv": hidden}
-        return {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
+        widths = {"attn_sconv": hidden, "mlp_sconv": hidden}
+        weights: Shapes = {}
+        for name in ("self_attn.k_sconv", "self_attn.v_sconv"):
+            if self.dynamic is None:
+                widths[name] = self.kv
+            else:
+                weights |= {f"{name}.static_w": (self.d_conv, self.kv)}
+                weights |= {f"{name}.weight_proj": (self.dynamic * self.d_conv, hidden)}
+        return weights | {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
 
     def state_elements(self) -> int:
         """They have no state beside their memory."""
@@ -218,6 +226,121 @@ class SideConvs(Recurrent):
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share it evenly."""
         return self.kv % tp == 0
+
+
+class QKConvs(Recurrent):
+    """Compressed convolutional attention, arXiv:2510.04476, as in ZAYA: two short convolutions over queries and keys,
+    and the half of a value that waits for the next token."""
+
+    kind: Literal["qk_convs"] = "qk_convs"
+    n_q: int
+    n_kv: int
+    d_head: int
+    d_channel: int  # kernel over each channel
+    d_grouped: int  # kernel over the channels of each head
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name: two kernels, and a temperature for each KV head."""
+        channels = (self.n_q + self.n_kv) * self.d_head
+        return {
+            "qkv_proj.conv_qk_depthwise.weight": (channels, 1, self.d_channel),
+            "qkv_proj.conv_qk_depthwise.bias": (channels,),
+            "qkv_proj.conv_qk_grouped.weight": (channels, self.d_head, self.d_grouped),
+            "qkv_proj.conv_qk_grouped.bias": (channels,),
+            "qk_norm.temp": (self.n_kv,),
+        }
+
+    def state_elements(self) -> int:
+        """Half a value of each KV head."""
+        return self.n_kv * self.d_head // 2
+
+    def conv_elements(self) -> int:
+        """Elements of the convolutions' memory a sequence and layer."""
+        return (self.n_q + self.n_kv) * self.d_head * (self.d_channel + self.d_grouped - 2)
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_q % tp == 0 and (self.n_kv % tp == 0 or tp % self.n_kv == 0)
+
+
+class RWKV(Recurrent):
+    """Time mixing of RWKV-4, arXiv:2305.13048 section 3.1."""
+
+    kind: Literal["rwkv"] = "rwkv"
+    fp32_state: bool = True
+    hidden: int
+    d_inner: int
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        mixes: Shapes = {f"time_mix_{name}": (1, 1, hidden) for name in ("key", "value", "receptance")}
+        return {
+            "time_decay": (self.d_inner,),
+            "time_first": (self.d_inner,),
+            **mixes,
+            **{f"{name}.weight": (self.d_inner, hidden) for name in ("key", "value", "receptance")},
+            "output.weight": (hidden, self.d_inner),
+        }
+
+    def state_elements(self) -> int:
+        """Numerator, denominator and largest exponent of each channel."""
+        return 3 * self.d_inner
+
+    def conv_elements(self) -> int:
+        """The token before, for this and for the feed-forward, which mixes it in, too."""
+        return 2 * self.hidden
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"d_inner": self.d_inner // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.d_inner % tp == 0
+
+
+class MLSTM(Recurrent):
+    """The matrix memory of xLSTM 7B, arXiv:2503.13427."""
+
+    kind: Literal["mlstm"] = "mlstm"
+    fp32_state: bool = True
+    n_heads: int
+    d_k: int
+    d_v: int
+    bias: bool = False
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        k, v = self.n_heads * self.d_k, self.n_heads * self.d_v
+        matrices: Shapes = {"q": (k, hidden), "k": (k, hidden), "v": (v, hidden), "ogate_preact": (v, hidden)}
+        weights: Shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
+        for gate in ("igate_preact", "fgate_preact"):
+            weights |= {f"{gate}.weight": (self.n_heads, hidden), f"{gate}.bias": (self.n_heads,)}
+        weights |= {"multihead_norm.weight": (v,), "out_proj.weight": (hidden, v)}
+        if self.bias:
+            weights |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
+            weights |= {"multihead_norm.bias": (v,), "out_proj.bias": (hidden,)}
+        return weights
+
+    def state_elements(self) -> int:
+        """Of each head a matrix of keys times values, its normaliser and its stabiliser."""
+        return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
+
+    def conv_elements(self) -> int:
+        """It has no convolution."""
+        return 0
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0
 
 
 class GatedLRU(Recurrent):

@@ -1,8 +1,23 @@
 """The rough formula that articles use, to lay beside the exact count."""
 
+from calc.errors import Frozen
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.feedforward import MLP
+
+
+class Rough(Frozen):
+    """The rough count beside the exact one."""
+
+    total: int
+    error: float
+    """Share of the exact count by which it is more."""
+
+
+def rough(architecture: Architecture) -> Rough | None:
+    """What the rough formula gives for a model that it describes."""
+    total = rough_total(architecture)
+    return None if total is None else Rough(total=total, error=total / architecture.parameters().total - 1)
 
 
 def rough_total(architecture: Architecture) -> int | None:

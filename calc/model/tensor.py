@@ -41,6 +41,8 @@ class Tensor:
     """Why it is listed apart and not in the total; None when it is in the total."""
     first: int = 0
     """Number of its first expert: those for images follow those for text, ERNIE 4.5 VL."""
+    begins: int = 0
+    """Index of the layer that its stack begins with, where a model has several: HRM."""
 
     @property
     def count(self) -> int:
@@ -66,4 +68,4 @@ class Tensor:
         """The name of each occurrence, as the checkpoint has it."""
         for layer in self.layers or (0,):
             for expert in range(self.experts if "{expert}" in self.name else 1):
-                yield self.name.format(layer=layer, expert=self.first + expert)
+                yield self.name.format(layer=layer - self.begins, expert=self.first + expert)

@@ -4,15 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
+from calc.hardware.overhead import Sizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols, window_steps
 from calc.model.named import steps
 from calc.model.tensor import Component
 from calc.serving.engines.engine import Pool
+from calc.serving.kv_cache import sequence_bytes
 from calc.serving.memory import MIDDLE, Allocation, Serving
+from calc.serving.report import Report
 
 Lines = list[Step]
+Legend = dict[str, tuple[str, int]]
 
 
 def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
@@ -32,6 +36,18 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
     ]
 
 
+def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
+    """Bytes of all sequences, each counted once, and what the symbols mean."""
+    cache, workload, symbols = report.kv_cache, report.scenario.workload, Symbols()
+    batch = symbols.named("batch", workload.batch, "sequences")
+    context = symbols.named("context", workload.context, "tokens of a sequence")
+    per_token = symbols.named("bytes_per_token", cache.bytes_per_token, "bytes a token of layers that keep all tokens")
+    windows = symbols.named("window_bytes", cache.window_bytes, "bytes of layers with a window")
+    states = symbols.named("state_bytes", cache.state_bytes, "bytes of recurrent states")
+    one = sequence_bytes(context, per_token, windows if cache.window_bytes else 0, states if cache.state_bytes else 0)
+    return [symbols.line("kv_cache", batch * one)], symbols.occurring()
+
+
 class Derivations:
     """Of one allocation: each method has the lines of one figure, and their legend stands in `symbols`."""
 
@@ -40,6 +56,11 @@ class Derivations:
         self.stage = allocation.serving.laid_out.stages[allocation.fullest]
         self.memory = allocation.memory
         self.symbols = Symbols()
+
+    @property
+    def overhead_items(self) -> Sizes:
+        """Bytes of each part of the overhead, from low to high."""
+        return self.allocation.stages[self.allocation.fullest].sizes
 
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""
@@ -56,7 +77,7 @@ class Derivations:
             return [self.plain("kv_cache", self.memory.kv_cache)]
         batch = symbols.of("batch", workload.batch)
         blocks = symbols.named("blocks", cache.request_blocks(workload.context), "blocks of a request")
-        size = symbols.named("block_bytes", cache.block_bytes(self.allocation.fullest), "bytes of a block")
+        size = symbols.named("block_bytes", cache.block_bytes[self.allocation.fullest], "bytes of a block")
         return [symbols.line("kv_cache", batch * blocks * size)]
 
     def activations(self) -> Lines:
@@ -107,13 +128,12 @@ class Derivations:
     def blocks(self, cache: Pool) -> Any:
         """Blocks on the stage that has room for the fewest."""
         available = enumerate(self.allocation.available(MIDDLE))
-        room = [
-            (size // cache.block_bytes(stage), stage, size) for stage, size in available if cache.block_bytes(stage)
-        ]
+        sizes = cache.block_bytes
+        room = [(size // sizes[stage], stage, size) for stage, size in available if sizes[stage]]
         _, stage, size = min(room)
         whole = "bytes for the cache, where there is room for the fewest blocks"
         return self.symbols.named("available", size, whole) // self.symbols.named(
-            "block_bytes", cache.block_bytes(stage), "bytes of a block there"
+            "block_bytes", sizes[stage], "bytes of a block there"
         )
 
     def spare(self) -> Lines:

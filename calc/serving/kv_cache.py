@@ -1,6 +1,7 @@
 """KV cache and recurrent state: what a sequence leaves in memory."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
@@ -57,4 +58,11 @@ def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
 
 def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
-    return batch * (context * bytes_per_token(growth) + window_bytes(growth, context) + state)
+    of_one: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
+    return batch * of_one
+
+
+def sequence_bytes(context: Any, per_token: Any, windows: Any, state: Any) -> Any:
+    """Bytes of one sequence: of the layers that keep the whole context, of those with a window, and of states. Sizes
+    are numbers or symbols."""
+    return context * per_token + windows + state

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead, Sizes, bounds
 from calc.hardware.parallel import Layout
+from calc.hardware.solver import largest as largest_number
 from calc.model.architecture import Architecture
 from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, Pool
@@ -50,9 +51,13 @@ class Memory(Frozen):
         return self.total - self.overhead + self.overhead_high
 
     @property
-    def parts(self) -> dict[str, int]:
+    def parts(self) -> dict[Message, int]:
         """What fills it beside overhead, by the words of sentences."""
-        return {"weights": self.weights + self.vision, "KV cache": self.kv_cache, "activations": self.activations}
+        return {
+            Message("weights"): self.weights + self.vision,
+            Message("KV cache"): self.kv_cache,
+            Message("activations"): self.activations,
+        }
 
 
 class KVBudget(Frozen):
@@ -77,7 +82,7 @@ class KVBudget(Frozen):
     concurrency_low: float
     concurrency_high: float
     max_model_len: int
-    """The longest request that the engine accepts; 0 where it does not start."""
+    """The longest request that the engine accepts; 0 where it stops before it plans a cache."""
     outside_low: int  # overhead that lies outside of what it takes: a CUDA context
     outside_high: int
 
@@ -200,10 +205,12 @@ class Allocation:
         serving, stage = self.serving, self.serving.laid_out.stages[index]
         working = largest(serving.engine.peaks(serving.laid_out, index, self.limits))
         sizes, loaded = self.sizes(0), stage.weights + stage.vision + serving.engine.loading(stage)
+        stated = self.cache.stated_bytes(index) if isinstance(self.cache, Pool) else None
 
         def budget(end: int) -> Budget:
             overhead = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
-            return serving.engine.budget(self.gpu.usable_bytes, self.limits, loaded, int(working.bytes), overhead)
+            total, held = self.gpu.usable_bytes, int(working.bytes)
+            return serving.engine.budget(total, self.limits, loaded, held, overhead, stated)
 
         return SetAside(working, (budget(LOW), budget(MIDDLE), budget(HIGH)))
 
@@ -277,7 +284,10 @@ class Allocation:
         """Whether the engine starts and accepts a request of the whole context."""
         if any(budget.missing or budget.cache < 0 for budget in self.budgets(end)):
             return False
-        return not isinstance(self.cache, Pool) or self.cache.starts(self.available(end), self.workload.context)
+        cache = self.cache
+        if not isinstance(cache, Pool):
+            return True
+        return cache.refusal is None and cache.starts(self.available(end), self.workload.context)
 
     def concurrency(self, end: int) -> float:
         """Requests of the whole context that the cache holds at once."""
@@ -299,10 +309,24 @@ class Allocation:
         return [budget.cache for budget in self.budgets(end)]
 
     def longest(self, most: int) -> int:
-        """The longest request, up to so many tokens, that the engine accepts; 0 where it does not start."""
-        if not isinstance(self.cache, Pool) or not self.blocks(MIDDLE) or any(b.missing for b in self.budgets(MIDDLE)):
+        """The longest request, up to so many tokens, that the engine accepts; 0 where it does not come to plan a cache:
+        one of stated bytes is planned before it is clear that there is room for it."""
+        cache = self.cache
+        if not isinstance(cache, Pool) or cache.refusal is not None or not self.blocks(MIDDLE):
             return 0
-        return self.cache.max_length(self.available(MIDDLE), most)
+        if cache.stated_bytes(0) is None and any(budget.missing for budget in self.budgets(MIDDLE)):
+            return 0
+        return cache.max_length(self.available(MIDDLE), most)
+
+    def held_context(self) -> int:
+        """The longest context of which the cache has room for every sequence, with limits as they are; a cache that is
+        not set aside grows from the context that is asked for."""
+        cache = self.cache
+        if not isinstance(cache, Pool):
+            return self.workload.context
+        each = self.blocks(MIDDLE) // self.workload.batch
+        held = largest_number(lambda length: cache.request_blocks(length) <= each, MOST_TOKENS)
+        return min(held, cache.max_length(self.available(HIGH), MOST_TOKENS))
 
     @property
     def kv_budget(self) -> KVBudget | None:
@@ -323,7 +347,7 @@ class Allocation:
             bytes=between.cache,
             bytes_low=tight.cache,
             bytes_high=roomy.cache,
-            block_size=cache.block_size,
+            block_size=cache.block_size(context),
             blocks=blocks,
             tokens=cache.tokens(blocks, context),
             concurrency=cache.concurrency(blocks, context),

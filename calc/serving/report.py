@@ -16,6 +16,7 @@ from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import DeviceBuffers, Engine, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
@@ -64,29 +65,46 @@ class Report(Frozen):
     assumptions: tuple[Message, ...]
     scenario: Scenario
 
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """Of each GPU that is asked about."""
+        return tuple(verdict.memory for verdict in self.verdicts)
+
+    @property
+    def overtaken_at(self) -> int | None:
+        """The first of these contexts at which the cache outweighs the weights."""
+        return next((tokens for tokens, memory in self.by_context.items() if memory.kv_cache > memory.weights), None)
+
 
 def report(
     config: Mapping[str, Any],
     *,
+    architecture: Architecture | None = None,
     model: str | None = None,
     workload: Workload | None = None,
     engine: Engine | None = None,
     precision: Precision | None = None,
     layout: Layout | None = None,
+    num_gpus: int | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
 ) -> Report:
     """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
 
+    `architecture` is what the config describes, where it has been read already.
     Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
-    `gpus` are the usual five.
+    `gpus` are the usual five. Where `num_gpus` is given and no layout, it is the one of the first GPU's `ways` over so
+    many that does best.
     """
-    architecture = Architecture.from_config(config)
-    workload, layout, overhead = workload or Workload(), layout or Layout(), overhead or Overhead()
+    architecture = architecture or Architecture.from_config(config)
+    workload, overhead = workload or Workload(), overhead or Overhead()
     engine, precision = engine or ENGINES["vllm"](), precision or Precision.of(config)
     kinds = usual_gpus() if gpus is None else list(gpus)
-    serving = Serving(architecture, engine, precision, layout, overhead)
-    first = serving.on(kinds[0] if kinds else usual_gpus()[0], workload)
+    serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
+    gpu = kinds[0] if kinds else usual_gpus()[0]
+    if num_gpus is not None:
+        serving = serving.with_layout(spread(gpu, serving, workload, num_gpus, layout))
+    layout, first = serving.layout, serving.on(gpu, workload)
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
@@ -126,10 +144,10 @@ def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> 
     architecture, engine, precision = serving.architecture, serving.engine, serving.precision
     workload, layout, limits = allocation.workload, serving.layout, allocation.limits
     parameters = architecture.parameters()
-    yield from (Message("{sentence}", sentence=sentence) for sentence in architecture.assumptions)
+    yield from architecture.assumptions
     excluded = parameters.not_in_total
     if (sentence := precision.assumption(experts="experts_routed" in parameters.components)) is not None:
-        yield Message("{sentence}", sentence=sentence)
+        yield sentence
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
         if engine.loads_vision:

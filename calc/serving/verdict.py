@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.hardware.solver import largest
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.engine import Limits, Pool
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB
@@ -48,15 +48,15 @@ def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
     """The verdict on this many GPUs as laid out."""
     allocation = serving.on(gpu, workload)
     word = said(allocation)
-    flags = remedy(allocation) if word != "fits" else ()
+    changes = remedy(allocation) if word != "fits" else None
     fewest = fewest_gpus(gpu, serving, workload)
     by_memory = max_context(allocation)
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
         gpus=serving.layout.gpus,
-        verdict="fits with" if flags else word,
-        flags=flags,
+        verdict=word if changes is None else "fits with",
+        flags=() if changes is None else serving.engine.flags(changes),
         required=allocation.memory.total,
         usable=allocation.usable,
         spare=allocation.spare,
@@ -82,15 +82,15 @@ def said(allocation: Allocation) -> Word:
     return "fits" if sure else "tight" if allocation.fits(LOW) else "does not fit"
 
 
-def remedy(allocation: Allocation) -> tuple[str, ...]:
-    """The least change of flags with which it fits; none where no change does."""
+def remedy(allocation: Allocation) -> dict[str, object] | None:
+    """The least change of options with which it fits; None where no change does."""
     memory, engine = allocation.memory, allocation.serving.engine
     if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
-        return ()  # which no flag makes smaller
+        return None  # which no option makes smaller
     for changes in engine.remedies(allocation.limits, allocation.workload):
         if said(allocation.under(engine.with_options(**changes))) == "fits":
-            return engine.flags(changes)
-    return ()
+            return changes
+    return None
 
 
 def max_context(allocation: Allocation) -> int | None:
@@ -100,7 +100,7 @@ def max_context(allocation: Allocation) -> int | None:
     def fits(tokens: int) -> bool:
         return tokens < first or said(allocation.at(context=tokens)) == "fits"
 
-    found = largest(fits, MOST_TOKENS, allocation.workload.context)
+    found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
     return None if found == MOST_TOKENS else 0 if found < first else found
 
 
@@ -170,7 +170,7 @@ def reason(allocation: Allocation) -> Message:
             "the largest part is the {part} with {size:.2f}.",
             held=held / GIB,
             more=(held - usable) / GIB,
-            part=Message(name),
+            part=name,
             size=size / GIB,
         )
     return Message(
@@ -183,6 +183,8 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
+    if isinstance(allocation.cache, Pool) and allocation.cache.refusal is not None:
+        return allocation.cache.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = allocation.set_aside[allocation.fullest].budgets
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB

@@ -26,6 +26,8 @@ class Weighing:
         kinds = layer_kinds(self.rank.num_layers, places)
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         self.kinds = [numbers[kind] for kind in kinds]
+        self.tables = engine.tables(self.rank)
+        self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.each = [self.weighed(self.layers, range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
 
     def weighed(self, pieces: Sequence[Piece], stage: range) -> tuple[int, LoadedWeights]:
@@ -51,10 +53,12 @@ class Weighing:
         return tuple(stages)
 
     def stage(self, layers: range, counts: Counter[int], *, first: bool, last: bool) -> Stage:
-        start = 0 if first else 1
-        stop = self.rank.num_layers if last else start
-        weights, ends = self.weighed(self.ends, range(start, stop))
-        parts = [(1, ends), (1, self.engine.tables(self.rank))]
+        if (first, last) not in self.at_ends:
+            start = 0 if first else 1
+            stop = self.rank.num_layers if last else start
+            self.at_ends[first, last] = self.weighed(self.ends, range(start, stop))
+        weights, ends = self.at_ends[first, last]
+        parts = [(1, ends), (1, self.tables)]
         for kind, count in counts.items():
             size, one = self.each[kind]
             weights += count * size

@@ -1,6 +1,6 @@
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 
 MAX_TOKENS = 2**40
 
@@ -17,7 +17,15 @@ class Workload(Frozen):
     @model_validator(mode="after")
     def _has_a_prompt(self) -> "Workload":
         if self.generated >= self.context:
-            raise ValueError(f"generated is {self.generated:,}, which leaves no prompt of {self.context:,} tokens")
+            raise ConfigError(
+                Message(
+                    "generated is {generated:,}, which leaves no prompt of the {context:,} tokens.",
+                    generated=self.generated,
+                    context=self.context,
+                ),
+                "generated",
+                [0],
+            )
         return self
 
     @property

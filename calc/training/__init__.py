@@ -1,6 +1,7 @@
-"""Memory of a training step: what is trained and how (`workload`, `recipe`, `optimizer`, `layout`), what a layer keeps
-for its backward pass (`saved`), what belongs to the weights (`states`), the moments of a step (`step`), and the report.
-"""
+"""Memory of a training step: what is trained and how (`training_workload`, `recipe`, `optimizer`, `sharding`, and
+`trainers`' defaults); layers as their modules compute, on a tape of storages (`autograd`, `operations`, `modules`, then
+`decoder` and what it calls; `profile` reads the tape); weights and what belongs to them (`states`); the moments of a
+step on one rank (`stage`, `fsdp`) and their named parts (`parts`); the step, its derivation and the report."""
 
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout

@@ -1,4 +1,4 @@
-"""What optimizers remember of each weight."""
+"""What optimizers remember of each weight, and what they need for a moment to update it."""
 
 from math import prod
 from typing import Literal
@@ -6,6 +6,7 @@ from typing import Literal
 from calc.model.tensor import Tensor
 
 Optimizer = Literal["adamw", "adamw-8bit", "adamw-8bit-ao", "adafactor", "muon", "sgd", "sgd-momentum"]
+Kernel = Literal["foreach", "for-loop", "fused"]
 BLOCK = 256  # weights that share a scale of their 8-bit state
 LEAST_QUANTISED = 4096  # elements; smaller tensors keep 32-bit states
 
@@ -30,10 +31,26 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
             return n * width if hidden else 2 * n * width
 
 
-def step_bytes(optimizer: Optimizer, elements: int) -> int:
-    """Bytes beside while one tensor is updated: torchao computes on fp32 copies (`single_param_adam`), assumed to be
-    those of the weight and both moments; bitsandbytes and fused kernels in registers."""
-    return 12 * elements if optimizer == "adamw-8bit-ao" else 0
+def update_bytes(optimizer: Optimizer, kernel: Kernel, elements: int, largest: int, weight: int, state: int) -> int:
+    """Bytes that the update needs for a moment: `elements` are all that are trained, `largest` those of the largest
+    tensor; an element of a weight takes `weight`, of a moment `state`.
+
+    AdamW foreach holds the square roots of all second moments at once, for-loop that of one tensor and its quotient
+    (`torch/optim/adam.py`). transformers' Adafactor holds two fp32 tensors, and of 16-bit weights copies of weight and
+    gradient (`optimization.py`). torchao computes on fp32 copies (`single_param_adam`), assumed to be those of the
+    weight and both moments; bitsandbytes and fused kernels in registers.
+    """
+    match optimizer, kernel:
+        case "adamw", "foreach":
+            return elements * state
+        case "adamw", "for-loop":
+            return 2 * largest * state
+        case "adafactor", _:
+            return (16 if weight < 4 else 8) * largest
+        case "adamw-8bit-ao", _:
+            return 12 * largest
+        case _:
+            return 0
 
 
 def matrix_dimensions(tensor: Tensor) -> bool:

@@ -2,42 +2,71 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from calc.errors import Frozen
 
 Float = Literal["bf16", "fp16", "fp32"]
 WIDTH: dict[Float, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
-RecipeName = Literal["bf16", "master", "deepspeed", "megatron", "autocast", "fp32"]
+RecipeName = Literal[
+    "bf16", "bf16-autocast", "autocast", "fp32", "master", "master-each", "master-all", "deepspeed", "megatron"
+]
 
 
 class Recipe(Frozen):
     """Storage of a trained weight and what belongs to it; `compute` is that of activations and gathered weights."""
 
-    weights: Float
-    gradients: Float
-    states: Float
-    master: bool = False  # the optimizer updates an fp32 copy
-    compute: Float = "bf16"
-    copies_gradients: bool = False  # the optimizer's step flattens them all, and casts what is flat to fp32
-    bucket: int = 0  # elements of each of the two buffers that gradients are reduced in
-
-    @property
-    def casts(self) -> bool:
-        """Whether the matrices are cast for every product."""
-        return WIDTH[self.weights] > WIDTH[self.compute]
+    weights: Float = Field(description="Trained weights.")
+    gradients: Float = Field(description="Their gradients.")
+    states: Float = Field(description="Moments of the optimizer.")
+    master: bool = Field(default=False, description="The optimizer updates an fp32 copy.")
+    compute: Float = Field(default="bf16", description="What matrices multiply.")
+    autocast: bool = Field(default=False, description="torch.autocast runs round the forward pass and the loss.")
+    buffers: bool = Field(
+        default=False, description="Gradients are added into buffers that are held all the time, of their own type."
+    )
+    casts: Literal["none", "each", "all"] = Field(
+        default="none",
+        description="At the optimizer's step gradients are cast to fp32: each is let go of then, or all are held.",
+    )
+    flattened: bool = Field(
+        default=False, description="At the optimizer's step all gradients are flattened, and that is cast to fp32."
+    )
+    bucket: int = Field(
+        default=0, ge=0, le=2**40, description="Elements of each of two buffers that gradients are reduced in."
+    )
+    casts_model: bool = Field(
+        default=False, description="The framework casts the whole model to 16 bits, also what PEFT has made fp32."
+    )
+    fused: bool = Field(default=False, description="The framework's AdamW is one kernel, not torch's foreach.")
 
 
 RECIPES: dict[RecipeName, Recipe] = {
     # everything in 16 bits, as torchtune trains: 8 bytes a weight with Adam
     "bf16": Recipe(weights="bf16", gradients="bf16", states="bf16"),
+    # the same under torch.autocast: transformers' Trainer with a 16-bit model and bf16=True
+    "bf16-autocast": Recipe(weights="bf16", gradients="bf16", states="bf16", autocast=True),
+    # fp32 weights that torch.autocast or FSDP casts for every product: 16 bytes a weight, and the casts
+    "autocast": Recipe(weights="fp32", gradients="fp32", states="fp32", autocast=True),
+    "fp32": Recipe(weights="fp32", gradients="fp32", states="fp32", compute="fp32"),
     # 16 bytes a weight: ZeRO section 3.1, arXiv:1910.02054
-    "master": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True),
+    "master": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True, buffers=True, fused=True),
+    # fp32 copies that torch's AdamW updates; a gradient goes as it is cast (Megatron-LM, without a main_grad buffer)
+    "master-each": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True, casts="each"),
+    # the same, but 16-bit gradients stay until the end (Apex O2)
+    "master-all": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True, casts="all"),
     # the same as DeepSpeed holds it (runtime/zero/stage_1_and_2.py), with its default reduce_bucket_size
     "deepspeed": Recipe(
-        weights="bf16", gradients="bf16", states="fp32", master=True, copies_gradients=True, bucket=500_000_000
+        weights="bf16",
+        gradients="bf16",
+        states="fp32",
+        master=True,
+        buffers=True,
+        flattened=True,
+        bucket=500_000_000,
+        casts_model=True,
+        fused=True,
     ),
     # 18 bytes a weight: gradients are reduced in fp32 (Megatron-LM, distributed optimizer)
-    "megatron": Recipe(weights="bf16", gradients="fp32", states="fp32", master=True),
-    # fp32 weights that torch.autocast or FSDP casts for every product: 16 bytes a weight, and the casts
-    "autocast": Recipe(weights="fp32", gradients="fp32", states="fp32"),
-    "fp32": Recipe(weights="fp32", gradients="fp32", states="fp32", compute="fp32"),
+    "megatron": Recipe(weights="bf16", gradients="fp32", states="fp32", master=True, buffers=True, fused=True),
 }

@@ -3,7 +3,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from calc.errors import ConfigError
+from calc.errors import ConfigError, Message
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
@@ -14,9 +14,23 @@ class TrainingLayout(Layout):
     routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
 
-    cp: int = Field(default=1, ge=1, le=1024)
-    zero: Literal[0, 1, 2, 3] = 0
-    sequence_parallel: bool = True  # norms and what they read are divided over the tensor-parallel ranks too
+    cp: int = Field(
+        default=1, ge=1, le=1024, description="Context parallel (CP): ranks that share each sequence's tokens."
+    )
+    zero: Literal[0, 1, 2, 3] = Field(
+        default=0,
+        description="ZeRO / FSDP sharding over the data-parallel ranks: 1 the optimizer states, 2 the gradients too, "
+        "3 the weights too, as FSDP does.",
+    )
+    reduce: Literal["bf16", "fp32"] = Field(
+        default="fp32", description="FSDP: the type in which gradients are reduced, torchtitan's default."
+    )
+    reshard_after_forward: bool = Field(
+        default=True, description="FSDP: a layer's gathered weights are let go of before its backward pass."
+    )
+    sequence_parallel: bool = Field(
+        default=True, description="Norms and what they read are divided over the tensor-parallel ranks too."
+    )
 
     def stages(self, layers: int) -> Iterator[range]:
         """The layers of each stage: what does not divide goes one each to the last stages but the very last, which
@@ -37,12 +51,29 @@ class TrainingLayout(Layout):
         """Ranks that hold the same weights, were they not sharded."""
         return self.dp * self.cp
 
+    @property
+    def fully_sharded(self) -> bool:
+        """Whether weights are sharded, and gathered part by part."""
+        return self.zero == 3 and self.replicas > 1
+
     def check_experts(self, architecture: Architecture) -> None:
         if self.replicas % self.ep:
             fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if self.replicas % ep == 0]
-            raise ConfigError(f"ep is {self.ep:,}, which does not divide dp times cp, {self.replicas:,}.", "ep", fit)
+            raise ConfigError(
+                Message(
+                    "ep is {ep:,}, which does not divide dp times cp, {replicas:,}.", ep=self.ep, replicas=self.replicas
+                ),
+                "ep",
+                fit,
+            )
         for count in {block.ffn.n_experts for block in architecture.blocks if isinstance(block.ffn, MoE)} or {1}:
             if count % self.ep:
                 raise ConfigError(
-                    f"ep is {self.ep:,}, which does not divide the {count:,} routed experts of this model.", "ep", [1]
+                    Message(
+                        "ep is {ep:,}, which does not divide the {count:,} routed experts of this model.",
+                        ep=self.ep,
+                        count=count,
+                    ),
+                    "ep",
+                    [1],
                 )

@@ -1,41 +1,17 @@
 """Weights of a training step on one rank of one pipeline stage, with all that belongs to them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from calc.errors import Frozen
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.model.architecture import Architecture
-from calc.model.tensor import Component, Tensor
-from calc.training.optimizer import state_bytes, step_bytes
+from calc.model.tensor import Tensor
+from calc.training.optimizer import Kernel, state_bytes, update_bytes
+from calc.training.peft import trained_of
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import LoraTargets, TrainingWorkload
-
-ADAPTED: dict[LoraTargets, frozenset[Component]] = {
-    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),
-    "attention": frozenset({"attention"}),
-    "qv": frozenset({"attention"}),
-}
-CAST = 4
-"""A stage of ZeRO beyond the last: what no stage divides."""
-
-
-class States(Frozen):
-    """Bytes that a rank holds."""
-
-    frozen: int  # weights that are not trained
-    weights: int  # trained weights
-    master: int
-    gradients: int
-    optimizer: int
-    copies: int  # of the gradients, at the optimizer's step
-    gathered: int  # weights of the layer at work and of the next, where they are sharded; or casts of all
-    dequantised: int  # the largest matrix in 16 bits, where weights are quantised
-    largest_gradient: int
-    head_gradient: int
-    update: int  # what the optimizer needs beside for the largest tensor
+from calc.training.training_workload import TrainingWorkload
 
 
 @dataclass(frozen=True)
@@ -52,23 +28,43 @@ class Weight:
         return self.tensor.numel
 
     @property
-    def is_table(self) -> bool:
-        """Whether it is looked up instead of multiplied with, or no matrix at all."""
-        return self.tensor.component == "embedding" or len(self.tensor.shape) < 2
+    def places(self) -> tuple[int, ...]:
+        """The layers that hold it; -1 for what stands outside of them."""
+        return self.tensor.layers or (-1,)
+
+
+@dataclass
+class Unit:
+    """Elements of what FSDP gathers at once, a layer or all that stands outside of them, on one rank."""
+
+    gathered: int = 0
+    trained: int = 0
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes that a rank holds."""
+
+    frozen: int  # weights that are not trained
+    weights: int  # trained weights
+    master: int
+    gradients: int  # all of them, as they are kept
+    optimizer: int
+    update: int  # what the optimizer needs for a moment
+    casts: int  # of gradients at the optimizer's step, with those that are still there
+    largest_gradient: int
+    gradient_width: int  # bytes of an element
+    units: dict[int, Unit] = field(hash=False)
 
 
 def states_of(
-    rank: Architecture,
-    stage: range,
-    work: TrainingWorkload,
-    recipe: Recipe,
-    layout: TrainingLayout,
-    frozen: Precision,
+    rank: Architecture, weights: list[Weight], work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
 ) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
-    weights = list(weights_of(rank, stage, layout, frozen))
     trained = [replace(weight, tensor=one) for weight in weights for one in trained_of(rank, weight.tensor, work)]
-    compute, gradient = WIDTH[recipe.compute], WIDTH[recipe.gradients]
+    width = trained_width(work, recipe)
+    gradient = max(WIDTH[recipe.gradients], width) if work.fp32_adapters else WIDTH[recipe.gradients]
+    state = max(WIDTH[recipe.states], width) if work.fp32_adapters else WIDTH[recipe.states]
 
     def share(weight: Weight, nbytes: int, least_stage: int) -> int:
         ranks = layout.replicas // weight.ep if layout.zero >= least_stage else 1
@@ -78,30 +74,61 @@ def states_of(
         return sum(share(weight, weight.copies * nbytes(weight), least_stage) for weight in of)
 
     def base(weight: Weight) -> int:
-        return 4 * weight.numel if work.fp32_rest and not quantised(weight) else weight.nbytes
-
-    def quantised(weight: Weight) -> bool:
-        return not work.trains_base and weight.nbytes < compute * weight.numel
+        return 4 * weight.numel if work.fp32_rest and not quantised(weight, recipe) else weight.nbytes
 
     largest = max((share(one, one.numel, 2) for one in trained), default=0)
-    if layout.zero == 3 and layout.replicas > 1:
-        gathered = 2 * compute * largest_unit(weights)
-    else:
-        matrices = [one for one in trained if work.trains_base and recipe.casts and not one.is_table]
-        gathered = total(matrices, lambda one: compute * one.numel, CAST)
+    elements = total(trained, lambda one: one.numel, 1)
     return States(
         frozen=0 if work.trains_base else total(weights, base, 3),
-        weights=total(trained, lambda one: one.numel * WIDTH[recipe.weights], 3),
+        weights=total(trained, lambda one: one.numel * width, 3),
         master=total(trained, lambda one: one.numel * 4, 1) if recipe.master else 0,
         gradients=total(trained, lambda one: one.numel * gradient, 2),
-        optimizer=total(trained, lambda one: state_bytes(work.optimizer, one.tensor, WIDTH[recipe.states]), 1),
-        copies=total(trained, lambda one: one.numel * (gradient + 4), 1) if recipe.copies_gradients else 0,
-        gathered=gathered,
-        dequantised=max((compute * weight.numel for weight in weights if quantised(weight)), default=0),
+        optimizer=total(trained, lambda one: state_bytes(work.optimizer, one.tensor, state), 1),
+        update=update_bytes(work.optimizer, kernel_of(work, recipe), elements, largest, width, state),
+        casts=casts_of(
+            [share(one, one.copies * one.numel, 2) for one in trained], last_matrix(trained), gradient, recipe
+        ),
         largest_gradient=gradient * largest,
-        head_gradient=compute * rank.vocab * rank.hidden if work.trains_base else 0,
-        update=step_bytes(work.optimizer, largest),
+        gradient_width=gradient,
+        units=units_of(weights, trained),
     )
+
+
+def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:
+    """Bytes of an element of a trained weight."""
+    return 4 if work.fp32_adapters and not work.trains_base else WIDTH[recipe.weights]
+
+
+def kernel_of(work: TrainingWorkload, recipe: Recipe) -> Kernel:
+    """How the optimizer runs: as asked, or as the framework has it by default."""
+    return work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
+
+
+def quantised(weight: Weight, recipe: Recipe) -> bool:
+    """Whether a frozen weight takes less than what is multiplied."""
+    return weight.nbytes < WIDTH[recipe.compute] * weight.numel
+
+
+def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe) -> int:
+    """Bytes of gradients while the optimizer casts them to fp32: one after the other, of which each is let go of, until
+    the last matrix, or kept; or flattened, and that cast."""
+    if recipe.flattened:
+        return sum(sizes) * (2 * gradient + 4)
+    if recipe.casts == "none":
+        return 0
+    if recipe.casts == "all":
+        return sum(sizes) * (gradient + 4)
+    return 4 * sum(sizes) + gradient * last
+
+
+def last_matrix(trained: list[Weight]) -> int:
+    """Elements of the last matrix of the model, experts as transformers stacks them: of the head, or of a layer."""
+    matrices = [weight for weight in trained if len(weight.tensor.shape) > 1]
+    if not matrices:
+        return 0
+    heads = [weight for weight in matrices if weight.tensor.component == "lm_head"]
+    weight = heads[-1] if heads else matrices[-1]
+    return weight.copies * weight.numel // len(weight.places)
 
 
 def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision) -> Iterator[Weight]:
@@ -122,32 +149,15 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
             yield Weight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
 
 
-def largest_unit(weights: Iterable[Weight]) -> int:
-    """Elements of what is gathered at once: a layer, the embedding or the head."""
-    units: dict[int | str, int] = {}
+def units_of(weights: Iterable[Weight], trained: Iterable[Weight]) -> dict[int, Unit]:
+    """Elements of each layer, and of what stands outside of them (-1)."""
+    units: dict[int, Unit] = {}
     for weight in weights:
-        for place in weight.tensor.layers or (weight.tensor.name,):
-            each = weight.copies * weight.numel // max(1, len(weight.tensor.layers)) // weight.ep
-            units[place] = units.get(place, 0) + each
-    return max(units.values())
-
-
-def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
-    """What is trained of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
-    (arXiv:2106.09685 section 4.1)."""
-    if work.trains_base:
-        yield tensor
-        return
-    targets, r = work.lora_targets, work.lora_rank
-    chosen = len(tensor.shape) == 2 and tensor.component in ADAPTED[targets]
-    if chosen and (targets != "qv" or tensor.name.split(".")[-2] in queries_and_values(rank)):
-        out, width = tensor.shape
-        yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(r, width))
-        yield replace(tensor, name=f"{tensor.name}.lora_B", shape=(out, r))
-
-
-def queries_and_values(rank: Architecture) -> set[str]:
-    """What checkpoints call the projections of queries and values, or the one that holds both."""
-    names, wanted = rank.names, ("q_proj", "v_proj")
-    packed = [name for name, parts in names.packed.items() if set(wanted) & set(parts)]
-    return {*packed, *(names.renamed.get(name, name) for name in wanted)}
+        each = weight.copies * weight.numel // len(weight.places) // weight.ep
+        for place in weight.places:
+            units.setdefault(place, Unit()).gathered += each
+    for weight in trained:
+        each = weight.copies * weight.numel // len(weight.places) // weight.ep
+        for place in weight.places:
+            units.setdefault(place, Unit()).trained += each
+    return units

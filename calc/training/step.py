@@ -1,21 +1,27 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from typing import Literal
+from functools import cached_property
+from itertools import chain
 
-from calc.formats import Precision
+from calc.errors import Message
+from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
 from calc.hardware.shards import blocks_within, layer_kinds
 from calc.model.architecture import Architecture
-from calc.model.block import Block
 from calc.serving.memory import Memory
-from calc.training.recipe import WIDTH, Recipe
-from calc.training.saved import kept_bytes, layer_bytes, norm_bytes, returning_bytes
+from calc.training.autograd import Bytes
+from calc.training.moments import Component, Moment, Phase
+from calc.training.parts import Line, Part, dot, lines_of, parts_of
+from calc.training.passes import Passes, settings_of
+from calc.training.peft import trained_of
+from calc.training.recipe import Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.states import States, states_of, trained_of
+from calc.training.stage import Stage
+from calc.training.states import States, states_of, weights_of
 from calc.training.training_workload import TrainingWorkload
 
-Moment = Literal["loss", "backward", "end of backward", "step"]
+PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -30,21 +36,21 @@ class TrainingMemory(Memory):
     master_weights: int
     gradients: int
     optimizer: int
-    logits: int  # with the loss, their gradients, and those of the head that stand beside them
-    moment: Moment
-    """The loss, when every layer still waits for its backward pass; the backward pass of the last layer; or its end,
-    when all gradients are there; or the optimizer's step."""
+    logits: int  # with the loss and their gradients
+    temporaries: int  # of the optimizer, and gradients that are added to others at once
+    moment: Phase
 
     @property
-    def parts(self) -> dict[str, int]:
+    def parts(self) -> dict[Message, int]:
         """The same of a step."""
         return {
-            "weights": self.weights,
-            "master weights": self.master_weights,
-            "gradients": self.gradients,
-            "optimizer states": self.optimizer,
-            "activations": self.activations,
-            "logits": self.logits,
+            Message("weights"): self.weights,
+            Message("master weights"): self.master_weights,
+            Message("gradients"): self.gradients,
+            Message("optimizer states"): self.optimizer,
+            Message("activations"): self.activations,
+            Message("logits"): self.logits,
+            Message("temporaries"): self.temporaries,
         }
 
 
@@ -66,13 +72,12 @@ class Training:
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
         self.layouts = dict[TrainingLayout, Training]()
-        kinds, alike = self._kinds(), dict[tuple[object, ...], tuple[States, list[Block]]]()
-        for kind, stage in zip(kinds, self.stages, strict=True):
-            if kind not in alike:
-                states = states_of(self.rank, stage, work, recipe, layout, frozen)
-                alike[kind] = states, blocks_within(self.rank, stage)
-        self.states, self.blocks = [alike[kind][0] for kind in kinds], [alike[kind][1] for kind in kinds]
-        self.firsts = [kinds.index(kind) for kind in alike]
+        self.passes = dict[bool, Passes]()
+        self.built = dict[tuple[int, bool], Stage]()
+        self.described = dict[Moment, tuple[list[Line], dict[Component, Bytes]]]()
+        kinds = self._kinds()
+        self.alike = [kinds.index(kind) for kind in kinds]  # the first stage that weighs the same but for what waits
+        self.states: dict[int, States] = {index: self._states(self.stages[index]) for index in set(self.alike)}
 
     def _kinds(self) -> list[tuple[object, ...]]:
         """What stands in each stage; equal where stages weigh the same but for the micro-batches in flight."""
@@ -83,6 +88,33 @@ class Training:
         return [
             (stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in self.stages
         ]
+
+    def _states(self, stage: range) -> States:
+        weights = list(weights_of(self.rank, stage, self.layout, self.frozen))
+        return states_of(self.rank, weights, self.work, self.recipe, self.layout)
+
+    def stage(self, index: int, *, single: bool) -> Stage:
+        """One rank of a stage, for one sequence or for several. With 1F1B, stage i holds min(micro-batches, p - i) of
+        them in flight (arXiv:2104.04473 section 2.2)."""
+        if (index, single) not in self.built:
+            if single not in self.passes:
+                bits = FORMATS[self.frozen.weights].bits if self.frozen.weights in FORMATS else 8
+                settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
+                self.passes[single] = Passes(self.rank, self.work, settings)
+            stage = self.stages[index]
+            self.built[index, single] = Stage(
+                self.rank,
+                self.passes[single],
+                blocks_within(self.rank, stage),
+                self.states[self.alike[index]],
+                self.work,
+                self.recipe,
+                self.layout,
+                first=stage.start == 0,
+                last=stage.stop == self.rank.num_layers,
+                flight=min(self.work.accumulation, self.layout.pp - index),
+            )
+        return self.built[index, single]
 
     def laid_out(self, layout: TrainingLayout) -> "Training":
         """The same step on other GPUs; laid out once for all that are asked about."""
@@ -96,104 +128,79 @@ class Training:
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.apart is None]
         return sum(one.parameters for tensor in tensors for one in trained_of(self.architecture, tensor, self.work))
 
-    def largest_gradients(self) -> int:
-        """Bytes of all gradients of a rank, of the stage that has most."""
-        return max(states.gradients for states in self.states)
+    def units(self, micro_batch: int, sequence: int) -> Bytes:
+        """How many there are of what sizes are counted by."""
+        positions = -(-sequence // self.layout.cp)
+        tokens = micro_batch * positions
+        shards = self.layout.tp if self.layout.sequence_parallel else 1
+        return 1, positions, tokens, -(-tokens // shards), tokens * sequence
 
     def memory(self, **change: int) -> TrainingMemory:
         """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages the
         first is the fullest, for it holds most micro-batches."""
-        work = self.work.model_copy(update=change)
-        return max((self._stage(i, work) for i in self.firsts), key=lambda memory: memory.total)
+        return max((self._memory(index, **change) for index in self.firsts), key=lambda memory: memory.total)
+
+    @cached_property
+    def firsts(self) -> list[int]:
+        return sorted(set(self.alike))
 
     def by_stage(self) -> list[TrainingMemory]:
         """The same on a GPU of each pipeline stage."""
-        return [self._stage(i, self.work) for i in range(len(self.stages))]
+        return [self._memory(index) for index in range(len(self.stages))]
 
-    def _stage(self, index: int, work: TrainingWorkload) -> TrainingMemory:
-        """The fullest moment of one stage. With 1F1B, stage i holds min(micro-batches, p - i) of them in flight
-        (arXiv:2104.04473 section 2.2)."""
-        states, stage, pp, hidden = self.states[index], self.stages[index], self.layout.pp, self.rank.hidden
-        w, shards = WIDTH[self.recipe.compute], self.layout.tp if self.layout.sequence_parallel else 1
-        tokens = work.micro_batch * -(-work.sequence // self.layout.cp)
-        blocks, flight, kernels = self.blocks[index], min(work.accumulation, pp - index), self.rank.kernels
-        each = sum(len(block.layers) * kept_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
-        fullest = max(layer_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
-        returning = max(returning_bytes(block, kernels, hidden, work, tokens, w, shards) for block in blocks)
-        held = self._held(states, work)
-        moments = [
-            self._moment("backward", states, held, activations=flight * each + returning + states.dequantised),
-            self._moment(
-                "end of backward",
-                states,
-                states.largest_gradient if work.optimizer_in_backward else states.gradients,
-                activations=(flight - 1) * each
-                + max(fullest + states.dequantised, states.head_gradient if self.rank.tied else 0, states.update),
-            ),
-        ]
-        if states.copies:
-            moments.append(self._moment("step", states, states.gradients, states.copies))
-        if stage.stop == self.rank.num_layers:
-            norm = norm_bytes(hidden, kernels.norm_kind(self.rank.final_norm), work, w)
-            read = (norm + w * hidden) * tokens // shards
-            for logits, heads in loss_moments(work, tokens, self.rank.vocab, hidden, w):
-                logits += heads * states.head_gradient
-                moments.append(self._moment("loss", states, held, flight * each + read, logits))
-        return max(moments, key=lambda memory: memory.total)
+    def phases(self, units: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
+        """What is alive on the fullest GPU when each phase of the step is fullest, by name. `units` are those of the
+        batch, where they are traced."""
+        units = units or self.units(self.work.micro_batch, self.work.sequence)
+        return {phase: parts_of(self._lines(moment)[0], units) for phase, moment in self._fullest(units).items()}
 
-    def _held(self, states: States, work: TrainingWorkload) -> int:
-        """Bytes of gradients through the whole step: where micro-batches add up in them, or where they are buffers that
-        a master copy is updated from; else they come as the activations go."""
-        if work.optimizer_in_backward:
-            return 0
-        return states.gradients if work.accumulation > 1 or self.recipe.master else 0
+    def by_phase(self) -> dict[Phase, TrainingMemory]:
+        """Bytes on the fullest GPU when each phase of the step is fullest."""
+        units = self.units(self.work.micro_batch, self.work.sequence)
+        return {phase: self._weighed(moment, units) for phase, moment in self._fullest(units).items()}
 
-    def _moment(
-        self, moment: Moment, states: States, gradients: int, activations: int, logits: int = 0
-    ) -> TrainingMemory:
-        """What is there at a moment; gradients with the buckets that they are reduced in."""
-        weights = states.frozen + states.weights + states.gathered
-        if moment != "step":
-            gradients += 2 * WIDTH[self.recipe.gradients] * self.recipe.bucket
-        held = weights + states.master + gradients + states.optimizer + activations + logits
+    def _fullest(self, units: Bytes) -> dict[Phase, Moment]:
+        """The fullest moment of each phase on the fullest GPU."""
+        index = max(self.firsts, key=lambda index: self._memory(index).total)
+        moments = self.stage(index, single=self.work.micro_batch == 1).moments
+        return {
+            phase: max(moments[phase], key=lambda one: dot(one.bytes, units)) for phase in PHASES if phase in moments
+        }
+
+    def _memory(self, index: int, micro_batch: int | None = None, sequence: int | None = None) -> TrainingMemory:
+        """The fullest moment of one stage."""
+        micro_batch, sequence = micro_batch or self.work.micro_batch, sequence or self.work.sequence
+        units = self.units(micro_batch, sequence)
+        moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
+        return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, units)), units)
+
+    def _weighed(self, moment: Moment, units: Bytes) -> TrainingMemory:
+        """What is there at a moment, with the overhead."""
+        held = dot(moment.bytes, units)
+        components = {name: dot(nbytes, units) for name, nbytes in self._lines(moment)[1].items()}
         low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), held))
         return TrainingMemory(
-            weights=weights,
-            master_weights=states.master,
-            gradients=gradients,
-            optimizer=states.optimizer,
-            activations=activations,
-            logits=logits,
+            weights=components.get("weights", 0),
+            master_weights=components.get("master_weights", 0),
+            gradients=components.get("gradients", 0),
+            optimizer=components.get("optimizer", 0),
+            activations=components.get("activations", 0),
+            logits=components.get("logits", 0),
+            temporaries=components.get("temporaries", 0),
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
             total=held + (low + high) // 2,
-            moment=moment,
+            moment=moment.phase,
         )
 
-
-def loss_moments(work: TrainingWorkload, tokens: int, vocab: int, hidden: int, w: int) -> list[tuple[int, int]]:
-    """Bytes of logits, and how many gradients of the head stand beside them, at the moments round the loss.
-
-    Whole: the logits, and in fp32 (native: as they are) their log-softmax, its gradient and theirs; compiled: the
-    logits and their gradient; then, each time, their gradient alone.
-    Chunked: the logits, and in fp32 the log-softmax of all chunks and two gradients of one; nothing of that where the
-    loss is one kernel, which overwrites the logits with their gradients. Then these gradients without those of the two
-    chunks whose gradients of the head are being added into a third.
-    Fused: chunks of so many tokens that a chunk is as large as the hidden states, in 16 bits and in fp32, the gradient
-    of the hidden states, and those of the head so far and of the chunk (Liger Kernel, arXiv:2410.10989 section 3.2).
-    """
-    match work.loss:
-        case "whole" | "native":
-            wide = 4 if work.loss == "whole" else w
-            return [(tokens * vocab * (w + 3 * wide), 0), (tokens * vocab * w, 1)]
-        case "compiled":
-            return [(tokens * vocab * 2 * w, 0), (tokens * vocab * w, 1)]
-        case "chunked":
-            chunk = -(-tokens // work.loss_chunks)
-            kept = tokens * vocab * 4 + chunk * vocab * 2 * 4
-            at_loss = tokens * vocab * w + (0 if work.fused else kept)
-            waiting = -(-tokens * max(0, work.loss_chunks - 2) // work.loss_chunks)
-            return [(at_loss, 0), (waiting * vocab * w, 3)]
-        case "fused":
-            return [(tokens * hidden * (w + 4 + w), 2)]
+    def _lines(self, moment: Moment) -> tuple[list[Line], dict[Component, Bytes]]:
+        """What is alive at a moment, and how much of each component."""
+        if moment not in self.described:
+            lines = lines_of(moment)
+            components: dict[Component, Bytes] = {}
+            for line in lines:
+                so_far = components.get(line.component, (0,) * len(line.bytes))
+                components[line.component] = tuple(a + b for a, b in zip(so_far, line.bytes, strict=True))
+            self.described[moment] = lines, components
+        return self.described[moment]

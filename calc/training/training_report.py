@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.families.towers import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
@@ -12,24 +12,24 @@ from calc.hardware.overhead import Overhead, OverheadItem
 from calc.model.architecture import Architecture, Parameters
 from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
+from calc.training.moments import Phase
+from calc.training.parts import Part
+from calc.training.peft import adapts_experts
 from calc.training.recipe import RECIPES, Recipe
+from calc.training.scenario import TrainingScenario
 from calc.training.sharding import TrainingLayout
 from calc.training.step import Training, TrainingMemory, usual_overhead
 from calc.training.training_verdict import TrainingVerdict, judge_training
 from calc.training.training_workload import TrainingWorkload
-from calc.units import GIB
 
 SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
 
 
-class TrainingScenario(Frozen):
-    """What was asked."""
+class PhaseMemory(Frozen):
+    """One GPU when a phase of the step is fullest."""
 
-    workload: TrainingWorkload
-    recipe: Recipe
-    frozen: Precision
-    layout: TrainingLayout
-    overhead: Overhead
+    memory: TrainingMemory
+    tensors: tuple[Part, ...]  # by name; they sum to all but the overhead
 
 
 class TrainingReport(Frozen):
@@ -40,14 +40,26 @@ class TrainingReport(Frozen):
     overhead_items: dict[OverheadItem, tuple[int, int]]
     stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
     by_sequence: dict[int, TrainingMemory]  # the same with other lengths
+    phases: dict[Phase, PhaseMemory]  # of the fullest GPU, in their order; `memory` is of the largest
     verdicts: tuple[TrainingVerdict, ...]
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Message, ...]
     scenario: TrainingScenario
+
+    @property
+    def memories(self) -> tuple[TrainingMemory, ...]:
+        """Of each GPU that is asked about."""
+        return (self.memory,) * len(self.verdicts)
+
+    @property
+    def trained_share(self) -> float:
+        """Of all parameters."""
+        return self.trained_parameters / self.parameters.total
 
 
 def training_report(
     config: Mapping[str, Any],
     *,
+    architecture: Architecture | None = None,
     model: str | None = None,
     workload: TrainingWorkload | None = None,
     recipe: Recipe | None = None,
@@ -58,15 +70,16 @@ def training_report(
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
+    `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
     by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
     """
-    architecture = Architecture.from_config(config)
+    architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
     training = Training(architecture, workload, recipe, layout, overhead, frozen)
-    memory = training.memory()
+    memory, tensors = training.memory(), training.phases()
     return TrainingReport(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -75,47 +88,65 @@ def training_report(
         overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=tuple(training.by_stage()),
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
+        phases={
+            phase: PhaseMemory(memory=fullest, tensors=tensors[phase]) for phase, fullest in training.by_phase().items()
+        },
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
         scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
     )
 
 
+PEAKS: dict[Phase, Message] = {
+    "after_init": Message("The step is fullest before it begins: what is kept between steps is all there is."),
+    "forward": Message("The step is fullest in the forward pass, when its last layer is at work."),
+    "loss": Message("The step is fullest at the loss, when every layer still waits for its backward pass."),
+    "backward": Message("The step is fullest in the backward pass."),
+    "optimizer": Message("The step is fullest at the optimizer's update, when all gradients are there."),
+    "after_step": Message("The step is fullest after the update: what is kept between steps is all there is."),
+}
+
+
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
-) -> Iterable[str]:
+) -> Iterable[Message]:
     """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
-    yield {
-        "loss": "The step is fullest at the loss, when every layer still waits for its backward pass.",
-        "backward": "The step is fullest in the backward pass of a stage's last layer.",
-        "step": "The step is fullest when the optimizer makes its fp32 copy of the gradients.",
-        "end of backward": "The step is fullest at the end of the backward pass, when all gradients are there.",
-    }[memory.moment]
-    if memory.gradients == 0 and training.largest_gradients():
-        size = training.largest_gradients() / GIB
-        yield f"Gradients, {size:.2f} GiB, come only after that moment, as the activations go."
+    yield PEAKS[memory.moment]
     mixers = [mixer for block in blocks for mixer in block.mixers]
     if any(isinstance(mixer, Recurrent) for mixer in mixers):
-        yield (
+        yield Message(
             "Recurrent layers are assumed to keep what their projections make, the same behind the convolution, and "
             "their output; no computed value stands behind it."
         )
     if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
-        yield "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+        yield Message(
+            "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+        )
     if any(isinstance(block.ffn, MoE) for block in blocks):
-        yield "Tokens are assumed to spread evenly over the experts and their GPUs."
+        yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")
     if not work.trains_base:
-        yield "LoRA without dropout; routed experts, embedding and head have no adapters."
+        if adapts_experts(architecture, work):
+            yield Message("PEFT's all-linear puts adapters on stacked experts too, and folds them in at every use.")
+        else:
+            yield Message("Routed experts, embedding and head have no adapters.")
     if work.recompute == "selective" and work.attention == "flash":
-        yield "Selective recomputation drops attention scores, which flash attention does not keep in any case."
-    if layout.zero == 3 and layout.replicas > 1:
-        yield "Of sharded weights, two layers are gathered at a time: the one at work and the next."
-    apart = architecture.parameters().not_in_total
-    for what, count in (("vision tower", apart["vision"]), ("multi-token prediction", apart["multi_token_prediction"])):
-        if count:
-            yield f"The {what} is neither loaded nor trained: {count:,} parameters."
+        yield Message(
+            "Selective recomputation drops attention scores, which flash attention does not keep in any case."
+        )
+    if layout.fully_sharded:
+        yield Message("Of sharded weights, those of a layer at work are gathered, and those of the next on their way.")
+    excluded = architecture.parameters().not_in_total
+    if excluded["vision"]:
+        yield Message("The vision encoder is neither loaded nor trained: {n:,} parameters.", n=excluded["vision"])
+    if excluded["multi_token_prediction"]:
+        yield Message(
+            "The multi-token prediction (MTP) layers are neither loaded nor trained: {n:,} parameters.",
+            n=excluded["multi_token_prediction"],
+        )
     if tower is not None:
-        yield f"The tower for images or sound ({tower}) is of an unknown class: neither counted nor loaded."
-    yield "Overhead is a range measured in public logs; the totals count its middle."
+        yield Message(
+            "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
+        )
+    yield Message("Overhead is a range measured in public logs; the totals count its middle.")

@@ -43,7 +43,7 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
         max_sequence=limit(lambda n: training.memory(sequence=n).high <= usable),
         min_gpus=fewest_replicas(training, usable),
         reason=reason(memory, usable),
-        notes=() if native is None else (Message("{note}", note=native),),
+        notes=() if native is None else (native,),
     )
 
 
@@ -68,7 +68,7 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
             "the {part} with {size:.2f}.",
             held=held / GIB,
             more=(held - usable) / GIB,
-            part=Message(name),
+            part=name,
             size=size / GIB,
         )
     return Message(

@@ -2,13 +2,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.serving.engines.transformers.options import Attention
-from calc.training.optimizer import Optimizer
+from calc.training.optimizer import Kernel, Optimizer
 
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
-LoraTargets = Literal["all", "attention", "qv"]
+LoraTargets = Literal["all", "dense", "attention", "qv"]
 Loss = Literal["whole", "native", "compiled", "chunked", "fused"]
 
 
@@ -16,51 +16,88 @@ class TrainingWorkload(Frozen):
     """One optimizer step of each data-parallel replica: `accumulation` micro-batches, each of `micro_batch` sequences
     of `sequence` tokens."""
 
-    micro_batch: int = Field(default=1, ge=1, le=2**24)
-    sequence: int = Field(default=4096, ge=1, le=2**30)
-    accumulation: int = Field(default=1, ge=1, le=2**20)
-    method: Method = "full"
+    micro_batch: int = Field(default=1, ge=1, le=2**24, description="Sequences of one forward and backward pass.")
+    sequence: int = Field(default=4096, ge=1, le=2**30, description="Tokens of each sequence.")
+    accumulation: int = Field(
+        default=1, ge=1, le=2**20, description="Micro-batches of a step; with pipeline stages, those in flight."
+    )
+    method: Method = Field(
+        default="full", description="Which weights are trained: all of them, or adapters beside frozen ones."
+    )
     """Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA (arXiv:2305.14314) train
     adapters beside frozen weights, which QLoRA quantises."""
-    lora_rank: int = Field(default=16, ge=1, le=2**16)
-    fp32_rest: bool = False  # QLoRA by PEFT: prepare_model_for_kbit_training casts what is not quantised to fp32
-    lora_targets: LoraTargets = "all"
-    """All: every matrix of attention and feed-forward but routed experts; qv: queries and values."""
-    attention: Attention = "flash"
-    recompute: Recompute = "none"
+    lora_rank: int = Field(default=16, ge=1, le=2**16, description="Rank of the adapters of LoRA and QLoRA.")
+    fp32_rest: bool = Field(
+        default=False, description="QLoRA: cast what is not quantized to fp32, as PEFT does by default."
+    )
+    """`prepare_model_for_kbit_training`."""
+    lora_targets: LoraTargets = Field(default="all", description="Matrices that have adapters.")
+    """All, as PEFT reads all-linear, which takes in stacked experts; dense: every matrix but those of routed experts
+    and routers; attention; qv: queries and values."""
+    lora_dropout: bool = Field(default=False, description="Dropout before the adapters.")
+    fp32_adapters: bool = Field(default=False, description="Adapters in fp32 beside 16-bit weights, PEFT's default.")
+    attention: Attention = Field(default="flash", description="Kernel of attention.")
+    repeated_keys: bool = Field(
+        default=False,
+        description="Keys and values are repeated for every query head before the kernel, as torchtune and torchtitan "
+        "do; transformers leaves that to flash attention.",
+    )
+    recompute: Recompute = Field(
+        default="none",
+        description="Activation checkpointing: what is computed again in the backward pass. Full keeps only the input "
+        "of each layer, every other matmul keeps more, selective drops the scores of eager attention.",
+    )
     """Selective: the scores of eager attention; full: everything but each layer's input (arXiv:2205.05198 section 5).
     Alternate: all but that input, attention's output and every other matrix product, as torchtitan chooses by default
     (arXiv:2410.06511 section 2.2.1)."""
-    fused: bool = False  # norms and activation functions in one kernel each: Liger, Transformer Engine, torch.compile
-    loss: Loss = "whole"
+    reentrant: bool = Field(default=False, description="The older kind of checkpointing, use_reentrant=True.")
+    fused: bool = Field(
+        default=False,
+        description="Norms and activation functions in one kernel each: Liger, Transformer Engine, torch.compile.",
+    )
+    loss: Loss = Field(
+        default="whole",
+        description="How the logits meet the loss. Chunked: for one chunk of tokens at a time; fused: with the output "
+        "layer, so that the logits are never whole.",
+    )
     """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
     fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits are never whole (Liger)."""
-    loss_chunks: int = Field(default=8, ge=1, le=2**16)
-    offload_activations: bool = False  # what full recomputation keeps waits in host memory
-    optimizer: Optimizer = "adamw"
-    optimizer_in_backward: bool = False  # each gradient is used and freed as soon as it is there
+    loss_chunks: int = Field(default=8, ge=1, le=2**16, description="Chunks of a chunked loss.")
+    keep_outputs: bool = Field(
+        default=False, description="The training loop holds the logits through the backward pass; Trainers do not."
+    )
+    offload_activations: bool = Field(
+        default=False, description="What full activation checkpointing keeps waits in CPU memory."
+    )
+    optimizer: Optimizer = Field(
+        default="adamw", description="What updates the weights, and what it remembers of them."
+    )
+    optimizer_kernel: Kernel | None = Field(
+        default=None,
+        description="How torch's AdamW and SGD run: on all tensors at once (foreach, torch's default), tensor by "
+        "tensor (for-loop), or in one kernel (fused); none: the framework's default.",
+    )
+    optimizer_in_backward: bool = Field(
+        default=False, description="Each gradient is used and freed as soon as it is there; none can be accumulated."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingWorkload":
         if self.optimizer_in_backward and self.accumulation > 1:
-            raise ValueError(
-                "an optimizer in the backward pass leaves no gradients to accumulate; accumulation must be 1"
+            raise ConfigError(
+                Message("An optimizer in backward leaves no gradients to accumulate; accumulation must be 1."),
+                "accumulation",
+                [1],
             )
         if self.fp32_rest and self.method != "qlora":
-            raise ValueError(f"fp32_rest is about what QLoRA leaves unquantised; the method is {self.method}")
+            raise ConfigError(
+                Message("fp32_rest is about what QLoRA leaves unquantised; the method is {name}.", name=self.method),
+                "method",
+                ["qlora"],
+            )
         return self
 
     @property
     def trains_base(self) -> bool:
         """Whether the model's own weights are trained."""
         return self.method in ("full", "pretrain")
-
-    @property
-    def trains_output(self) -> bool:
-        """Whether attention's output projection is, or has an adapter."""
-        return self.trains_base or self.lora_targets != "qv"
-
-    @property
-    def trains_feedforward(self) -> bool:
-        """Whether the matrices of the feed-forward are, or have adapters."""
-        return self.trains_base or self.lora_targets == "all"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from calc.errors import ConfigError, Frozen, shown
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.model.tensor import Shape
 from calc.text import parse_json
 
@@ -39,7 +39,7 @@ class Checkpoint(Frozen):
     tensors: dict[str, Stored]
     total_bytes: int | None = None
     """What the source states for all tensors together; None when it is the sum of them."""
-    unseen: tuple[str, ...] = ()
+    unseen: tuple[Message, ...] = ()
     """What the source cannot show, in sentences."""
 
     @property
@@ -68,6 +68,12 @@ class Checkpoint(Frozen):
                 sums[stored.dtype] = sums.get(stored.dtype, 0) + stored.bytes
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
+    def shares_by_dtype(self) -> list[tuple[str, int, float]]:
+        """Each type with its bytes and their share of all."""
+        sums = self.bytes_by_dtype()
+        total = sum(sums.values())
+        return [(dtype, size, size / total if total else 0.0) for dtype, size in sums.items()]
+
 
 def read_safetensors(data: bytes) -> Checkpoint:
     """A safetensors file (its beginning is enough), its header as JSON, or a model.safetensors.index.json.
@@ -80,13 +86,27 @@ def read_safetensors(data: bytes) -> Checkpoint:
         return _from_json(data)
     if len(data) < 8 or data[8:9] != b"{":
         raise ConfigError(
-            "This is no safetensors file: after 8 bytes of length one begins with a brace. "
-            "Give a .safetensors file, its header, or model.safetensors.index.json."
+            Message(
+                "This is no safetensors file: after 8 bytes of length one begins with a brace. Give a .safetensors "
+                "file, its header, or model.safetensors.index.json."
+            )
         )
     if size > MAX_HEADER_BYTES:
-        raise ConfigError(f"The header should be {size:,} bytes long; {MAX_HEADER_BYTES:,} are the most that we read.")
+        raise ConfigError(
+            Message(
+                "The header should be {size:,} bytes long; {most:,} are the most that we read.",
+                size=size,
+                most=MAX_HEADER_BYTES,
+            )
+        )
     if size > len(data) - 8:
-        raise ConfigError(f"The header should be {size:,} bytes long, of which only {len(data) - 8:,} are here.")
+        raise ConfigError(
+            Message(
+                "The header should be {size:,} bytes long, of which only {length:,} are here.",
+                size=size,
+                length=len(data) - 8,
+            )
+        )
     return _from_json(data[8 : 8 + size])
 
 
@@ -94,7 +114,7 @@ def _from_json(data: bytes) -> Checkpoint:
     try:
         table = parse_json(data.decode(), MAX_HEADER_BYTES)
     except UnicodeDecodeError:
-        raise ConfigError("The header is not text in UTF-8, as JSON must be.") from None
+        raise ConfigError(Message("The header is not text in UTF-8, as JSON must be.")) from None
     if "weight_map" in table:
         return _from_index(table)
     return from_rows(table)
@@ -103,28 +123,51 @@ def _from_json(data: bytes) -> Checkpoint:
 def from_rows(table: Mapping[str, Any]) -> Checkpoint:
     """The tensors of one or several headers, by name: dtype, shape and data_offsets of each. Raises ConfigError."""
     if len(table) > MAX_TENSORS:
-        raise ConfigError(f"The header names {len(table):,} tensors; {MAX_TENSORS:,} is the most that we read.")
+        raise ConfigError(
+            Message(
+                "The header names {length:,} tensors; {most:,} is the most that we read.",
+                length=len(table),
+                most=MAX_TENSORS,
+            )
+        )
     rows = {name: _stored(name, row) for name, row in table.items() if name != "__metadata__"}
     if not rows:
-        raise ConfigError("The header names no tensor.")
+        raise ConfigError(Message("The header names no tensor."))
     return Checkpoint.model_construct(tensors=rows, total_bytes=None, unseen=())  # each row is checked above
 
 
 def _stored(name: str, row: Any) -> Stored:
     if not isinstance(row, Mapping) or not {"dtype", "shape", "data_offsets"} <= row.keys():
         raise ConfigError(
-            f"{shown(name)} is {shown(row)}; a tensor of a safetensors header has dtype, shape and data_offsets."
+            Message(
+                "{name} is {row}; a tensor of a safetensors header has dtype, shape and data_offsets.",
+                name=shown(name),
+                row=shown(row),
+            )
         )
     dtype, shape, offsets = row["dtype"], row["shape"], row["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise ConfigError(f"{shown(name)} has the dtype {shown(dtype)}; safetensors knows {', '.join(BITS)}.")
+        raise ConfigError(
+            Message(
+                "{name} has the dtype {dtype}; safetensors knows {known}.",
+                name=shown(name),
+                dtype=shown(dtype),
+                known=", ".join(BITS),
+            )
+        )
     if not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
-        raise ConfigError(f"The shape or data_offsets of {shown(name)} are not lists of whole numbers from 0 on.")
+        raise ConfigError(
+            Message("The shape or data_offsets of {name} are not lists of whole numbers from 0 on.", name=shown(name))
+        )
     size = offsets[1] - offsets[0]
     if size != -(-prod(shape) * BITS[dtype] // 8):
         raise ConfigError(
-            f"{shown(name)} takes {size:,} bytes by its data_offsets, but {prod(shape) * BITS[dtype] // 8:,} by its "
-            "dtype and shape."
+            Message(
+                "{name} takes {size:,} bytes by its data_offsets, but {expected:,} by its dtype and shape.",
+                name=shown(name),
+                size=size,
+                expected=prod(shape) * BITS[dtype] // 8,
+            )
         )
     return Stored(dtype, tuple(shape), size)
 
@@ -136,13 +179,13 @@ def _whole_numbers(value: Any) -> bool:
 def _from_index(index: Mapping[str, Any]) -> Checkpoint:
     names, about = index["weight_map"], index.get("metadata")
     if not isinstance(names, Mapping) or not names:
-        raise ConfigError("weight_map must be an object that says for each tensor which file holds it.")
+        raise ConfigError(Message("weight_map must be an object that says for each tensor which file holds it."))
     total = about.get("total_size") if isinstance(about, Mapping) else None
     total = int(total) if isinstance(total, float) and total.is_integer() else total
     if total is not None and not _whole_numbers([total]):
-        raise ConfigError(f"metadata.total_size is {shown(total)}; it must be a number of bytes.")
+        raise ConfigError(Message("metadata.total_size is {total}; it must be a number of bytes.", total=shown(total)))
     return Checkpoint.model_construct(
         tensors=dict.fromkeys(names, Stored(None, None, None)),
         total_bytes=total,
-        unseen=("An index holds names and the total of bytes, no shapes: only the names are compared.",),
+        unseen=(Message("An index holds names and the total of bytes, no shapes: only the names are compared."),),
     )

@@ -7,7 +7,7 @@ import struct
 from math import prod
 from typing import Any
 
-from calc.errors import ConfigError, Frozen, shown
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats.ggml import TYPES
 from calc.verify.checkpoint import Checkpoint, Stored
 
@@ -36,14 +36,22 @@ class Short(ConfigError):
 def read_gguf(data: bytes) -> GGUF:
     """The header, from the beginning of a file. Raises Short when more bytes are needed, else ConfigError."""
     if data[:4] != b"GGUF":
-        raise ConfigError("This is no GGUF file: one begins with the letters GGUF.")
+        raise ConfigError(Message("This is no GGUF file: one begins with the letters GGUF."))
     cursor = _Cursor(data)
     version = cursor.number("I")
     if version not in (2, 3):
-        raise ConfigError(f"This is GGUF version {version}; versions 2 and 3 are the ones we read.")
+        raise ConfigError(
+            Message("This is GGUF version {version}; versions 2 and 3 are the ones we read.", version=version)
+        )
     tensors, entries = cursor.number("Q"), cursor.number("Q")
     if tensors > MAX_TENSORS or entries > MAX_ENTRIES:
-        raise ConfigError(f"The GGUF header announces {tensors:,} tensors and {entries:,} entries: it is damaged.")
+        raise ConfigError(
+            Message(
+                "The GGUF header announces {tensors:,} tensors and {entries:,} entries: it is damaged.",
+                tensors=tensors,
+                entries=entries,
+            )
+        )
     metadata = {}
     for _ in range(entries):
         key = cursor.text()
@@ -57,7 +65,9 @@ class _Cursor:
 
     def take(self, size: int) -> bytes:
         if self.at + size > len(self.data):
-            raise Short(f"The GGUF header goes on after the {len(self.data):,} bytes that are here.")
+            raise Short(
+                Message("The GGUF header goes on after the {length:,} bytes that are here.", length=len(self.data))
+            )
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -67,7 +77,7 @@ class _Cursor:
     def text(self) -> str:
         size = self.number("Q")
         if size > MAX_TEXT:
-            raise ConfigError(f"The GGUF header holds a text of {size:,} bytes: it is damaged.")
+            raise ConfigError(Message("The GGUF header holds a text of {size:,} bytes: it is damaged.", size=size))
         return self.take(size).decode(errors="replace")
 
     def skip_texts(self, count: int) -> int:
@@ -87,27 +97,42 @@ class _Cursor:
         if kind == 8:
             return self.text()
         if kind != 9:
-            raise ConfigError(f"The GGUF header has a value of type {kind}, which the format does not know.")
+            raise ConfigError(
+                Message("The GGUF header has a value of type {kind}, which the format does not know.", kind=kind)
+            )
         inner, length = self.number("I"), self.number("Q")
         if length > MAX_ARRAY:
-            raise ConfigError(f"The GGUF header holds an array of {length:,} values: it is damaged.")
+            raise ConfigError(
+                Message("The GGUF header holds an array of {length:,} values: it is damaged.", length=length)
+            )
         if inner == 8:
             return self.skip_texts(length)
         if inner not in SCALARS:
-            raise ConfigError(f"The GGUF header has an array of type {inner}, which is not one we read.")
+            raise ConfigError(
+                Message("The GGUF header has an array of type {inner}, which is not one we read.", inner=inner)
+            )
         numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))
         return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_KEPT else length
 
     def tensor(self) -> tuple[str, Stored]:
         name, dims = self.text(), self.number("I")
         if dims > 4:
-            raise ConfigError(f"{shown(name)} has {dims} dimensions; GGUF allows four.")
+            raise ConfigError(Message("{name} has {dims} dimensions; GGUF allows four.", name=shown(name), dims=dims))
         shape = tuple(reversed([self.number("Q") for _ in range(dims)]))  # ggml counts from the innermost
         kind = self.number("I")
         self.number("Q")  # offset of its data
         if kind not in TYPES:
-            raise ConfigError(f"{shown(name)} is of the GGML type {kind}, which is not one we know.")
+            raise ConfigError(
+                Message("{name} is of the GGML type {kind}, which is not one we know.", name=shown(name), kind=kind)
+            )
         held = TYPES[kind]
         if prod(shape) % held.block:
-            raise ConfigError(f"{shown(name)} has {prod(shape):,} weights, no whole number of {held.name} blocks.")
+            raise ConfigError(
+                Message(
+                    "{name} has {weights:,} weights, no whole number of {format} blocks.",
+                    name=shown(name),
+                    weights=prod(shape),
+                    format=held.name,
+                )
+            )
         return name, Stored(held.name, shape, prod(shape) // held.block * held.bytes)

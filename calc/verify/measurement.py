@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from calc.errors import ConfigError, Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead
@@ -56,7 +56,7 @@ class Size(Frozen):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.bytes is None) == (self.error is None):
-            raise ValueError("a row has either bytes or an error")
+            raise ConfigError(Message("a row has either bytes or an error"))
         return self
 
 
@@ -152,26 +152,43 @@ class Row(Frozen):
         """How much more was predicted than measured."""
         return None if self.measured is None else self.predicted - self.measured
 
+    @property
+    def share(self) -> float | None:
+        """The same as a share of what was measured."""
+        return None if self.difference is None or not self.measured else self.difference / self.measured
+
 
 def read_measurement(text: str) -> Measurement:
     """The file as the script wrote it. Raises ConfigError."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"The file is larger than {MAX_BYTES // 10**6} MB; a thousand rows are a third of that.")
+        raise ConfigError(
+            Message(
+                "The file is larger than {most} MB; a thousand rows are a third of that.",
+                most=MAX_BYTES // 10**6,
+            )
+        )
     try:
         read = json.loads(text)
         written(read)
     except ConfigError:
         raise
     except (ValueError, RecursionError):
-        raise ConfigError("This is not JSON; give the file that measure.py wrote, whole.") from None
+        raise ConfigError(Message("This is not JSON; give the file that measure.py wrote, whole.")) from None
     if not isinstance(read, dict) or "format" not in read:
-        raise ConfigError("This is not a measurement: it must be the object with “format” that measure.py wrote.")
+        raise ConfigError(
+            Message("This is not a measurement: it must be the object with “format” that measure.py wrote.")
+        )
     try:
         return Measurement.model_validate(read)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"In this measurement {where[:100]} is not right: {first['msg'][:200]}.") from None
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if isinstance(cause, ConfigError):
+            raise ConfigError(
+                Message("In this measurement {where} is not right: {why}.", where=where[:100], why=cause.message)
+            ) from None
+        raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
 
 
 def beside(measurement: Measurement) -> list[Row]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from calc.errors import ConfigError, shown
+from calc.errors import ConfigError, Message, shown
 
 MAX_CHARACTERS = 1_000_000  # 60 layers, each unlike the one before, print a tenth of it
 MAX_DEPTH = 100
@@ -98,10 +98,18 @@ def spoken(name: str, repeats: Repeats) -> str:
 def module_tree(text: str) -> tuple[Module, str]:
     """The first module tree in a text, and the text that follows it. Raises ConfigError."""
     if len(text) > MAX_CHARACTERS:
-        raise ConfigError(f"The text is {len(text):,} characters long; a printed model has at most {MAX_CHARACTERS:,}.")
+        raise ConfigError(
+            Message(
+                "The text is {length:,} characters long; a printed model has at most {most:,}.",
+                length=len(text),
+                most=MAX_CHARACTERS,
+            )
+        )
     first = next(printed_parts(text), None)
     if first is None:
-        raise ConfigError("No printed model in this text: it has lines like (lm_head): Linear(in_features=768, ...).")
+        raise ConfigError(
+            Message("No printed model in this text: it has lines like (lm_head): Linear(in_features=768, ...).")
+        )
     before, _, said = text[: first.start()].rpartition("(")
     kind = CLASS.search(before[-MAX_WORD:]) if ")" not in said else None
     root = Module(kind[0], said=[said]) if kind else Module("")
@@ -131,11 +139,15 @@ def module_tree(text: str) -> tuple[Module, str]:
             if not path:
                 break
         if len(path) + nested > MAX_DEPTH:
-            raise ConfigError(f"The modules are nested more than {MAX_DEPTH} deep at {module.place}.")
+            raise ConfigError(
+                Message("The modules are nested more than {most} deep at {place}.", most=MAX_DEPTH, place=module.place)
+            )
     if not path and not root.kind:
-        raise ConfigError("A bracket closes that was never opened; copy the print-out from its first line on.")
+        raise ConfigError(Message("A bracket closes that was never opened; copy the print-out from its first line on."))
     if path and (root.kind or len(path) > 1):
-        raise ConfigError(f"The print-out breaks off inside {path[-1].place}; copy it up to its last bracket.")
+        raise ConfigError(
+            Message("The print-out breaks off inside {place}; copy it up to its last bracket.", place=path[-1].place)
+        )
     return root, text[end:]
 
 
@@ -169,15 +181,36 @@ def _index(module: Module, name: str, count: str | None) -> tuple[str, Repeats]:
             _advance(module, int(name), int(name))
         return name, ()
     if between is None or count != str(int(between[2]) - int(between[1]) + 1):
-        raise ConfigError(f"({shown(name)}) in {module.place} must be like (0-27): 28 x, a range and its length.")
+        raise ConfigError(
+            Message(
+                "({name}) in {place} must be like (0-27): 28 x, a range and its length.",
+                name=shown(name),
+                place=module.place,
+            )
+        )
     first, last = int(between[1]), int(between[2])
     if last - first >= MAX_REPEATS:
-        raise ConfigError(f"({name}) in {module.place} repeats {count} times; at most {MAX_REPEATS:,} times are read.")
+        raise ConfigError(
+            Message(
+                "({name}) in {place} repeats {count} times; at most {most:,} times are read.",
+                name=name,
+                place=module.place,
+                count=count,
+                most=MAX_REPEATS,
+            )
+        )
     _advance(module, first, last)
     return "{}", ((first, last),)
 
 
 def _advance(module: Module, first: int, last: int) -> None:
     if not module.last < first <= last:
-        raise ConfigError(f"Index {first:,} in {module.place} comes after {module.last:,}; indices count upwards.")
+        raise ConfigError(
+            Message(
+                "Index {first:,} in {place} comes after {last:,}; indices count upwards.",
+                first=first,
+                place=module.place,
+                last=module.last,
+            )
+        )
     module.last = last

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
-from calc.errors import ConfigError, Frozen, shown
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.families.fields import MAX_SIZE
 from calc.model.tensor import Shape, Shapes
 from calc.verify.checkpoint import MAX_TENSORS
@@ -34,10 +35,15 @@ WEIGHTLESS_ENDINGS = (
 QUANTISED = ("4bit", "8bit", "QLinear", "QuantLinear", "Quantized", "FP8", "Fp8", "AQLM", "EETQ", "BitLinear")
 """Parts of the names of linear layers whose weights are stored packed."""
 ALWAYS = (
-    "Parameters that a module holds outside any linear layer, embedding, convolution or norm are never printed: A_log, "
-    "D and dt_bias of recurrent layers, attention sinks, stacked experts; lay the list beside the model's config to "
-    "see what is missing.",
-    "Nor does a print-out say which modules share their weights: each is counted in every place where it is printed.",
+    Message(
+        "Parameters that a module holds outside any linear layer, embedding, convolution or norm are never printed: "
+        "A_log, D and dt_bias of recurrent layers, attention sinks, stacked experts; lay the list beside the model's "
+        "config to see what is missing."
+    ),
+    Message(
+        "Nor does a print-out say which modules share their weights: each is counted in every place where it is "
+        "printed."
+    ),
 )
 
 
@@ -74,7 +80,7 @@ class Printed(Frozen):
     """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
     tensors: tuple[PrintedTensor, ...]
     """In the order printed. A module that is used in several places is printed, and counted, at each."""
-    unseen: tuple[str, ...]
+    unseen: tuple[Message, ...]
     """What the list may lack or hold twice, in sentences."""
 
     @property
@@ -94,13 +100,25 @@ def read_printed(text: str) -> Printed:
     tensors: list[PrintedTensor] = []
     sizeless = _collect(root, tensors)
     if not tensors:
-        raise ConfigError("This print-out shows no sizes; it has lines like (lm_head): Linear(in_features=768, ...).")
+        raise ConfigError(
+            Message("This print-out shows no sizes; it has lines like (lm_head): Linear(in_features=768, ...).")
+        )
     (name, repeats), most = Counter((tensor.name, tensor.repeats) for tensor in tensors).most_common(1)[0]
     if most > 1:
-        raise ConfigError(f"{shown(spoken(name, repeats))} is printed twice; each part of a module has its own name.")
+        raise ConfigError(
+            Message(
+                "{name} is printed twice; each part of a module has its own name.", name=shown(spoken(name, repeats))
+            )
+        )
     if (count := sum(tensor.count for tensor in tensors)) > MAX_TENSORS:
-        written = f"{count:,}" if count < 10**15 else "far too many"
-        raise ConfigError(f"This print-out stands for {written} tensors; a model has at most {MAX_TENSORS:,}.")
+        written = f"{count:,}" if count < 10**15 else Message("far too many")
+        raise ConfigError(
+            Message(
+                "This print-out stands for {written} tensors; a model has at most {most:,}.",
+                written=written,
+                most=MAX_TENSORS,
+            )
+        )
     unseen = (*_missing(sizeless), *_tied(modules, tensors), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
     return Printed(kind=root.kind, tensors=tuple(tensors), unseen=unseen)
 
@@ -133,7 +151,14 @@ def _shapes(module: Module) -> Shapes | None:
     if "kernel_size" in named and len(sizes) == 2 and "Transpose" not in kind:
         n_in, n_out, groups = (_size(module, size) for size in (*sizes, named.get("groups", "1")))
         if n_in % groups:
-            raise ConfigError(f"{module.place} has {groups:,} groups, which must divide its {n_in:,} channels.")
+            raise ConfigError(
+                Message(
+                    "{place} has {groups:,} groups, which must divide its {n_in:,} channels.",
+                    place=module.place,
+                    groups=groups,
+                    n_in=n_in,
+                )
+            )
         return _with_bias((n_out, n_in // groups, *_shape(module, named["kernel_size"])), named.get("bias") != "False")
     if "Embedding" in kind and len(sizes) == 2:
         return {"weight": (_size(module, sizes[0]), _size(module, sizes[1]))}
@@ -165,39 +190,57 @@ def _size(module: Module, word: str) -> int:
     size = int(word) if word.isascii() and word.isdecimal() and len(word) <= 18 else 0
     if not 1 <= size <= MAX_SIZE:
         raise ConfigError(
-            f"{module.place} says {shown(word)} where {shown(module.kind)} has a size: "
-            f"a whole number between 1 and {MAX_SIZE:,}."
+            Message(
+                "{place} says {word} where {kind} has a size: a whole number between 1 and {most:,}.",
+                place=module.place,
+                word=shown(word),
+                kind=shown(module.kind),
+                most=MAX_SIZE,
+            )
         )
     return size
 
 
-def _missing(sizeless: list[Module]) -> Iterator[str]:
+def _missing(sizeless: list[Module]) -> Iterator[Message]:
     """Modules without sizes, one sentence a kind."""
     kinds: dict[str, list[Module]] = {}
     for module in sizeless:
         kinds.setdefault(module.kind, []).append(module)
     for kind, modules in list(kinds.items())[:MAX_KINDS_NAMED]:
         count = sum(module.count for module in modules)
-        place = modules[0].place + (" and elsewhere" if len(modules) > 1 else "")
-        yield f"The print-out gives no sizes for {count:,} × {kind} ({place}): weights that they hold are missing."
+        known: dict[str, Any] = {"count": count, "kind": kind, "place": modules[0].place}
+        if len(modules) == 1:
+            yield Message(
+                "The print-out gives no sizes for {count:,} × {kind} ({place}): weights that they hold are missing.",
+                **known,
+            )
+        else:
+            yield Message(
+                "The print-out gives no sizes for {count:,} × {kind} ({place} and elsewhere): weights that they hold "
+                "are missing.",
+                **known,
+            )
     if len(kinds) > MAX_KINDS_NAMED:
-        yield f"Nor does it give sizes for {len(kinds) - MAX_KINDS_NAMED:,} further kinds of module."
+        yield Message("Nor does it give sizes for {more:,} further kinds of module.", more=len(kinds) - MAX_KINDS_NAMED)
 
 
-def _tied(modules: list[Module], tensors: list[PrintedTensor]) -> Iterator[str]:
+def _tied(modules: list[Module], tensors: list[PrintedTensor]) -> Iterator[Message]:
     """A head of the embedding's shape may be the embedding itself."""
     kinds = {f"{module.name}.weight": module for module in modules if not module.repeats}
     alone = [(tensor, kinds[tensor.name]) for tensor in tensors if tensor.name in kinds]
     tables = {tensor.shape: tensor.name for tensor, module in alone if "Embedding" in module.kind}
     for tensor, module in alone:
         if tensor.shape in tables and "in_features" in module.arguments[1]:
-            yield (
-                f"{tensor.name} has the shape of {tables[tensor.shape]}: if the model ties them, they are one tensor, "
-                f"and its {tensor.parameters:,} parameters are counted twice here."
+            yield Message(
+                "{head} has the shape of {table}: if the model ties them, they are one tensor, and its {n:,} "
+                "parameters are counted twice here.",
+                head=tensor.name,
+                table=tables[tensor.shape],
+                n=tensor.parameters,
             )
 
 
-def _assumed(modules: list[Module]) -> Iterator[str]:
+def _assumed(modules: list[Module]) -> Iterator[Message]:
     """Biases that are not printed, and packed weights."""
     linear = [module for module in modules if "in_features" in module.arguments[1]]
     unsaid = [module for module in linear if "bias" not in module.arguments[1]]
@@ -205,32 +248,36 @@ def _assumed(modules: list[Module]) -> Iterator[str]:
     old_norms = [module for module in norms if "bias" not in module.arguments[1]]  # as older torch prints them
     packed = [module for module in linear if any(word in module.kind for word in QUANTISED)]
     if unsaid:
-        yield f"Whether {_listed(unsaid)} have a bias is not printed; none is counted."
+        yield Message("Whether {kinds} have a bias is not printed; none is counted.", kinds=_listed(unsaid))
     if old_norms:
-        yield f"Whether {_listed(old_norms)} have a bias is not printed; one is counted."
+        yield Message("Whether {kinds} have a bias is not printed; one is counted.", kinds=_listed(old_norms))
     if packed:
-        yield (
-            f"{_listed(packed)} are listed with the shape that they stand for; what is stored is packed, with scales "
-            "that are not printed."
+        yield Message(
+            "{kinds} are listed with the shape that they stand for; what is stored is packed, with scales that are "
+            "not printed.",
+            kinds=_listed(packed),
         )
 
 
-def _left_out(modules: list[Module], rest: str) -> Iterator[str]:
+def _left_out(modules: list[Module], rest: str) -> Iterator[Message]:
     """What the list leaves out, by itself or because the text does."""
     wrappers = [module for module in modules if module.kind in WRAPPERS]
     if wrappers:
-        yield f"Names are given without the wrappers {_listed(wrappers)}, as the wrapped model's checkpoint has them."
+        yield Message(
+            "Names are given without the wrappers {kinds}, as the wrapped model's checkpoint has them.",
+            kinds=_listed(wrappers),
+        )
     cut = [module for module in modules if any("..." in words or "…" in words for words in module.said)]
     if cut:
-        yield f"The text has “...” inside {cut[0].place}: what stood there is missing."
+        yield Message("The text has “...” inside {place}: what stood there is missing.", place=cut[0].place)
     if any(part["kind"] for part in printed_parts(rest)):
-        yield "More modules follow after the end of the first model; they are not read."
+        yield Message("More modules follow after the end of the first model; they are not read.")
 
 
-def _listed(modules: list[Module]) -> str:
+def _listed(modules: list[Module]) -> str | Message:
     """Their kinds, each with how often it occurs."""
     kinds = Counter[str]()
     for module in modules:
         kinds[module.kind] += module.count
-    named = [f"{count:,} × {kind}" for kind, count in list(kinds.items())[:MAX_KINDS_NAMED]]
-    return ", ".join(named) + (" and others" if len(kinds) > MAX_KINDS_NAMED else "")
+    named = ", ".join(f"{count:,} × {kind}" for kind, count in list(kinds.items())[:MAX_KINDS_NAMED])
+    return Message("{kinds} and others", kinds=named) if len(kinds) > MAX_KINDS_NAMED else named

@@ -1,8 +1,60 @@
-"""Numbers for people. B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count."""
+"""What people read: whole sentences in their language, numbers, and the label and colour of everything that has one.
 
-from calc.units import GIB, MIB
+`say` is the one way to the screen. The English templates are the keys of the catalogues.
+"""
 
-KIB = 2**10
+from collections.abc import Iterable, Mapping
+from gettext import NullTranslations
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.hardware.parallel import Layout
+from calc.units import GIB, KIB, MIB
+
+CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations()}
+"""By language. English needs none: its templates are what is said."""
+
+
+def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
+    """A whole sentence in the reader's language: a template with its values, or a Message, with those in it.
+
+    `plural` is the template where `n` is not one.
+    """
+    if isinstance(text, Message):
+        return say(text.template, plural=text.plural, **text.values | values)
+    catalogue = CATALOGUES[language()]
+    template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
+    return template.format(**{name: _said(value) for name, value in values.items()})
+
+
+def language() -> str:
+    """The language of this session."""
+    chosen: str = st.session_state.get("language", "en")
+    return chosen
+
+
+def _said(value: Any) -> Any:
+    return say(value) if isinstance(value, Message) else value
+
+
+def listed(items: Iterable[str]) -> str:
+    """Several things in one sentence: a; b; c."""
+    first, *rest = items
+    for item in rest:
+        first = say("{list}; {item}", list=first, item=item)
+    return first
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> str:
+    """A table in Markdown whose `numbers` columns after the first are of numbers."""
+    titles = list(head)
+    lines = ["---:" if 0 < column <= numbers else "---" for column in range(len(titles))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, lines, *rows])
+
+
+# numbers: B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count
 
 
 def count(n: int) -> str:
@@ -32,12 +84,274 @@ def tokens(n: int) -> str:
     return f"{n // 1024}k" if n >= 1024 and n % 1024 == 0 else f"{n:,}"
 
 
+def percent(share: float) -> str:
+    """A share that is not nothing never reads as nothing."""
+    return "< 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
+
+
+def difference(share: float) -> str:
+    """A share more or less; no minus before nothing."""
+    return f"{share:+.2%}" if round(share, 4) else "0.00%"
+
+
+def shape(sides: Iterable[int]) -> str:
+    """Rows × columns; a scalar has neither."""
+    return " × ".join(f"{side:,}" for side in sides) or say("scalar")
+
+
+def layout(degrees: Layout) -> str:
+    """A layout in the terms of engines' flags: TP 4, PP 2."""
+    return ", ".join(f"{name.upper()} {n:,}" for name, n in degrees if n > 1)
+
+
+def capitalized(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
 def layers(indices: tuple[int, ...]) -> str:
     """Layer numbers as people write them: layers 3 to 60; 12 layers from 0 in steps of 2; else how many."""
     first, last, number = indices[0], indices[-1], len(indices)
     if number == 1:
-        return f"layer {first}"
+        return say("layer {first}", first=first)
     step = indices[1] - first
     if indices == tuple(range(first, last + 1, step)):
-        return f"layers {first} to {last}" if step == 1 else f"layers {first}, {first + step}, … {last}"
-    return f"{number} layers from {first} to {last}"
+        if step == 1:
+            return say("layers {first} to {last}", first=first, last=last)
+        return say("layers {first}, {second}, … {last}", first=first, second=first + step, last=last)
+    return say("{number} layers from {first} to {last}", number=number, first=first, last=last)
+
+
+def switched(value: bool) -> str:
+    return say("on") if value else say("off")
+
+
+def value(number: Any) -> str:
+    """A value of a field in a sentence or on a button."""
+    if isinstance(number, bool):
+        return switched(number)
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}" if isinstance(number, float) else str(number)
+
+
+# parts of a model and of memory
+
+PARTS: dict[str, Message] = {
+    "embedding": Message("Embedding"),
+    "attention": Message("Attention"),
+    "mlp": Message("Feed-forward"),
+    "experts_routed": Message("Routed experts"),
+    "experts_shared": Message("Shared experts"),
+    "router": Message("Router"),
+    "ssm_linear": Message("Recurrent"),
+    "norms": Message("Norms"),
+    "lm_head": Message("Output head"),
+    "other": Message("Other"),
+    "weights": Message("Weights"),
+    "kv_cache": Message("KV cache"),
+    "activations": Message("Activations"),
+    "overhead": Message("Overhead"),
+    "vision": Message("Vision encoder"),
+    "master_weights": Message("Master weights"),
+    "gradients": Message("Gradients"),
+    "optimizer": Message("Optimizer states"),
+    "logits": Message("Logits and loss"),
+    "temporaries": Message("Temporaries of the update"),
+    "cuda_context": Message("CUDA context"),
+    "libraries": Message("Libraries, NCCL"),
+    "cuda_graphs": Message("CUDA graphs"),
+    "fragmentation": Message("Fragmentation"),
+    "loading": Message("Tables, padding, rounding"),
+    "scales": Message("Scales of quantized weights"),
+    "draft": Message("Draft layers"),
+    "absorbed": Message("Up-projection of latents, in 16 bits"),
+    "rotary": Message("Table of cosines and sines"),
+    "padding": Message("Padding"),
+    "rounding": Message("Rounding by the allocator"),
+    "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
+    "persistent_buffers": Message("Persistent buffers"),
+}
+COLORS = {
+    "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
+    "attention": "#0072B2",
+    "mlp": "#009E73",
+    "experts_routed": "#56B4E9",
+    "experts_shared": "#CC79A7",
+    "router": "#EADB45",
+    "ssm_linear": "#6B4A3A",
+    "norms": "#C2B8AE",
+    "lm_head": "#D55E00",
+    "other": "#6B6B6B",
+    "weights": "#6F63C0",  # other hues for memory, so that no colour means two things
+    "kv_cache": "#E57373",
+    "activations": "#A9B93B",
+    "overhead": "#9EA3AC",
+    "vision": "#26547C",
+    "master_weights": "#5BC0EB",
+    "gradients": "#FFD9A0",
+    "optimizer": "#8A3030",
+    "logits": "#7A2E5D",
+    "temporaries": "#B08D57",
+}
+SERVED = ("weights", "kv_cache", "activations", "overhead")
+SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
+TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
+
+
+def part(name: str | Message) -> str:
+    """The label of a part of a model, of memory or of the overhead; what calc calls by a name of its own (a tensor of
+    the working memory) is its own template."""
+    return say(PARTS.get(name, name) if isinstance(name, str) else name)
+
+
+def meaning(of: str) -> str:
+    """What a symbol stands for: a field of a config as it is, else in words."""
+    return of if "_" in of else say(of)
+
+
+def color(name: str) -> str:
+    return COLORS.get(name, COLORS["other"])
+
+
+# fields that a reader sets, and their choices
+
+FIELDS: dict[str, Message] = {
+    "batch": Message("Batch size (concurrent sequences)"),
+    "context": Message("Context length"),
+    "generated": Message("Output tokens"),
+    "weights": Message("Weight format"),
+    "kv": Message("KV cache format"),
+    "engine": Message("Engine"),
+    "gpu": Message("GPU models"),
+    "num_gpus": Message("How many of each"),
+    "tp": Message("Tensor parallel (TP)"),
+    "pp": Message("Pipeline parallel (PP)"),
+    "dp": Message("Data parallel (DP)"),
+    "ep": Message("Expert parallel (EP)"),
+    "cp": Message("Context parallel (CP)"),
+    "zero": Message("ZeRO / FSDP sharding"),
+    "sequence_parallel": Message("Sequence parallel"),
+    "max_num_batched_tokens": Message("Prefill chunk (max_num_batched_tokens)"),
+    "chunked_prefill_size": Message("Prefill chunk (chunked_prefill_size)"),
+    "prefill_chunk_size": Message("Prefill chunk"),
+    "max_num_seqs": Message("Max sequences (max_num_seqs)"),
+    "max_running_requests": Message("Max sequences (max_running_requests)"),
+    "gpu_memory_utilization": Message("GPU memory utilization"),
+    "language_model_only": Message("Language model only"),
+    "speculative": Message("Speculative decoding"),
+    "attention": Message("Attention kernel"),
+    "logits": Message("Prefill logits"),
+    "micro_batch": Message("Micro-batch size"),
+    "sequence": Message("Sequence length"),
+    "accumulation": Message("Gradient accumulation steps"),
+    "method": Message("Method"),
+    "lora_rank": Message("LoRA rank"),
+    "lora_targets": Message("LoRA target modules"),
+    "fp32_rest": Message("Unquantized weights in fp32"),
+    "frozen": Message("Base model format"),
+    "optimizer": Message("Optimizer"),
+    "optimizer_in_backward": Message("Optimizer in backward"),
+    "recipe": Message("Mixed precision"),
+    "recompute": Message("Activation checkpointing"),
+    "fused": Message("Fused norms and activations"),
+    "loss": Message("Loss"),
+    "loss_chunks": Message("Chunks of the loss"),
+    "offload_activations": Message("Offload activations to CPU"),
+    "lora_dropout": Message("LoRA dropout"),
+    "fp32_adapters": Message("Adapters in fp32"),
+    "repeated_keys": Message("Keys and values repeated for every query head"),
+    "reentrant": Message("Reentrant checkpointing"),
+    "keep_outputs": Message("Keep the logits through the backward pass"),
+    "optimizer_kernel": Message("Kernel of the optimizer"),
+    "reduce": Message("Gradients reduced in"),
+    "reshard_after_forward": Message("Reshard after the forward pass"),
+    "cuda_context": Message("CUDA context (GiB)"),
+    "libraries": Message("Libraries, NCCL (GiB)"),
+    "cuda_graphs": Message("CUDA graphs (GiB)"),
+    "fragmentation": Message("Fragmentation (% of the rest)"),
+}
+CHOICES: dict[str, Mapping[Any, Message]] = {
+    "attention": {"flash": Message("Flash"), "eager": Message("Eager")},
+    "logits": {
+        "last": Message("Of the last token"),
+        "all": Message("Of all tokens"),
+        "all_fp32": Message("Of all tokens, with an fp32 copy"),
+    },
+    "speculative": {
+        "none": Message("None"),
+        "mtp": Message("Multi-token prediction (MTP) layers of the model"),
+        "eagle": Message("EAGLE: one more layer"),
+    },
+    "method": {
+        "full": Message("Full fine-tuning"),
+        "pretrain": Message("Pre-training"),
+        "lora": Message("LoRA"),
+        "qlora": Message("QLoRA"),
+    },
+    "optimizer": {
+        "adamw": Message("AdamW"),
+        "adamw-8bit": Message("AdamW, 8-bit states"),
+        "adamw-8bit-ao": Message("AdamW, 8-bit states (torchao)"),
+        "adafactor": Message("Adafactor"),
+        "muon": Message("Muon"),
+        "sgd": Message("SGD"),
+        "sgd-momentum": Message("SGD with momentum"),
+    },
+    "recipe": {
+        "master": Message("BF16 mixed precision (FP32 master weights)"),
+        "bf16": Message("Pure BF16"),
+        "megatron": Message("Megatron: FP32 gradients and master weights"),
+        "deepspeed": Message("DeepSpeed: FP32 master weights, gradients copied"),
+        "autocast": Message("Autocast: FP32 weights, 16-bit compute"),
+        "bf16-autocast": Message("BF16 weights under autocast"),
+        "master-each": Message("FP32 master weights, each gradient cast and freed"),
+        "master-all": Message("FP32 master weights, all gradients cast"),
+        "fp32": Message("Pure FP32"),
+    },
+    "recompute": {
+        "none": Message("None"),
+        "selective": Message("Selective"),
+        "alternate": Message("Every other matmul"),
+        "full": Message("Full"),
+    },
+    "loss": {
+        "whole": Message("Whole, in FP32"),
+        "native": Message("Whole, in 16 bits"),
+        "compiled": Message("Whole, one kernel"),
+        "chunked": Message("In chunks"),
+        "fused": Message("Fused with the output layer"),
+    },
+    "lora_targets": {
+        "all": Message("All matrices (PEFT)"),
+        "dense": Message("All but experts"),
+        "attention": Message("Attention"),
+        "qv": Message("Queries and values"),
+    },
+    "zero": {0: Message("None"), 1: Message("ZeRO-1"), 2: Message("ZeRO-2"), 3: Message("ZeRO-3 / FSDP")},
+}
+
+
+PHASES: dict[str, Message] = {
+    "after_init": Message("Before the step"),
+    "forward": Message("Forward"),
+    "loss": Message("Loss"),
+    "backward": Message("Backward"),
+    "optimizer": Message("Optimizer"),
+    "after_step": Message("After the step"),
+}
+
+
+def phase(name: str, peak: str) -> str:
+    """A phase of a training step; where it is fullest, that is said."""
+    return say("{phase} (peak)", phase=PHASES[name]) if name == peak else say(PHASES[name])
+
+
+def field(name: str) -> str:
+    """The label of a field; one without a label of its own is called as its flag is spelled."""
+    return say(FIELDS[name]) if name in FIELDS else f"`--{name.replace('_', '-')}`"
+
+
+def choice(name: str, chosen: Any) -> str:
+    """A choice of a field; names of formats and products stand for themselves."""
+    if isinstance(chosen, bool):
+        return switched(chosen)
+    message = CHOICES.get(name, {}).get(chosen)
+    return str(chosen) if message is None else say(message)

@@ -6,7 +6,7 @@ import pytest
 
 from cli.command import main
 
-PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
+PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
 
 
 def run(capsys, *argv):

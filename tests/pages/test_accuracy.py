@@ -2,13 +2,12 @@
 
 import json
 
-from streamlit.testing.v1 import AppTest
-
 from benchmarks.accuracy.accuracy import FILE, summed_up
-from pages.parts.verify.accuracy import TRUST
+from pages.parts.outputs.charts import DARK, LIGHT
+from pages.parts.verify.accuracy import EXPLAINED, KINDS
 from pages.parts.verify.accuracy_charts import agreement, errors
 from presets import accuracy
-from tests.pages.test_weigh import run
+from tests.pages.app import page
 
 
 def test_the_file_is_what_the_formulas_give_now():
@@ -18,21 +17,19 @@ def test_the_file_is_what_the_formulas_give_now():
 
 def test_every_kind_is_explained_and_every_record_counted():
     found = accuracy()
-    assert {row.kind for row in found.rows} == set(TRUST)
+    assert {row.kind for row in found.rows} == set(KINDS) == set(EXPLAINED)
     assert all(row.measured > 0 and row.predicted > 0 for row in found.rows)
     assert all(row.count > 0 and row.reason for row in found.left_out)
 
 
 def test_the_charts_hold_every_record():
-    kinds = {kind: [row for row in accuracy().rows if row.kind == kind] for kind in TRUST}
+    kinds = {kind: [row for row in accuracy().rows if row.kind == kind] for kind in KINDS}
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
-    assert sum(len(trace.x) for trace in agreement(kinds, dark=False).data if trace.mode == "markers") == sizes
-    assert sum(len(trace.x) for trace in errors(kinds, dark=True).data) == len(accuracy().rows)
+    assert sum(len(trace.x) for trace in agreement(kinds, LIGHT).data if trace.mode == "markers") == sizes
+    assert sum(len(trace.x) for trace in errors(kinds, DARK).data) == len(accuracy().rows)
 
 
-def test_the_screen():
-    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
-    app.switch_page("accuracy.py")
-    run(app)
-    assert "How right it is" in app.title[0].value
+def test_the_page():
+    app = page("accuracy")
+    assert app.title[0].value == "Accuracy"
     assert len(app.dataframe) == 1

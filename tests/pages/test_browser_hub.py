@@ -46,7 +46,11 @@ def address(tmp_path_factory):
 
 
 def number(page, label):
-    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")
+    return (
+        page.get_by_test_id("stMetric")
+        .filter(has_text=re.compile(f"^{re.escape(label)}"))
+        .get_by_test_id("stMetricValue")
+    )
 
 
 def test_a_model_is_found_as_one_types_and_its_link_shows_the_same(page, address):
@@ -65,7 +69,7 @@ def test_theory_and_checkpoint_agree(page, address):
     page.goto(f"{address}/verify?model=Qwen/Qwen2.5-0.5B")
     page.get_by_role("button", name="Read the headers").click()
     expect(page.get_by_text("All 290 tensors agree in name and shape.")).to_be_visible()
-    expect(number(page, "Theirs")).to_have_text("494,032,768")
+    expect(number(page, "Checkpoint")).to_have_text("494,032,768")
     expect(number(page, "Stored")).to_have_text("942.29 MiB")
 
 
@@ -73,8 +77,8 @@ def test_every_tensor_that_differs_is_named(page, address):
     page.goto(f"{address}/verify?model=own/changed")
     page.get_by_role("button", name="Read the headers").click()
     expect(number(page, "Difference")).to_have_text("-884")
-    expect(number(page, "Tensors that agree")).to_have_text("289")
-    expect(page.get_by_text("What differs")).to_be_visible()
+    expect(number(page, "Matching tensors")).to_have_text("289")
+    expect(page.get_by_role("heading", name="Differences")).to_be_visible()
 
 
 def test_a_print_out_is_compared(page, address):
@@ -83,8 +87,8 @@ def test_a_print_out_is_compared(page, address):
     box = page.get_by_label("Paste what print(model) shows")
     box.fill("Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 897)\n  )\n)")
     box.press("Control+Enter")
-    expect(number(page, "Theirs")).to_have_text("136,286,592")
-    expect(page.get_by_text("What differs")).to_be_visible()
+    expect(number(page, "Checkpoint")).to_have_text("136,286,592")
+    expect(page.get_by_role("heading", name="Differences")).to_be_visible()
 
 
 def test_a_file_is_compared(page, address):
@@ -110,7 +114,7 @@ def test_the_choice_of_model_goes_along_from_screen_to_screen(page, address):
     page.get_by_role("link", name="Verify").click()
     expect(page).to_have_url(re.compile("verify.*num_hidden_layers=12"))
     page.get_by_role("link", name="Accuracy").click()
-    expect(page.get_by_role("heading", name="How right it is")).to_be_visible()
+    expect(page.get_by_role("heading", name="Accuracy")).to_be_visible()
     page.get_by_role("link", name="Weigh").click()
     expect(number(page, "Parameters")).to_have_text("315.08 M")
     expect(page).to_have_url(re.compile("num_hidden_layers=12"))
@@ -161,7 +165,7 @@ def test_a_log_is_laid_beside_ours(page, address):
     box = page.get_by_label("Paste a start-up log")
     box.fill("Model loading took 14.9888 GiB")
     box.press("Control+Enter")
-    expect(page.get_by_text("Every figure that the log states agrees with ours.")).to_be_visible()
+    expect(page.get_by_text("Every figure that the log states agrees.")).to_be_visible()
     expect(page.get_by_text("14.99 GiB").first).to_be_visible()
     box.fill("Model loading took 29.9 GiB")
     box.press("Control+Enter")

@@ -7,11 +7,12 @@ import pytest
 
 from calc import Architecture, Workload, report, training_report
 from calc.model.tensor import Component, Tensor
+from pages.parts import words
 from pages.parts.outputs import charts, sunburst
 from presets import gpus, models
 
 GIB = 2**30
-NAMES = {name: gpu.name for name, gpu in gpus().items()}
+LIGHT = charts.LIGHT
 MODELS = ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-3B", "mistralai/Mistral-7B-v0.1", "openai/gpt-oss-20b"]
 
 
@@ -34,7 +35,7 @@ def test_slices_are_every_tensor_of_the_total_once(model):
     rows = sunburst.share_rows(architecture.tensors())
     assert sum(row.parameters for row in rows) == architecture.parameters().total
     assert len({row[:3] for row in rows}) == len(rows)
-    assert {row.component for row in rows} <= charts.LABELS.keys()
+    assert {row.component for row in rows} <= words.PARTS.keys()
 
 
 def test_what_is_listed_apart_is_in_no_slice():
@@ -54,7 +55,7 @@ def test_slices_are_named_after_layers_and_tensors():
 def test_children_add_up_to_their_parents(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()
-    figure = sunburst.parameter_sunburst(parameters.total, sunburst.share_rows(architecture.tensors()), dark=False)
+    figure = sunburst.parameter_sunburst(parameters.total, sunburst.share_rows(architecture.tensors()), LIGHT)
     (rings,) = figure.data
     sizes = dict(zip(rings.ids, rings.values, strict=True))
     children: dict[str, int] = {}
@@ -64,23 +65,21 @@ def test_children_add_up_to_their_parents(model):
     assert children == {parent: sizes[parent] for parent in children}
     assert all(isinstance(size, int) for size in sizes.values())
     assert {name: sizes[name] for name in parameters.components} == parameters.components
-    assert figure == sunburst.shares(parameters.total, architecture.tensors(), dark=False)
+    assert figure == sunburst.shares(parameters.total, architecture.tensors(), LIGHT)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
     result = weighed(model)
-    figure = charts.gpu_bars(result.verdicts, NAMES, each(result), dark=True)
+    figure = charts.gpu_bars(result.verdicts, result.memories, charts.DARK)
     *parts, hatched = bars(figure)
-    for name, bar in zip(charts.HELD, parts, strict=True):
+    for name, bar in zip(words.SERVED, parts, strict=True):
         assert bar.x == tuple(getattr(verdict.memory, name) / GIB for verdict in result.verdicts)
-        assert bar.marker.color == charts.COLORS[name]
-        assert bar.y == tuple(NAMES[verdict.gpu] for verdict in result.verdicts)
-    for place, verdict in enumerate(result.verdicts):
-        memory = verdict.memory
-        assert hatched.x[place] == (memory.overhead_high - memory.overhead) / GIB
-        assert sum(bar.x[place] for bar in parts) == pytest.approx(verdict.required / GIB)
-        assert sum(bar.x[place] for bar in bars(figure)) == pytest.approx(memory.high / GIB)
+        assert bar.marker.color == words.COLORS[name]
+        assert bar.y == tuple(gpus()[verdict.gpu].name for verdict in result.verdicts)
+    for i, verdict in enumerate(result.verdicts):
+        assert hatched.x[i] == (verdict.memory.overhead_high - verdict.memory.overhead) / GIB
+        assert sum(bar.x[i] for bar in bars(figure)) == pytest.approx(verdict.memory.high / GIB)
     assert figure.data[-1].x == tuple(verdict.usable / GIB for verdict in result.verdicts)
     for text, verdict in zip(figure.layout.yaxis.ticktext, result.verdicts, strict=True):
         assert f"{verdict.usable / GIB:,.2f} GiB" in text
@@ -89,8 +88,8 @@ def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_context_bars_are_the_memory_at_each_context(model):
     result = weighed(model, batch=4)
-    figure = charts.context_bars(result.by_context, dark=False)
-    for name, bar in zip(charts.HELD, bars(figure), strict=False):
+    figure = charts.context_bars(result, LIGHT)
+    for name, bar in zip(words.SERVED, bars(figure), strict=False):
         assert bar.x == ("1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k")
         assert bar.y == tuple(getattr(memory, name) / GIB for memory in result.by_context.values())
 
@@ -105,34 +104,34 @@ def test_context_bars_are_the_memory_at_each_context(model):
     ],
 )
 def test_overtaking_is_marked_where_it_first_happens(batch, first):
-    figure = charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch).by_context, dark=False)
+    figure = charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch), LIGHT)
     texts = [note.text for note in figure.layout.annotations]
     assert texts == ([f"KV cache outweighs the weights from {first}"] if first else [])
     assert [bars(figure)[0].x[line.x0] for line in figure.layout.shapes] == ([first] if first else [])
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_figures_are_small_and_bring_their_own_looks(dark):
+@pytest.mark.parametrize("theme", [charts.LIGHT, charts.DARK], ids=["light", "dark"])
+def test_figures_are_small_and_bring_their_own_looks(theme):
     result = weighed("deepseek-ai/DeepSeek-V3")
     step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
-        sunburst.shares(result.parameters.total, tensors, dark),
-        charts.gpu_bars(result.verdicts, NAMES, each(result), dark),
-        charts.context_bars(result.by_context, dark),
-        charts.gpu_bars(step.verdicts, NAMES, [step.memory] * len(step.verdicts), dark, charts.TRAINED),
-        charts.sequence_bars(step.by_sequence, dark),
+        sunburst.shares(result.parameters.total, tensors, theme),
+        charts.gpu_bars(result.verdicts, result.memories, theme),
+        charts.context_bars(result, theme),
+        charts.gpu_bars(step.verdicts, step.memories, theme, words.TRAINED),
+        charts.sequence_bars(step.by_sequence, theme),
     ):
         assert len(figure.to_json()) < 60_000
-        assert figure.layout.font.color == (charts.DARK if dark else charts.LIGHT).text
+        assert figure.layout.font.color == theme.text
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
         assert figure.layout.uirevision
 
 
 def test_every_part_has_one_colour_and_a_label():
-    assert set(get_args(Component)) - {"vision", "other"} <= charts.COLORS.keys()
-    assert charts.COLORS.keys() == charts.LABELS.keys()
-    assert len(set(charts.COLORS.values())) == len(charts.COLORS)
+    assert set(get_args(Component)) <= words.COLORS.keys()
+    assert words.COLORS.keys() <= words.PARTS.keys()
+    assert len(set(words.COLORS.values())) == len(words.COLORS)
 
 
 # Machado, Oliveira and Fernandes 2009, table 1, severity 1.0: linear RGB as each kind of eye sees it.
@@ -156,21 +155,21 @@ def lab(color, sight):
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_of_one_figure_can_be_told_apart(sight):
-    memory = {*charts.SEEING, *charts.TRAINED}
-    for figure in (charts.SEEING, charts.TRAINED, charts.COLORS.keys() - memory):
-        for one, other in combinations([charts.COLORS[part] for part in figure], 2):
+    memory = {*words.SEEING, *words.TRAINED}
+    for figure in (words.SEEING, words.TRAINED, words.COLORS.keys() - memory):
+        for one, other in combinations([words.COLORS[part] for part in figure], 2):
             pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
             assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)
 
 
-def test_an_image_tower_is_a_part_of_every_figure_of_memory():
+def test_a_vision_encoder_is_a_part_of_every_figure_of_memory():
     """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
     result = weighed("google/gemma-3-4b-it")
     for figure in (
-        charts.gpu_bars(result.verdicts, NAMES, each(result), dark=False),
-        charts.context_bars(result.by_context, dark=False),
-        charts.stage_bars(result.stages, dark=False),
+        charts.gpu_bars(result.verdicts, result.memories, LIGHT),
+        charts.context_bars(result, LIGHT),
+        charts.stage_bars(result.stages, LIGHT),
     ):
-        (tower,) = [bar for bar in bars(figure) if bar.name == "Image tower"]
+        (tower,) = [bar for bar in bars(figure) if bar.name == "Vision encoder"]
         sizes = tower.x if tower.orientation == "h" else tower.y
         assert set(sizes) == {2 * 419_816_304 / 2**30}

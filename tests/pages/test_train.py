@@ -1,46 +1,41 @@
-"""The Train screen without a browser."""
+"""Train without a browser."""
 
 from typing import get_args
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from calc.serving.engines.transformers.options import Logits
-from calc.serving.engines.vllm.options import Speculative
-from calc.training.optimizer import Optimizer
-from calc.training.recipe import RecipeName
+from calc import RECIPES
+from calc.options import options
+from calc.serving.engines import ENGINES
 from calc.training.step import Moment
-from calc.training.training_workload import LoraTargets, Loss, Method, Recompute
-from pages.parts.inputs import serving
-from pages.parts.inputs import training as controls
-from pages.parts.outputs import training_step
-from tests.pages.test_weigh import metrics, run
+from calc.training.training_report import PEAKS
+from calc.training.training_workload import TrainingWorkload
+from pages.parts import words
+from pages.parts.state.scenario import places
+from tests.pages.app import metrics, opened, page, run, texts
 
 
 def train(**query):
-    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
-    app.switch_page("train.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    return run(app)
+    return page("train", **query)
 
 
 def test_the_step_of_a_model():
     """16 bytes a weight: ZeRO section 3.1, arXiv:1910.02054; of them the gradients come with the backward pass."""
     app = train(model="Qwen/Qwen2.5-0.5B")
     shown = metrics(app)
-    assert (shown["Parameters"], shown["Trained"]) == ("494.03 M", "494.03 M")
-    assert shown["Weights"] == f"{494_032_768 * 6 / 2**30:.2f} GiB"
-    assert shown["Gradients, optimizer"] == f"{494_032_768 * 10 / 2**30:.2f} GiB"
+    assert (shown["Parameters"], shown["Trainable parameters"]) == ("494.03 M", "494.03 M")
+    assert shown["Weights (per GPU)"] == shown["Gradients"] == f"{494_032_768 * 2 / 2**20:.2f} MiB"
+    assert shown["Master weights"] == f"{494_032_768 * 4 / 2**30:.2f} GiB"
+    assert shown["Optimizer states"] == f"{494_032_768 * 8 / 2**30:.2f} GiB"
 
 
 def test_controls_change_the_numbers_and_the_link():
     app = train(model="Qwen/Qwen2.5-0.5B")
-    run(app.selectbox(key="method").select("lora"))
-    assert metrics(app)["Trained"] != "494.03 M"
+    run(app.segmented_control(key="method").set_value("lora"))
+    assert metrics(app)["Trainable parameters"] != "494.03 M"
     run(app.number_input(key="lora_rank").set_value(8))
     # rank times the sum of in and out of q, k, v, o, gate, up, down: (896+896)+2*(896+128)+(896+896)+3*(896+4864)
-    assert metrics(app)["Trained"] == f"{24 * 8 * (2 * 1792 + 2 * 1024 + 3 * 5760) / 10**6:.2f} M"
+    assert metrics(app)["Trainable parameters"] == f"{24 * 8 * (2 * 1792 + 2 * 1024 + 3 * 5760) / 10**6:.2f} M"
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-0.5B", "method": "lora", "lora_rank": "8"}
 
 
@@ -51,26 +46,44 @@ def test_controls_change_the_numbers_and_the_link():
         ({"tp": "3"}, "does not divide"),
         ({"ep": "2"}, "does not divide"),
         ({"pp": "100"}, "only 24 layers"),
+        ({"fp32_rest": "true"}, "fp32_rest is about"),
     ],
 )
-def test_what_does_not_go_together_is_a_sentence(query, sentence):
+def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sentence):
     app = train(model="Qwen/Qwen2.5-0.5B", **query)
-    assert any(sentence in error.value for error in app.error)
+    assert any(sentence in error.value for error in app.sidebar.error)
+    run(next(button for button in app.sidebar.button if button.key.startswith("near_")).click())
+    assert not app.error
+
+
+def test_every_option_has_a_control():
+    app = opened(train(model="Qwen/Qwen2.5-0.5B", method="qlora"), "spread_drawer", "details_drawer")
+    controls = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
+    known = places(("training",)).keys() - {"weights"} | {"frozen"}
+    assert known <= {control.key for control in controls}
 
 
 def test_every_choice_has_its_words():
-    assert set(training_step.MOMENTS) == set(get_args(Moment))
-    for words, choices in (
-        (controls.METHODS, Method),
-        (controls.OPTIMIZERS, Optimizer),
-        (controls.RECIPES, RecipeName),
-        (controls.RECOMPUTE, Recompute),
-        (controls.LOSS, Loss),
-        (controls.TARGETS, LoraTargets),
-        (serving.LOGITS, Logits),
-        (serving.DRAFTS, Speculative),
+    assert set(PEAKS) == set(get_args(Moment))
+    for model in (TrainingWorkload, *(engine.options_type for engine in ENGINES.values())):
+        for name, option in options(model).items():
+            if name in words.CHOICES:
+                assert set(words.CHOICES[name]) == set(option.choices), name
+    assert set(words.CHOICES["recipe"]) == set(RECIPES)
+
+
+def test_each_figure_opens_its_derivation():
+    figures = ("trained", "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "memory")
+    app = opened(train(model="Qwen/Qwen2.5-0.5B"), *(f"derive_{name}" for name in figures))
+    said = texts(app.markdown)
+    for line in (
+        "Every weight is trained: **494,032,768**.",
+        "| Weights | 988,065,536 | 494,032,768 · 2 bytes |",
+        "| Optimizer states | 3,952,262,144 | states of AdamW for 494,032,768 weights |",
+        "What a layer keeps of a micro-batch",
+        "Sum: **",
     ):
-        assert set(words) == set(get_args(choices))
+        assert any(line in text for text in said), line
 
 
 @pytest.mark.parametrize(
@@ -92,4 +105,4 @@ def test_every_choice_has_its_words():
 )
 def test_every_kind_of_step_draws(query):
     app = train(**query)
-    assert metrics(app)["Memory, one GPU"].endswith("GiB")
+    assert metrics(app)["Memory per GPU"].endswith("GiB")

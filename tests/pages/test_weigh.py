@@ -1,43 +1,29 @@
-"""The page without a browser: what it shows, and that nothing that a reader does ends in an exception."""
-
-import json
-import re
+"""Weigh without a browser: what it shows, and that nothing that a reader does ends in an exception."""
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from streamlit.testing.v1 import AppTest
 
+from calc import families
+from calc.serving.engines import ENGINES
 from calc.text import pack
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.state.scenario import EXPECTED, RANGES
+from pages.parts.state.query import EVERYTHING, FORMERLY
+from pages.parts.state.scenario import places
 from presets import models
+from tests.pages.app import metrics, opened, page, run, texts
 
-
-def page(**query):
-    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
-    for name, value in query.items():
-        app.query_params[name] = value
-    return run(app)
-
-
-def run(what):
-    app = what.run()
-    assert not app.exception
-    return app
-
-
-def metrics(app):
-    return {metric.label: metric.value for metric in app.metric}
+DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
+DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
 
 
 def test_the_answer_first():
     app = page(model="deepseek-ai/DeepSeek-V3")
     shown = metrics(app)
     assert shown["Parameters"] == "671.03 B"
-    assert shown["Active for a token"] == "37.55 B"
-    assert shown["KV cache a token"] == "68.62 KiB"
-    assert any("671,026,404,352" in caption.value for caption in app.caption)
+    assert shown["Active parameters"] == "37.55 B"
+    assert shown["KV cache per token"] == "68.62 KiB"
+    assert any("671,026,404,352" in caption for caption in texts(app.caption))
     assert not app.warning
     assert not app.error
 
@@ -45,11 +31,23 @@ def test_the_answer_first():
 def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
     app = page(model="Qwen/Qwen2.5-3B")
     run(app.slider(key="field_num_key_value_heads").set_value(4))
-    assert metrics(app)["KV cache a token"] == "72.00 KiB"
+    assert metrics(app)["KV cache per token"] == "72.00 KiB"
     assert app.query_params["num_key_value_heads"] == "4"
     run(app.button(key="reset_num_key_value_heads").click())
-    assert metrics(app)["KV cache a token"] == "36.00 KiB"
+    assert metrics(app)["KV cache per token"] == "36.00 KiB"
     assert "num_key_value_heads" not in app.query_params
+
+
+def test_a_move_reads_the_model_once(monkeypatch):
+    built = []
+    build = families._build
+    monkeypatch.setattr(families, "_build", lambda *arguments: built.append(1) or build(*arguments))
+    app = opened(page(model="deepseek-ai/DeepSeek-V3"), *(f"derive_{name}" for name in DERIVATIONS), *DRAWERS)
+    built.clear()
+    run(app.slider(key="field_num_hidden_layers").set_value(60))
+    assert len(built) == 1
+    run(app.select_slider(key="batch").set_value(4))
+    assert len(built) == 2
 
 
 def test_all_sliders_can_be_put_back_together():
@@ -75,6 +73,44 @@ def test_another_model_starts_from_its_own_values():
     assert dict(app.query_params) == {"model": "openai-community/gpt2", "batch": "4"}
 
 
+def test_each_figure_opens_its_derivation():
+    closed = page(model="Qwen/Qwen2.5-3B")
+    assert not any("With values" in text for text in texts(closed.markdown))  # computed when opened
+    for name, line in {
+        "parameters": "151936·2048",
+        "active": "Sum: **3,085,938,688**",
+        "weights": "| Embedding | 622,329,856 |",
+        "kv_cache_per_token": "36 · (2·2·128)",
+        "kv_cache": "`batch·context·bytes_per_token`",
+        "memory": "| KV cache |",
+        "verdict_h100-sxm": "usable − required",
+    }.items():
+        app = opened(page(model="Qwen/Qwen2.5-3B"), f"derive_{name}")
+        assert any(line in text for text in texts(app.markdown)), name
+
+
+def test_the_flags_of_an_engine_are_controls_with_its_defaults():
+    model = {"model": "Qwen/Qwen2.5-3B", "gpu": "h100-sxm"}
+    app = opened(page(**model), *DRAWERS)
+    assert app.number_input(key="max_num_batched_tokens").placeholder == "default: 8,192"
+    assert app.number_input(key="gpu_memory_utilization").placeholder == "default: 0.92"
+    run(app.number_input(key="max_num_batched_tokens").set_value(2048))
+    run(app.toggle(key="enforce_eager").set_value(True))
+    assert dict(app.query_params) == {**model, "max_num_batched_tokens": "2048", "enforce_eager": "true"}
+    run(app.segmented_control(key="engine").set_value("sglang"))
+    assert app.number_input(key="chunked_prefill_size").value is None
+    assert dict(app.query_params) == {**model, "engine": "sglang"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_option_has_a_control(engine):
+    app = opened(page(model="google/gemma-3-4b-it", engine=engine), *DRAWERS)
+    controls = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
+    drawn = {control.key for control in (*controls, *app.text_input)}
+    served = {name for name, place in places(("serving",), engine).items()}
+    assert served <= drawn
+
+
 def test_an_impossible_combination_offers_the_nearest():
     app = page(model="meta-llama/Llama-3.1-8B", num_key_value_heads="7")
     assert "does not divide" in app.sidebar.error[0].value
@@ -85,15 +121,42 @@ def test_an_impossible_combination_offers_the_nearest():
 
 def test_nonsense_in_the_link_is_named():
     app = page(model="meta-llama/Llama-3.1-8B", batch="many", context="4096")
-    assert "batch" in app.warning[0].value
+    assert "batch is a whole number" in app.warning[0].value
     assert app.select_slider(key="context").value == 4096
     assert metrics(app)["Parameters"] == "8.03 B"
 
 
-def test_a_layout_that_does_not_divide_says_so():
+def test_a_layout_that_does_not_divide_says_so_beside_its_control():
     app = page(model="Qwen/Qwen2.5-3B", tp="3")
     assert "tp is 3" in app.sidebar.error[0].value
+    assert app.number_input(key="tp").value == 3  # its drawer is open
     run(app.button(key="near_2").click())
+    assert not app.error
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence", "button"),
+    [
+        ({"generated": "9000"}, "leaves no prompt", "near_0"),
+        ({"kv": "fp8_ds_mla"}, "latent of MLA", "near_fp8"),
+        ({"kv_cache_memory_bytes": "9", "num_gpu_blocks_override": "9"}, "both set the size", None),
+        ({"speculative": "mtp"}, "no multi-token prediction", None),
+    ],
+)
+def test_choices_that_exclude_each_other_end_in_a_sentence(query, sentence, button):
+    app = page(model="Qwen/Qwen2.5-3B", **query)
+    assert sentence in app.sidebar.error[0].value
+    assert "Memory per GPU" not in metrics(app)
+    if button is not None:
+        run(app.button(key=button).click())
+        assert not app.error
+
+
+def test_a_text_that_an_option_does_not_take_is_named():
+    app = opened(page(model="Qwen/Qwen2.5-3B"), *DRAWERS)
+    run(app.text_input(key="version").set_value("newest"))
+    assert "version is a text such as 0.33" in app.sidebar.error[0].value
+    run(app.text_input(key="version").set_value(""))
     assert not app.error
 
 
@@ -104,36 +167,15 @@ def test_every_preset_draws(model):
     assert not app.error
 
 
-CARD = re.compile(r"([\d,.]+) GiB (spare|\*\*missing\*\*) of ([\d,.]+) GiB")
-REQUESTS = "Requests of the context"
-BATCH = re.compile(r"Largest batch: \*\*([\d,]+|none)\*\*")
-
-
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
-@pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3.5-9B"])
-def test_bars_cards_and_table_agree(model, engine):
-    """What the bars add up to and what the card has to spare are what the GPU has; the card's batch is the table's."""
-    app = page(model=model, engine=engine, batch="2")
-    traces = [json.loads(chart.proto.spec)["data"] for chart in app.get("plotly_chart") if "gpus" in chart.proto.id]
-    *parts, _, usable, _ = traces[0]
-    cards = [found.groups() for text in app.markdown if (found := CARD.search(text.value))]
-    batches = [found[1] for text in app.markdown if (found := BATCH.search(text.value))]
-    assert len(cards) == len(batches) == 5
-    for place, (size, sign, whole) in enumerate(cards):
-        spare = float(size.replace(",", "")) * (1 if sign == "spare" else -1)
-        assert usable["x"][place] == pytest.approx(float(whole.replace(",", "")), abs=0.006)
-        assert sum(bar["x"][place] for bar in parts) + spare == pytest.approx(usable["x"][place], abs=0.006)
-    if engine != "transformers":
-        requests = next(list(t.value[REQUESTS]) for t in app.dataframe if REQUESTS in t.value)
-        held = [0 if batch == "none" else int(batch.replace(",", "")) for batch in batches]
-        assert held == [int(n) if most else 0 for most, n in zip(held, requests, strict=True)]
-        assert sum(held) > 0
-
-
 def test_no_gpu_chosen():
     app = page(model="Qwen/Qwen2.5-3B")
     run(app.multiselect(key="gpu").set_value([]))
     assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_a_gpu_of_ones_own():
+    app = page(model="Qwen/Qwen2.5-3B", gpu="Mine:48GiB:960GB/s:bf16=181,fp8=362")
+    assert "**Mine**" in texts(app.markdown)
 
 
 def test_a_pasted_config_travels_in_the_link():
@@ -141,7 +183,7 @@ def test_a_pasted_config_travels_in_the_link():
     app.text_area(key="own_text").set_value('{"model_type": "llama", "num_key_value_heads": 8}')
     run(app.button(key="own_weigh").click())
     # the class's defaults, with 8 KV heads: Llama-2-7B's 6,738,415,616 less 32 layers of 2 x 4096 x 3072
-    assert any("5,933,109,248" in caption.value for caption in app.caption)
+    assert any("5,933,109,248" in caption for caption in texts(app.caption))
     again = page(pasted=app.query_params["pasted"])
     assert metrics(again) == metrics(app)
     run(again.selectbox(key="model").select("Qwen/Qwen2.5-3B"))
@@ -188,31 +230,55 @@ def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
     ("query", "button", "parameter"),
     [
         ({"model": "meta-llama/Llama-3.1-8B", "num_key_value_heads": "7"}, "main_4", "num_key_value_heads"),
-        ({"model": "Qwen/Qwen3-30B-A3B", "expert_ranks": "3"}, "main_1", "expert_ranks"),
+        ({"model": "Qwen/Qwen3-30B-A3B", "expert_ranks": "3"}, "main_1", "ep"),
+        ({"model": "Qwen/Qwen3-30B-A3B", "ep": "3", "v": "2"}, "main_1", "ep"),
         ({"model": "Qwen/Qwen3-8B", "tp": "3"}, "main_2", "tp"),
     ],
 )
 def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, parameter):
     app = page(**query)
-    assert "Memory, one GPU" not in metrics(app)
+    assert "Memory per GPU" not in metrics(app)
     run(app.button(key=button).click())
-    assert metrics(app)["Memory, one GPU"].endswith("GiB")
-    assert app.query_params.get(parameter) != query[parameter]
+    assert metrics(app)["Memory per GPU"].endswith("GiB")
+    assert app.query_params.get(parameter) != query.get(parameter, "3")
 
 
+def test_a_page_keeps_what_another_page_set():
+    link = {"model": "Qwen/Qwen2.5-3B", "num_hidden_layers": "12"}
+    app = page(**link, batch="4", tp="2")
+    go_on(app, "train")
+    assert dict(app.query_params) == link
+    run(app.select_slider(key="micro_batch").set_value(2))
+    assert dict(app.query_params) == {**link, "micro_batch": "2"}
+    go_on(app, "weigh")
+    assert dict(app.query_params) == {**link, "batch": "4", "tp": "2"}
+
+
+def go_on(app, name):
+    """To another page by the navigation, which drops the query string."""
+    for parameter in list(app.query_params):
+        del app.query_params[parameter]
+    run(app.switch_page(f"{name}.py"))
+
+
+ENGINE_FIELDS = [name for engine in ENGINES for name in places(EVERYTHING, engine)]
 HOSTILE = {
-    **dict.fromkeys((*EXPECTED, *CONTROLS), ("", "0", "1", "-1", "3", "512", "1024", "65536", "9" * 5000, "nan", "²")),
+    **dict.fromkeys(
+        (*ENGINE_FIELDS, *CONTROLS, *FORMERLY, "prefill"),
+        ("", "0", "1", "-1", "3", "512", "1024", "65536", "9" * 5000, "nan", "²", "true"),
+    ),
     "model": tuple(models()),
     "pasted": ("AAAA", "=", pack({"model_type": "llama", "num_hidden_layers": 1}), pack({"x": 1})),
     "assume": ("llama", "x"),
-    "gpu": ("", ",", "h100-sxm", "h900"),
+    "gpu": ("", ",", "h100-sxm", "h900", "own:48GiB:960GB/s"),
     "method": ("lora", "qlora", "pretrain", "x"),
     "weights": ("Q4_K_M", "int4", "mxfp4", "fp3"),
     "kv": ("fp8_ds_mla", "int4", "x"),
-    "engine": ("transformers", "sglang", "x"),
+    "engine": (*ENGINES, "x"),
     "attention": ("eager", "x"),
-    "optimizer_in_backward": ("true", "x"),
-    **dict.fromkeys(RANGES, ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
+    "speculative": ("mtp", "eagle"),
+    "v": ("2", "x"),
+    **dict.fromkeys(places(("overhead",)), ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
 }
 
 
@@ -222,13 +288,14 @@ HOSTILE = {
     st.lists(st.sampled_from(list(HOSTILE)), max_size=5, unique=True).flatmap(
         lambda names: st.fixed_dictionaries({name: st.sampled_from(HOSTILE[name]) for name in names})
     ),
+    st.sampled_from(["", *DRAWERS]),
 )
 @settings(max_examples=50)
-@example("verify", "google/recurrentgemma-2b", {"num_hidden_layers": "1"})  # no layer left that has a cache
-@example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000})
-@example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""})
-def test_no_link_ends_in_an_exception(screen, model, query):
-    app = AppTest.from_file("../../pages/router.py", default_timeout=30)
-    for name, value in {"model": model, **query}.items():
-        app.query_params[name] = value
-    run(app if screen == "weigh" else app.switch_page(f"{screen}.py"))
+@example("verify", "google/recurrentgemma-2b", {"num_hidden_layers": "1"}, "")  # no layer left that has a cache
+@example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000}, "")
+@example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""}, "")
+@example("weigh", "Qwen/Qwen3-8B", {"kv_cache_memory_bytes": str(2**60)}, "engine_drawer")
+def test_no_link_ends_in_an_exception(name, model, query, drawer):
+    app = page(name, **{"model": model, **query})
+    if drawer:
+        opened(app, drawer)

@@ -235,7 +235,7 @@ def test_without_a_network_the_copy_of_before_is_used_and_said_so(monkeypatch, s
     hub.fetch("org/model")
     server.server_close()
     point_at(monkeypatch, "http://127.0.0.1:9")
-    assert "can't be reached" in hub.fetch("org/model").note
+    assert "can't be reached" in str(hub.fetch("org/model").note)
     with pytest.raises(hub.HubError, match="can't be reached"):
         hub.fetch("org/never-read")
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import CacheFormat, Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece, stored
+from calc.hardware.division import nearest
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -17,6 +18,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
+from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
 
 
@@ -132,29 +134,41 @@ class Cache(ABC):
         """Bytes that so many sequences of so many tokens take on a stage."""
 
 
+def reads_another_cache(architecture: Architecture) -> Message | None:
+    """Why an engine that sets its cache aside does not serve a model that keeps none."""
+    blocks = architecture.all_blocks
+    if any(growth(blocks, "bf16").values()) or state_bytes(blocks):
+        return None
+    return Message("No layer of this model keeps a cache: it drafts for a larger model and is served beside it only.")
+
+
 class Pool(Cache):
     """A cache that is set aside at start. `budgets` are the bytes for it on each stage."""
 
-    @property
-    @abstractmethod
-    def block_size(self) -> int:
-        """Tokens of the smallest block."""
+    refusal: Message | None = None
+    """Why the engine does not start with this model on this GPU, whatever memory there is."""
+
+    block_bytes: tuple[int, ...]
+    """Bytes of a block on each stage; 0 where its layers keep nothing."""
 
     @abstractmethod
-    def block_bytes(self, stage: int) -> int:
-        """Bytes of a block on a stage; 0 where its layers keep nothing."""
+    def block_size(self, length: int) -> int:
+        """Tokens of the smallest block, for requests of up to that length."""
 
     @abstractmethod
     def request_blocks(self, length: int) -> int:
         """Blocks of a request of that length."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return batch * self.request_blocks(length) * self.block_bytes(stage)
+        return batch * self.request_blocks(length) * self.block_bytes[stage]
+
+    def stated_bytes(self, stage: int) -> int | None:
+        """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
+        return None
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        sizes = [self.block_bytes(stage) for stage in range(len(budgets))]
-        return min(max(0, budget) // size for budget, size in zip(budgets, sizes, strict=True) if size)
+        return min(max(0, budget) // size for budget, size in zip(budgets, self.block_bytes, strict=True) if size)
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""
@@ -181,7 +195,14 @@ class Engine(ABC):
     versions: ClassVar[str]
     """What its rules were read in."""
     step_option: ClassVar[str]
-    """The option that limits the tokens of a forward pass."""
+    """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
+    sequences_option: ClassVar[str | None] = None
+    share_option: ClassVar[str | None] = None
+
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ()
+    """Formats of weights that it is usually given to save memory, the largest first."""
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
+    """The same of the cache."""
 
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""
@@ -201,7 +222,7 @@ class Engine(ABC):
 
     @abstractmethod
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        """Why it does not serve this model so, in a sentence."""
+        """Why it does not take these formats and options for this model, in a sentence."""
 
     @abstractmethod
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -211,9 +232,23 @@ class Engine(ABC):
     def vocabulary(self, rows: int, tp: int) -> int:
         """Rows of the embedding, and of the head, on one of tp ranks."""
 
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        """A rule of its own, beside those of any engine, by which it does not share layers over so many ranks."""
+        return None
+
+    def check_layout(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
+        """Raise ConfigError where it does not accept a layout, with the nearest that it does."""
+
+        def message(spread: Layout) -> Message | None:
+            return spread.undivided(architecture) or self.unaccepted(architecture, precision, spread)
+
+        if (sentence := message(layout)) is not None:
+            raise ConfigError(sentence, "tp", nearest(layout.tp, lambda tp: message(layout.of_degree(tp)) is None))
+        layout.check(architecture)
+
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         """Raise ConfigError where the model can't be served so."""
-        layout.check(architecture)
+        self.check_layout(architecture, precision, layout)
         if (sentence := self.refusal(architecture, precision)) is not None:
             raise ConfigError(sentence, "engine")
         check_cache(architecture, precision.kv)
@@ -291,10 +326,17 @@ class Engine(ABC):
 
     @abstractmethod
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
-        so much overhead, loading apart. Only asked of engines that set memory aside at start."""
+        so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
+        memory aside at start."""
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

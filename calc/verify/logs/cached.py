@@ -1,9 +1,11 @@
 """The cache of a log beside ours, in the engine's own pages."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
-from calc.hardware.gpus import usual_gpus
+from calc.errors import Message
+from calc.hardware.gpus import gpus, usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
@@ -53,7 +55,7 @@ class Pages(NamedTuple):
     def token(self) -> int:
         """Bytes of a token on the most loaded rank, where every layer keeps the whole context."""
         case, stages = self.cases[0], range(len(self.serving.laid_out.stages))
-        block = case.pool.block_size
+        block = case.pool.block_size(self.length)
         return max(case.pool.required_bytes(stage, 1, block) for stage in stages) // block
 
     @property
@@ -85,21 +87,20 @@ MOST_BLOCKS = 2**40
 
 
 def pages(serving: Serving, ours: Report) -> Pages:
-    """The cases that are left open: a step that the log does not state, and whether prefixes are cached."""
+    """The cases that are left open: the GPU, a step and flags that the log does not state."""
     workload, stated = ours.scenario.workload, sorted({budget.max_num_batched_tokens for budget in ours.kv_budget})
-    gpu = usual_gpus()[-1]
-    cases = {}
-    for engine in serving.engine.alternatives():
+    known = [gpus()[budget.gpu] for budget in ours.kv_budget if budget.gpu in gpus()]
+    cases = []
+    for gpu, engine in product(known or usual_gpus(), serving.engine.alternatives()):
         flags = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
-        steps = stated or [limits.step_tokens, *STEPS]
-        for step in steps:
+        for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens
             changed = limits.model_copy(update={"step_tokens": step, "in_flight_tokens": in_flight})
             cache = engine.cache(serving.laid_out, gpu, changed)
             if isinstance(cache, Pool):
-                cases[flags, step] = Case(cache, step, flags)
-    return Pages(serving, workload.context, tuple(cases.values()))
+                cases.append(Case(cache, step, flags))
+    return Pages(serving, workload.context, tuple(sorted(cases, key=lambda case: len(case.flags))))
 
 
 def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -117,7 +118,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
 
 def block_size(log: Log, cache: Pages) -> int:
     """Tokens of a block: FlashMLA asks for 64."""
-    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size)
+    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size(cache.length))
 
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
@@ -127,31 +128,41 @@ def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report)
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
     if agrees:
-        sentence = f"The cache takes {one:,} bytes a token and rank in both."
+        sentence = Message("The cache takes {bytes:,} bytes a token and rank in both.", bytes=one)
     else:
-        why = _why_per_token(low, high, cache, ours)
-        sentence = f"Bytes per token and rank: {stated:,} in the log, {one:,} ours: {why}."
+        sentence = Message(
+            "Bytes per token and rank: {stated:,} in the log, {computed:,} ours: {why}.",
+            stated=stated,
+            computed=one,
+            why=_why_per_token(low, high, cache, ours),
+        )
     yield Difference(term="bytes per token", unit="bytes", log=stated, ours=one, agrees=agrees, sentence=sentence)
     hold = kv_bytes // one // block * block
-    sentence = f"At our bytes per token the log's {kv_bytes / GIB:.2f} GiB of cache hold {hold:,} tokens."
+    sentence = Message(
+        "At our bytes per token the log's {size:.2f} GiB of cache hold {tokens:,} tokens.",
+        size=kv_bytes / GIB,
+        tokens=hold,
+    )
     yield Difference(term="tokens", unit="tokens", log=tokens, ours=hold, agrees=agrees, sentence=sentence)
 
 
-def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> str:
+def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Message:
     """Why the log's bytes per token are between `low` and `high` times ours."""
     layers, layout, latent = cache.architecture.num_layers, ours.scenario.layout, cache.latent
     ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
     if latent and low <= 640 / 576 <= high:
-        return "vLLM before 0.8 pads the latent to 640 elements a layer"
+        return Message("vLLM before 0.8 pads the latent to 640 elements a layer")
     if low <= (layers + 1) / layers <= high:
-        return "a draft layer (EAGLE, multi-token prediction) has a cache of its own"
+        return Message("a draft layer (EAGLE, multi-token prediction) has a cache of its own")
     if ranks is not None:
-        return f"the tokens of {ranks} ranks are counted together (decode context parallel)"
-    if low <= 2 <= high or low <= 0.5 <= high:
-        return f"the log's cache has {'twice' if high >= 2 else 'half'} the bits of our {ours.scenario.precision.kv}"
+        return Message("the tokens of {ranks} ranks are counted together (decode context parallel)", ranks=ranks)
+    if low <= 2 <= high:
+        return Message("the log's cache has twice the bits of our {format}", format=ours.scenario.precision.kv)
+    if low <= 0.5 <= high:
+        return Message("the log's cache has half the bits of our {format}", format=ours.scenario.precision.kv)
     if layout.gpus > 1 and low > 1:
-        return "the tokens are those of the fullest rank, and the bytes may be those of a rank with more room"
-    return "another cache format, layout or model than ours"
+        return Message("the tokens are those of the fullest rank, and the bytes may be those of a rank with more room")
+    return Message("another cache format, layout or model than ours")
 
 
 def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
@@ -160,16 +171,31 @@ def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
     case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
     low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
     agrees = low <= tokens <= high
-    flags = f" with {' '.join(case.flags)}" if case.flags else ""
-    hold = f"In vLLM's pages{flags} the log's {kv_bytes / GIB:.2f} GiB of cache hold {low:,} to {high:,} tokens"
+    known: dict[str, Any] = {"pages": pages_of(case), "size": kv_bytes / GIB}
+    known |= {"low": low, "high": high, "tokens": tokens}
     if agrees:
-        sentence = f"{hold}; its {tokens:,} are within the range."
+        sentence = Message(
+            "{pages} the log's {size:.2f} GiB of cache hold {low:,} to {high:,} tokens; its {tokens:,} are within the "
+            "range.",
+            **known,
+        )
     else:
-        sentence = f"{hold}, but it has {tokens:,}: another step, version, cache format or model than ours."
+        sentence = Message(
+            "{pages} the log's {size:.2f} GiB of cache hold {low:,} to {high:,} tokens, but it has {tokens:,}: another "
+            "step, version, cache format or model than ours.",
+            **known,
+        )
     ours = cache.tokens(case, kv_bytes)
     return Difference(
         term="tokens", unit="tokens", log=tokens, ours=ours, low=low, high=high, agrees=agrees, sentence=sentence
     )
+
+
+def pages_of(case: Case) -> Message:
+    """Whose pages hold the tokens."""
+    if case.flags:
+        return Message("In vLLM's pages with {flags}", flags=" ".join(case.flags))
+    return Message("In vLLM's pages")
 
 
 def _one_request(needed: int, cache: Pages) -> Difference:
@@ -178,13 +204,14 @@ def _one_request(needed: int, cache: Pages) -> Difference:
     one, tokens = cache.request(case), cache.length
     agrees = abs(one - needed) <= ROUNDING
     if agrees:
-        sentence = f"A request of {tokens:,} tokens takes as much cache in the log as in ours."
+        sentence = Message("A request of {tokens:,} tokens takes as much cache in the log as in ours.", tokens=tokens)
     elif cache.whole:
-        sentence = "The cache of a request differs: another cache format, layout or model than ours."
+        sentence = Message("The cache of a request differs: another cache format, layout or model than ours.")
     else:
-        sentence = (
-            f"The cache of a request differs: windows hold the tokens of a step too, {case.step:,} in ours, and the "
-            "log's step, version, cache format or model may be another."
+        sentence = Message(
+            "The cache of a request differs: windows hold the tokens of a step too, {step:,} in ours, and the "
+            "log's step, version, cache format or model may be another.",
+            step=case.step,
         )
     return Difference(term="one request", unit="bytes", log=needed, ours=one, agrees=agrees, sentence=sentence)
 
@@ -194,17 +221,29 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     length = cache.length
     case = min(cache.cases, key=lambda case: abs(cache.requests(case, tokens)[0] - concurrency))
     low, high = cache.requests(case, tokens)
-    sentence = f"The log's {tokens:,} tokens of cache are {high:,.2f} requests of {length:,} tokens in vLLM's pages"
+    known: dict[str, Any] = {"tokens": tokens, "requests": high, "length": length, "stated": concurrency}
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
-        low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size) / length
+        low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size(length)) / length
     agrees = low - 0.005 <= concurrency <= high + 0.005
     if agrees:
-        sentence = f"{sentence}; the log's {concurrency:,.2f} agree."
+        sentence = Message(
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages; "
+            "the log's {stated:,.2f} agree.",
+            **known,
+        )
     elif cache.whole:
-        sentence = f"{sentence}, but {concurrency:,.2f} in the log: these lines are not of one rank and start."
+        sentence = Message(
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages, "
+            "but {stated:,.2f} in the log: these lines are not of one rank and start.",
+            **known,
+        )
     else:
-        sentence = f"{sentence}, but {concurrency:,.2f} in the log: another step, version or cache format than ours."
+        sentence = Message(
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages, "
+            "but {stated:,.2f} in the log: another step, version or cache format than ours.",
+            **known,
+        )
     return Difference(
         term="concurrency",
         unit="tokens",

@@ -1,6 +1,6 @@
 from typing import Literal
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 
 Term = Literal[
     "weights",
@@ -26,7 +26,7 @@ class Difference(Frozen):
     low: int | None = None
     high: int | None = None
     agrees: bool
-    sentence: str
+    sentence: Message
 
     @property
     def difference(self) -> int:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
+from calc.errors import Message
 from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
@@ -24,8 +25,6 @@ CLOSE = 0.003
 checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
 PROFILE = 0.06
 """The same of the profile run's peak, of which the formula was fitted to ten logs, at most 5.4 % off."""
-RANGES = {"cuda_graphs": "CUDA graphs take", "libraries": "Libraries outside PyTorch take"}
-"""What stands in a sentence before a part of the overhead."""
 FOLLOWS = ("tokens", "concurrency", "KV budget")
 """Terms that differ where others do."""
 
@@ -64,12 +63,17 @@ def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -
     off = weights - held.total
     agrees = abs(off) <= CLOSE * held.total + ROUNDING
     if agrees:
-        sentence = (
-            f"The weights{what} agree ({off / held.total:+.2%}); of ours {_beside(held) / GIB:.2f} GiB are rotary "
-            "tables, padding and what the allocator rounds up."
+        sentence = Message(
+            "{what} agree ({share:+.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
+            "allocator rounds up.",
+            what=what,
+            share=off / held.total,
+            more=_beside(held) / GIB,
         )
     else:
-        sentence = f"The weights{what} differ by {off / GIB:+.2f} GiB: {_why_weights(log, off, ours)}."
+        sentence = Message(
+            "{what} differ by {off:+.2f} GiB: {why}.", what=what, off=off / GIB, why=_why_weights(log, off, ours)
+        )
     return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
 
 
@@ -78,34 +82,50 @@ def _beside(held: LoadedWeights) -> int:
     return held.rotary + held.padding + held.rounding
 
 
-def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[str, LoadedWeights]]:
-    """What the fullest rank may hold: the image tower too, which vLLM loads unless told otherwise, and experts in MXFP4
-    as either kernel pads them."""
+LOADED: dict[tuple[bool, ExpertKernel | None], Message] = {
+    (False, None): Message("The weights"),
+    (True, None): Message("The weights with the vision encoder"),
+    (False, "marlin"): Message("The weights, experts padded for Marlin,"),
+    (True, "marlin"): Message("The weights with the vision encoder, experts padded for Marlin,"),
+    (False, "triton"): Message("The weights, experts padded for Triton,"),
+    (True, "triton"): Message("The weights with the vision encoder, experts padded for Triton,"),
+}
+"""What may be loaded: a vision encoder, and experts as a kernel pads them."""
+
+
+def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
+    """What the fullest rank may hold: the vision encoder too, which vLLM loads unless told otherwise, and experts in
+    MXFP4 as either kernel pads them."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
-    towers = {" with the vision encoder": False, "": True} if ours.parameters.not_in_total["vision"] else {"": False}
-    kernels: dict[str, ExpertKernel] = {"": "marlin"}
-    if precision.weights == "mxfp4":
-        kernels = {", experts padded for Marlin,": "marlin", ", experts padded for Triton,": "triton"}
-    for (with_tower, alone), (padded, kernel) in product(towers.items(), kernels.items()):
-        engine = VLLM(VLLMOptions(language_model_only=alone, mxfp4_kernel=kernel))
+    towers = (True, False) if ours.parameters.not_in_total["vision"] else (False,)
+    kernels: tuple[ExpertKernel | None, ...] = ("marlin", "triton") if precision.weights == "mxfp4" else (None,)
+    for tower, kernel in product(towers, kernels):
+        alone = not tower and len(towers) > 1
+        engine = VLLM(VLLMOptions(language_model_only=alone, mxfp4_kernel=kernel or "marlin"))
         stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
-        yield f"{with_tower}{padded}", max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
+        yield LOADED[tower, kernel], max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
-def _why_weights(log: Log, off: int, ours: Report) -> str:
+def _why_weights(log: Log, off: int, ours: Report) -> Message:
     """Why the log's weights are `off` bytes more than ours."""
     stored = ours.scenario.precision.weights
     if off < 0:
-        return f"fewer bits a weight than our {stored}, or layers and experts that sit on other ranks"
+        return Message(
+            "fewer bits a weight than our {format}, or layers and experts that sit on other ranks", format=stored
+        )
     if log.settings.enable_lora:
-        return "LoRA slots sit in the log's"
+        return Message("LoRA slots sit in the log's")
     if log.settings.speculative and log.engine == "vllm":
-        return "a draft model sits in the log's"
+        return Message("a draft model sits in the log's")
     if log.engine == "sglang" and off <= ours.overhead_items["libraries"][1]:
-        return "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+        return Message(
+            "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
+        )
     if stored in FLOATS:
-        return "LoRA slots or a draft model may sit in the log's, or it is another model than ours"
-    return f"LoRA slots, a draft model or matrices in more bits than our {stored} may sit in the log's"
+        return Message("LoRA slots or a draft model may sit in the log's, or it is another model than ours")
+    return Message(
+        "LoRA slots, a draft model or matrices in more bits than our {format} may sit in the log's", format=stored
+    )
 
 
 def _vllm(log: Log, ours: Report) -> Iterator[Difference]:
@@ -124,33 +144,69 @@ def _activations(log: Log, figure: int, ours: Report) -> Difference:
     """The profile run's peak on the GPU that is nearest."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.profile - figure))
     agrees = abs(figure - budget.profile) <= PROFILE * budget.profile + ROUNDING
-    run = f"{budget.max_num_batched_tokens:,} tokens and sampling for {budget.max_num_seqs:,} sequences"
+    run: dict[str, Any] = {"tokens": budget.max_num_batched_tokens, "sequences": budget.max_num_seqs}
     if agrees:
-        sentence = f"The profile run's peak, of {run}, agrees within the {PROFILE:.0%} that are usual."
+        sentence = Message(
+            "The profile run's peak, of {tokens:,} tokens and sampling for {sequences:,} sequences, agrees within the "
+            "{share:.0%} that are usual.",
+            **run,
+            share=PROFILE,
+        )
     else:
-        sentence = f"The profile run's peak differs from ours, which is of {run}: {_why_profile(log, ours)}."
+        sentence = Message(
+            "The profile run's peak differs from ours, which is of {tokens:,} tokens and sampling for "
+            "{sequences:,} sequences: {why}.",
+            **run,
+            why=_why_profile(log, ours),
+        )
     return Difference(
         term="activations", unit="bytes", log=figure, ours=budget.profile, agrees=agrees, sentence=sentence
     )
 
 
-def _why_profile(log: Log, ours: Report) -> str:
+def _why_profile(log: Log, ours: Report) -> Message:
     """What may make the profile run another than ours."""
     silent = [name for name in ("max_num_batched_tokens", "max_num_seqs") if getattr(log.settings, name) is None]
+    if len(silent) == 2:
+        return Message(
+            "the log does not state {flag} and {other}, and we take vLLM's defaults",
+            flag=silent[0],
+            other=silent[1],
+        )
     if silent:
-        return f"the log does not state {' and '.join(silent)}, and we take vLLM's defaults"
+        return Message("the log does not state {flag}, and we take vLLM's defaults", flag=silent[0])
     if ours.parameters.not_in_total["vision"]:
-        return "the log's may pass images, too"
+        return Message("the log's may pass images, too")
     if "experts_routed" in ours.parameters.components:
-        return "what experts take beside their products depends on their kernel"
-    return "another kernel, version or model than ours"
+        return Message("what experts take beside their products depends on their kernel")
+    return Message("another kernel, version or model than ours")
 
 
 def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report) -> Difference:
     """A part of the overhead, which has no closed form."""
     low, high = ours.overhead_items[item]
     agrees = low - ROUNDING <= figure <= high + ROUNDING
-    where = "within" if agrees else "outside"
+    known: dict[str, Any] = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
+    if item == "cuda_graphs" and agrees:
+        said = Message(
+            "CUDA graphs take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we count.", **known
+        )
+    elif item == "cuda_graphs":
+        said = Message(
+            "CUDA graphs take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we count.", **known
+        )
+    elif agrees:
+        said = Message(
+            "Libraries outside PyTorch take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we "
+            "count.",
+            **known,
+        )
+    else:
+        said = Message(
+            "Libraries outside PyTorch take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we "
+            "count.",
+            **known,
+        )
     return Difference(
         term=item,
         unit="bytes",
@@ -159,8 +215,7 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
         low=low,
         high=high,
         agrees=agrees,
-        sentence=f"{RANGES[item]} {figure / GIB:.2f} GiB, {where} the range of {low / GIB:.2f} to {high / GIB:.2f} GiB "
-        "that we count.",
+        sentence=said,
     )
 
 
@@ -171,11 +226,20 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
     error = round(PROFILE * budget.profile)
     low, high = budget.bytes_low - error, budget.bytes_high + error
     agrees = low - ROUNDING <= figure <= high + ROUNDING
-    left = f"By its settings vLLM leaves {low / GIB:.2f} to {high / GIB:.2f} GiB for the cache"
+    known: dict[str, Any] = {"low": low / GIB, "high": high / GIB, "size": figure / GIB}
     if agrees:
-        sentence = f"{left}; the log's {figure / GIB:.2f} GiB are within the range."
+        sentence = Message(
+            "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache; the log's {size:.2f} GiB are "
+            "within the range.",
+            **known,
+        )
     else:
-        sentence = f"{left}, but {figure / GIB:.2f} GiB in the log: {_why_budget(log, budget, ours)}."
+        sentence = Message(
+            "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache, but {size:.2f} GiB in the log: "
+            "{why}.",
+            **known,
+            why=_why_budget(log, budget, ours),
+        )
     return Difference(
         term="KV budget",
         unit="bytes",
@@ -188,12 +252,12 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
     )
 
 
-def _why_budget(log: Log, budget: KVBudget, ours: Report) -> str:
+def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
     """What leaves more or less for the cache than by ours."""
     if log.weights is not None and abs(log.weights - budget.weights) > CLOSE * budget.weights + ROUNDING:
-        return "its weights differ from ours"
+        return Message("its weights differ from ours")
     if log.activations is not None and abs(log.activations - budget.profile) > PROFILE * budget.profile + ROUNDING:
-        return "its profile run differs from ours"
+        return Message("its profile run differs from ours")
     return _why_profile(log, ours)
 
 
@@ -205,7 +269,21 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     if held is None:
         return
     wanted, memory = held + failure.tried, ours.memory
-    free = "" if failure.free is None else f" with {failure.free / GIB:.2f} GiB free"
+    known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
+    known |= {"held": held / GIB, "tried": failure.tried / GIB}
+    if failure.free is None:
+        sentence = Message(
+            "The process held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} "
+            "GiB for this workload.",
+            **known,
+        )
+    else:
+        sentence = Message(
+            "The process held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
+            "{low:.2f} to {high:.2f} GiB for this workload.",
+            **known,
+            free=failure.free / GIB,
+        )
     yield Difference(
         term="memory",
         unit="bytes",
@@ -214,6 +292,5 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
         low=memory.low,
         high=memory.high,
         agrees=memory.low <= wanted <= memory.high,
-        sentence=f"The process held {held / GIB:.2f} GiB and asked for {failure.tried / GIB:.2f} GiB more{free}; "
-        f"we compute {memory.low / GIB:.2f} to {memory.high / GIB:.2f} GiB for this workload.",
+        sentence=sentence,
     )

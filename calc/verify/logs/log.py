@@ -1,6 +1,6 @@
 from typing import Literal
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.units import GIB
 
 Engine = Literal["vllm", "sglang", "torch"]
@@ -64,7 +64,7 @@ class Log(Frozen):
     ranks: int = 1
     starts: int = 1
     out_of_memory: OutOfMemory | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 ROUNDING = GIB // 200

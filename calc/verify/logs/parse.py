@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from math import log2
 from typing import Any
 
-from calc.errors import ConfigError
+from calc.errors import ConfigError, Message
 from calc.verify.logs.lines import (
     ANSI,
     BYTES,
@@ -74,7 +74,13 @@ def read_log(text: str) -> Log:
     Where several starts stand in it, the last is taken.
     """
     if len(text) > MAX_CHARACTERS:
-        raise ConfigError(f"The text is {len(text):,} characters long; paste the {MAX_CHARACTERS:,} around the start.")
+        raise ConfigError(
+            Message(
+                "The text is {length:,} characters long; paste the {most:,} around the start.",
+                length=len(text),
+                most=MAX_CHARACTERS,
+            )
+        )
     text = ANSI.sub("", text)
     lines = [line[:MAX_LINE] for line in text.splitlines()]
     wordings = [wording for wording in LINES if wording.words in text]
@@ -88,7 +94,9 @@ def read_log(text: str) -> Log:
             if start.figures or start.out_of_memory:
                 start, starts = Start(), starts + 1
                 if starts > MAX_STARTS:
-                    raise ConfigError(f"The log has more than {MAX_STARTS:,} starts; paste the last one alone.")
+                    raise ConfigError(
+                        Message("The log has more than {most:,} starts; paste the last one alone.", most=MAX_STARTS)
+                    )
             start.engine = engine
             version = VERSION.search(line)
             start.version = version[1] if version else start.version
@@ -101,8 +109,10 @@ def read_log(text: str) -> Log:
             start.out_of_memory = out_of_memory(" ".join(lines[number : number + OOM_LINES]))
     if start.engine is None and start.out_of_memory is None:
         raise ConfigError(
-            "No line of a vLLM or SGLang start-up log or of a CUDA out-of-memory message was found; "
-            "paste the lines from the engine's start to its first request, or the whole message."
+            Message(
+                "No line of a vLLM or SGLang start-up log or of a CUDA out-of-memory message was found; paste the "
+                "lines from the engine's start to its first request, or the whole message."
+            )
         )
     return finished(start, starts)
 
@@ -186,9 +196,12 @@ def finished(start: Start, starts: int) -> Log:
         found.setdefault("activations", found["torch_peak"] - found["weights"])
     ranks = max((len(start.figures[term]) for term in OF_RANKS if term in start.figures), default=1)
     notes = {
-        f"The log has {starts:,} starts; these are the figures of the last.": starts > 1,
-        f"{ranks:,} ranks report: of each size the largest is taken, and the least cache.": ranks > 1,
-        "A second model was loaded, a draft model; its weights and its cache are not counted.": bool(start.drafts),
+        Message("The log has {starts:,} starts; these are the figures of the last.", starts=starts): starts > 1,
+        Message("{ranks:,} ranks report: of each size the largest is taken, and the least cache.", ranks=ranks): ranks
+        > 1,
+        Message("A second model was loaded, a draft model; its weights and its cache are not counted."): bool(
+            start.drafts
+        ),
     }
     return Log(
         engine=start.engine or "torch",

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from calc.errors import ConfigError, Message, shown
 from calc.formats import CacheFormat, Precision, WeightFormat, native_weights
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.options import made
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
@@ -53,18 +52,15 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
     may be the log's. Raises ConfigError."""
     asked = log.settings
     try:
-        workload = Workload(context=asked.max_model_len or log.concurrency_length or 8192)
+        workload = made(Workload, {"context": asked.max_model_len or log.concurrency_length or 8192})
         engine = engine_of(log)
-        layout = Layout(
-            tp=asked.tensor_parallel_size or 1,
-            pp=asked.pipeline_parallel_size or 1,
-            dp=(asked.data_parallel_size or 1) if log.engine == "vllm" else 1,  # SGLang's lie within its tp
-        )
-    except ValidationError as error:
-        name, limit = error.errors()[0]["loc"][0], error.errors()[0]["msg"].lower()
-        raise ConfigError(
-            Message("The log states a {name} that can't be weighed: {limit}.", name=name, limit=limit), str(name)
-        ) from None
+        degrees = {"tp": asked.tensor_parallel_size, "pp": asked.pipeline_parallel_size}
+        if log.engine == "vllm":  # SGLang's copies lie within its tp
+            degrees["dp"] = asked.data_parallel_size
+        layout = made(Layout, {name: degree or 1 for name, degree in degrees.items()})
+    except ConfigError as error:
+        sentence = Message("The log states what can't be weighed. {why}", why=error.message)
+        raise ConfigError(sentence, error.field) from None
     return report(
         config,
         workload=workload,
@@ -79,22 +75,20 @@ def engine_of(log: Log) -> Engine:
     """The engine with the flags that the log states; vLLM for a message of PyTorch alone."""
     asked = log.settings
     if log.engine == "sglang":
-        return SGLang(
-            SGLangOptions(
-                mem_fraction_static=asked.mem_fraction_static,
-                chunked_prefill_size=asked.max_num_batched_tokens,
-                max_running_requests=asked.max_num_seqs,
-            )
-        )
-    return VLLM(
-        VLLMOptions(
-            max_num_batched_tokens=asked.max_num_batched_tokens,
-            max_num_seqs=asked.max_num_seqs,
-            gpu_memory_utilization=asked.gpu_memory_utilization,
-            enforce_eager=bool(asked.enforce_eager),
-            version=_version(log),
-        )
-    )
+        flags: dict[str, Any] = {
+            "mem_fraction_static": asked.mem_fraction_static,
+            "chunked_prefill_size": asked.max_num_batched_tokens,
+            "max_running_requests": asked.max_num_seqs,
+        }
+        return SGLang(made(SGLangOptions, flags))
+    flags = {
+        "max_num_batched_tokens": asked.max_num_batched_tokens,
+        "max_num_seqs": asked.max_num_seqs,
+        "gpu_memory_utilization": asked.gpu_memory_utilization,
+        "enforce_eager": bool(asked.enforce_eager),
+        "version": _version(log),
+    }
+    return VLLM(made(VLLMOptions, flags))
 
 
 def _version(log: Log) -> str | None:
@@ -110,7 +104,9 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     if cache not in CACHES:
         known = ", ".join(CACHES)
         raise ConfigError(
-            f"The log's cache is stored as {shown(cache)}; we know {known}.", "kv_cache_dtype", list(CACHES)
+            Message("The log's cache is stored as {cache}; we know {known}.", cache=shown(cache), known=known),
+            "kv_cache_dtype",
+            list(CACHES),
         )
     formats = WEIGHTS.get(asked.quantization or "", (native,))
     weights = native if native in formats else formats[0]

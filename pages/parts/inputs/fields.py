@@ -1,24 +1,24 @@
 """The sliders: one for each config field that decides a size and that a reader may want to move."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 
 
 class Control(Frozen):
     """A config field on screen."""
 
-    label: str
+    label: Message
     least: int
     most: int
     step: int
-    help: str
-    moe: bool = False
-    advanced: bool = False
+    help: Message
 
-    @property
-    def expected(self) -> str:
-        return f"a whole number from {self.least:,} to {self.most:,}"
+    def expected(self, name: str) -> Message:
+        return Message(
+            "{name} is a whole number from {least:,} to {most:,}", name=name, least=self.least, most=self.most
+        )
 
     def parse(self, text: str) -> int | None:
         """The value that a text means; None when it makes no sense."""
@@ -32,39 +32,50 @@ class Control(Frozen):
         high = min(self.most, -(-reach // self.step) * self.step)
         return min(self.least, value), max(high, value)
 
+    def multiple(self, factor: float, of: int) -> int:
+        """The value that is a multiple of another field."""
+        return max(1, round(factor * of))
+
 
 class Switch(Frozen):
     """A true-or-false field on screen."""
 
-    label: str
-    help: str
-    expected: str = "true or false"
-    moe: bool = False
-    advanced: bool = False
+    label: Message
+    help: Message
+
+    def expected(self, name: str) -> Message:
+        return Message("{name} is true or false", name=name)
 
     def parse(self, text: str) -> bool | None:
         return {"true": True, "false": False}.get(text)
 
 
 HIDDEN = Control(
-    label="Hidden size", least=64, most=65_536, step=64, help="Width of the residual stream: `hidden_size`."
+    label=Message("Hidden size"),
+    least=64,
+    most=65_536,
+    step=64,
+    help=Message("Width of the residual stream: `hidden_size`."),
 )
-LAYERS = Control(label="Layers", least=1, most=512, step=1, help="Decoder layers: `num_hidden_layers`.")
-HEADS = Control(label="Query heads", least=1, most=512, step=1, help="Attention heads: `num_attention_heads`.")
+LAYERS = Control(
+    label=Message("Layers"), least=1, most=512, step=1, help=Message("Decoder layers: `num_hidden_layers`.")
+)
+HEADS = Control(
+    label=Message("Query heads"), least=1, most=512, step=1, help=Message("Attention heads: `num_attention_heads`.")
+)
 FFN = Control(
-    label="FFN multiplier",
+    label=Message("FFN multiplier"),
     least=1,
     most=1_048_576,
     step=64,
-    help="Feed-forward width over hidden size. The config holds the product: `intermediate_size`.",
+    help=Message("Feed-forward width over hidden size. The config holds the product: `intermediate_size`."),
 )
 EXPERTS = Control(
-    label="Routed experts",
+    label=Message("Routed experts"),
     least=1,
     most=4096,
     step=1,
-    moe=True,
-    help="Experts a layer among which the router chooses.",
+    help=Message("Experts a layer among which the router chooses."),
 )
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
@@ -74,100 +85,113 @@ CONTROLS: dict[str, Control | Switch] = {
     "num_attention_heads": HEADS,
     "n_head": HEADS,
     "num_key_value_heads": Control(
-        label="KV heads",
+        label=Message("KV heads"),
         least=1,
         most=512,
         step=1,
-        help="Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`.",
+        help=Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
     ),
     "head_dim": Control(
-        label="Head dimension",
+        label=Message("Head dimension"),
         least=8,
         most=1024,
         step=8,
-        help="Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads.",
+        help=Message("Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads."),
     ),
     "q_lora_rank": Control(
-        label="Query rank", least=1, most=16_384, step=64, help="Width of the compressed query in MLA: `q_lora_rank`."
-    ),
-    "kv_lora_rank": Control(
-        label="KV rank",
+        label=Message("Query compression (q_lora_rank)"),
         least=1,
         most=16_384,
         step=64,
-        help="Width of the latent that MLA caches: `kv_lora_rank`.",
+        help=Message("Width of the compressed query in MLA: `q_lora_rank`."),
+    ),
+    "kv_lora_rank": Control(
+        label=Message("KV compression (kv_lora_rank)"),
+        least=1,
+        most=16_384,
+        step=64,
+        help=Message("Width of the latent that MLA caches: `kv_lora_rank`."),
     ),
     "qk_nope_head_dim": Control(
-        label="Head dimension without position", least=1, most=1024, step=8, help="`qk_nope_head_dim`, MLA."
+        label=Message("Non-RoPE head dim"), least=1, most=1024, step=8, help=Message("`qk_nope_head_dim`, MLA.")
     ),
     "qk_rope_head_dim": Control(
-        label="Head dimension with position", least=1, most=1024, step=8, help="`qk_rope_head_dim`, MLA: cached too."
+        label=Message("RoPE head dim"), least=1, most=1024, step=8, help=Message("`qk_rope_head_dim`, MLA: cached too.")
     ),
-    "v_head_dim": Control(label="Value head dimension", least=1, most=1024, step=8, help="`v_head_dim`, MLA."),
+    "v_head_dim": Control(
+        label=Message("Value head dimension"), least=1, most=1024, step=8, help=Message("`v_head_dim`, MLA.")
+    ),
     "intermediate_size": FFN,
     "n_inner": FFN,
     "vocab_size": Control(
-        label="Vocabulary", least=64, most=4_194_304, step=64, help="Rows of the embedding: `vocab_size`."
+        label=Message("Vocabulary"),
+        least=64,
+        most=4_194_304,
+        step=64,
+        help=Message("Rows of the embedding: `vocab_size`."),
     ),
     "tie_word_embeddings": Switch(
-        label="Tied embeddings",
-        help="The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`.",
+        label=Message("Tied embeddings"),
+        help=Message("The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."),
     ),
     "sliding_window": Control(
-        label="Sliding window",
+        label=Message("Sliding window"),
         least=1,
         most=1_048_576,
         step=128,
-        help="Tokens that a sliding-window layer looks back on: `sliding_window`.",
+        help=Message("Tokens that a sliding-window layer looks back on: `sliding_window`."),
     ),
     "num_experts": EXPERTS,
     "num_local_experts": EXPERTS,
     "n_routed_experts": EXPERTS,
     "num_experts_per_tok": Control(
-        label="Experts per token",
+        label=Message("Experts per token"),
         least=1,
         most=512,
         step=1,
-        moe=True,
-        help="Routed experts that one token passes through: `num_experts_per_tok`.",
+        help=Message("Routed experts that one token passes through: `num_experts_per_tok`."),
     ),
     "n_shared_experts": Control(
-        label="Shared experts",
+        label=Message("Shared experts"),
         least=0,
         most=64,
         step=1,
-        moe=True,
-        help="Experts that every token passes through: `n_shared_experts`.",
+        help=Message("Experts that every token passes through: `n_shared_experts`."),
     ),
     "shared_expert_intermediate_size": Control(
-        label="Shared expert FFN size",
+        label=Message("Shared expert FFN size"),
         least=1,
         most=131_072,
         step=64,
-        moe=True,
-        help="Width of the shared expert: `shared_expert_intermediate_size`.",
+        help=Message("Width of the shared expert: `shared_expert_intermediate_size`."),
     ),
     "moe_intermediate_size": Control(
-        label="Expert FFN size",
+        label=Message("Expert FFN size"),
         least=1,
         most=131_072,
         step=64,
-        moe=True,
-        help="Width of one routed expert: `moe_intermediate_size`.",
+        help=Message("Width of one routed expert: `moe_intermediate_size`."),
     ),
     "first_k_dense_replace": Control(
-        label="Dense first layers",
+        label=Message("Dense first layers"),
         least=0,
         most=512,
         step=1,
-        moe=True,
-        help="Layers before the first one with experts: `first_k_dense_replace`.",
+        help=Message("Layers before the first one with experts: `first_k_dense_replace`."),
     ),
 }
 MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd"}
 """Feed-forward width -> the hidden size that its slider multiplies."""
+RARE = frozenset(
+    {
+        *("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "sliding_window"),
+        *("vocab_size", "tie_word_embeddings", "n_shared_experts", "shared_expert_intermediate_size"),
+        "first_k_dense_replace",
+    }
+)
+"""Fields that fewer readers move: they stand in a drawer."""
 
 
-def controlled(settings: dict[str, Any]) -> dict[str, Control | Switch]:
+def controlled(settings: Mapping[str, Any]) -> dict[str, Control | Switch]:
     """The controls of one model, in the order of the table: a field that it reads and that is not null."""
     return {name: control for name, control in CONTROLS.items() if settings.get(name) is not None}

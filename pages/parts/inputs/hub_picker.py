@@ -2,36 +2,41 @@
 
 import streamlit as st
 
-from pages.parts.state.scenario import Scenario
-from pages.parts.state.url import choose, retry, token
+from calc.errors import Message
+from pages.parts.state.published import token
+from pages.parts.state.url import again, choose
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
 from presets.hub import HubError, is_id, search
 
 
-def draw(scenario: Scenario) -> None:
-    wants_token = isinstance(scenario.unread, HubError) and scenario.unread.wants_token
-    with st.expander("Any model on the Hugging Face Hub", icon=":material/hub:", expanded=scenario.unread is not None):
+def draw(answer: Answer) -> None:
+    unread = answer.model.published.unread
+    label, opened = say("Any model on the Hugging Face Hub"), unread is not None
+    with st.expander(label, icon=":material/hub:", expanded=opened):
         _finder()
-        st.text_input("Revision", key="hub_revision", placeholder="main", help="A branch, a tag or a commit.")
+        st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))
+        wants_token = isinstance(unread, HubError) and unread.wants_token
         st.text_input(
-            "Token",
+            say("Token"),
             type="password",
             key="hub_token",
             autocomplete="off",
             persist_state="session",
-            on_change=retry if scenario.unread is not None else "rerun",
-            placeholder="for gated and private models" if not wants_token else "hf_…, a read token",
-            help="Sent to the Hub only, kept until you close this tab, and never part of a link or a file.",
+            on_change="rerun" if unread is None else again,
+            placeholder=say("hf_…, a read token") if wants_token else say("for gated and private models"),
+            help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
         )
-        if scenario.unread is not None:
-            st.error(str(scenario.unread), icon=":material/error:")
-            st.button("Try again", key="hub_again", icon=":material/refresh:", on_click=retry)
+        if unread is not None:
+            st.error(say(unread.message), icon=":material/error:")
+            st.button(say("Try again"), key="hub_again", icon=":material/refresh:", on_click=again)
 
 
 @st.fragment
 def _finder() -> None:
     """The search, which runs by itself while the rest of the page rests."""
     text = st.text_input(
-        "Find a model", type="search", live=True, key="hub_text", placeholder="organisation/name, or words"
+        say("Find a model"), type="search", live=True, key="hub_text", placeholder=say("organisation/name, or words")
     ).strip()
     if not text:
         return
@@ -43,13 +48,18 @@ def _finder() -> None:
             choose(name, st.session_state.hub_revision.strip() or None)
             st.rerun()
     if problem is not None:
-        st.caption(problem)
+        st.caption(say(problem))
     elif not found:
-        st.caption(f"The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.")
+        st.caption(
+            say(
+                "The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.",
+                text=text,
+            )
+        )
 
 
-def _suggestions(text: str) -> tuple[list[str], str | None]:
+def _suggestions(text: str) -> tuple[list[str], Message | None]:
     try:
         return search(text, token()), None
     except HubError as problem:
-        return [], str(problem)
+        return [], problem.message

@@ -1,143 +1,184 @@
-"""The controls of serving: workload, engine, layout."""
+"""The controls of serving: workload, formats, engine, layout, overhead."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
-from calc import Architecture, ConfigError
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc import ConfigError, Range
+from calc.formats import WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.inputs.controls import optional, overhead, whole_number
-from pages.parts.state.scenario import Scenario
+from pages.parts.inputs import sidebar
+from pages.parts.inputs.control import control, explain, faults, help_of, ranged
+from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.state.scenario import Place, ServingChoice, places
 from pages.parts.state.url import bind, change, show
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import field, say, tokens
 
 CONTEXTS = [2**power for power in range(7, 21)]
 BATCHES = [2**power for power in range(11)]
-LOGITS = {"last": "Of the last token", "all": "Of all tokens", "all_fp32": "Of all tokens, with an fp32 copy"}
-DRAFTS = {"none": "None", "mtp": "The model's own prediction layers", "eagle": "EAGLE"}
+MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentation": 20.0}
+"""Where the slider of a part of the overhead ends."""
 
 
-def workload(scenario: Scenario, _: ConfigError | None) -> None:
-    st.markdown("**Workload**")
+def workload(answer: Weighed) -> None:
+    asked, known = answer.scenario.serving, of_serving(answer)
+    st.markdown(say("**Workload**"))
+    batch, context = known["batch"], known["context"]
     st.select_slider(
-        "Concurrent sequences (batch)",
-        sorted({*BATCHES, scenario.batch}),
-        help="Requests that are answered at the same time; each has its own KV cache.",
-        **bind("batch", "batch"),
+        field("batch"),
+        sorted({*BATCHES, asked.workload.batch}),
+        help=say("Requests that are answered at the same time; each has its own KV cache."),
+        **bind(batch),
     )
     st.select_slider(
-        "Context (tokens of each)",
-        sorted({*CONTEXTS, scenario.context}),
-        format_func=words.tokens,
-        help="Prompt and answer together.",
-        **bind("context", "context"),
+        field("context"),
+        sorted({*CONTEXTS, asked.workload.context}),
+        format_func=tokens,
+        help=help_of(context.option),
+        **bind(context),
     )
-    native = scenario.native()
-    show("weights", scenario.weights or native)
+    faults(answer.error, batch)
+    faults(answer.error, context)
+
+
+def gpus(answer: Weighed) -> None:
+    """Which GPUs, how many of each, and the layout over them where the reader wants another."""
+    sidebar.gpu_picker(answer)
+    known, asked = of_serving(answer), answer.scenario.serving
+    count = known["num_gpus"]
+    show(count.name, asked.num_gpus or asked.layout.gpus)
+    st.number_input(
+        field(count.name),
+        min_value=1,
+        max_value=count.option.most,
+        help=help_of(count.option),
+        key=count.name,
+        on_change=_take_count,
+        args=(count,),
+    )
+    faults(answer.error, count)
+    if answer.error is None and answer.report.scenario.layout.gpus > 1:
+        chosen = words.layout(answer.report.scenario.layout)
+        st.caption(
+            say("Layout: {layout}, by hand", layout=chosen)
+            if asked.by_hand is not None
+            else say("Layout: {layout}, the one that does best", layout=chosen)
+        )
+    layout(answer)
+
+
+def _take_count(place: Place) -> None:
+    """So many GPUs, in the layout that does best."""
+    count = st.session_state[place.name]
+    spread = [other for other in places(("serving",)).values() if "layout" in other.path]
+    change({place: None if count == 1 else count} | {other: other.option.default for other in spread})
+
+
+def formats(answer: Weighed) -> None:
+    """How weights and cache are stored."""
+    known = of_serving(answer)
+    weight_format(known["weights"], answer.model.native)
+    control(known["kv"], answer.error)
+
+
+def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
+    """A format of weights; the usual one is no choice."""
+    show(key, place.of(st.session_state.scenario) or usual)
     st.selectbox(
-        "Weight format",
+        label or field("weights"),
         WEIGHT_FORMATS,
-        format_func=lambda name: f"{name} (default)" if name == native else name,
-        key="weights",
-        on_change=lambda: change(weights=None if st.session_state.weights == native else st.session_state.weights),
-        help="Quantised formats hold the large matrices; embeddings, head, norms and router stay in 16 bits.",
+        format_func=lambda name: say("{format} (default)", format=name) if name == usual else name,
+        key=key,
+        on_change=_take_format,
+        args=(place, usual, key),
+        help=help_of(place.option),
     )
-    st.selectbox("KV cache format", CACHE_FORMATS, **bind("kv", "kv"))
 
 
-def advanced(scenario: Scenario, error: ConfigError | None) -> None:
-    touched = error is not None and error.field in ("tp", "pp", "attention_dp", "expert_ranks", "generated")
-    with st.expander("Engine, layout, overhead", expanded=touched):
-        show("engine", scenario.engine)
+def _take_format(place: Place, usual: str, key: str) -> None:
+    chosen = st.session_state[key]
+    change({place: None if chosen == usual else chosen})
+
+
+def engine(answer: Weighed) -> None:
+    """Which engine, and its flags."""
+    asked, error = answer.scenario.serving, answer.error
+    flags = {place.name: place for place in of_serving(answer).values() if "options" in place.path}
+    with drawer(say("Engine"), "engine_drawer", opened=concerns(error, {"engine", "generated", *flags})) as is_open:
+        if not is_open:
+            return
+        show("engine", asked.engine)
         st.segmented_control(
-            "Engine",
+            field("engine"),
             list(ENGINES),
             required=True,
             format_func=lambda name: ENGINES[name].title,
-            help="vLLM cuts long prompts into chunks and keeps CUDA graphs; transformers does neither.",
+            help=say("What serves the model; each engine has flags of its own."),
             key="engine",
             on_change=_take_engine,
         )
-        st.segmented_control(
-            "Attention",
-            ["flash", "eager"],
-            required=True,
-            help="Eager attention writes the whole matrix of scores to memory.",
-            **bind("attention", "attention"),
-        )
-        optional("prefill", "Prompt tokens in one pass", 2**30, "as the engine does")
-        {"vllm": vllm, "transformers": transformers}.get(scenario.engine, lambda: None)()
-        if has_tower(scenario):
-            st.toggle(
-                "Leave the image tower out",
-                help="For text alone; vLLM's `--language-model-only`.",
-                **bind("language_model_only", "language_model_only"),
-            )
-        layout(error)
-        overhead(scenario)
-
-
-def has_tower(scenario: Scenario) -> bool:
-    try:
-        return Architecture.from_config(scenario.base()).vision is not None
-    except ConfigError:
-        return False
-
-
-def vllm() -> None:
-    """What one tells vLLM when one starts it."""
-    st.number_input(
-        "Share of the GPU that vLLM takes",
-        min_value=0.01,
-        max_value=1.0,
-        step=0.01,
-        value=None,
-        placeholder="its default",
-        help="`--gpu-memory-utilization`. What weights and the profile run leave of it becomes KV cache.",
-        **bind("gpu_memory_utilization", "gpu_memory_utilization"),
-    )
-    optional("max_num_seqs", "Most sequences at once", 2**24, "its default", "`--max-num-seqs`: the sampler's memory.")
-    st.selectbox(
-        "Speculative decoding",
-        list(DRAFTS),
-        format_func=DRAFTS.get,
-        help="A draft layer is loaded beside, with a cache of its own.",
-        **bind("speculative", "speculative"),
-    )
-
-
-def transformers() -> None:
-    """What one's own script decides."""
-    st.selectbox(
-        "Logits of a prompt",
-        list(LOGITS),
-        format_func=LOGITS.get,
-        help="Rows of the vocabulary's width that the pass over the prompt makes.",
-        **bind("logits", "logits"),
-    )
-    st.number_input(
-        "Of the context, tokens generated",
-        min_value=0,
-        max_value=2**30,
-        step=1,
-        help="They come one by one, after a prompt of the rest.",
-        **bind("generated", "generated"),
-    )
+        if concerns(error, {"engine"}) and error is not None:
+            explain(error, lambda near: change(serving=asked.with_engine(near)))
+        usual = defaults(answer)
+        for name, place in flags.items():
+            if name != "language_model_only" or answer.has_vision:
+                control(place, error, usual.get(name))
+        control(of_serving(answer)["generated"], error)
 
 
 def _take_engine() -> None:
-    """Each engine has options of its own, which mean nothing to the other."""
-    usual = Scenario()
-    own = {name: getattr(usual, name) for name in ("logits", "gpu_memory_utilization", "max_num_seqs", "speculative")}
-    change(engine=st.session_state.engine, **own)
+    chosen: ServingChoice = st.session_state.scenario.serving
+    change(serving=chosen.with_engine(st.session_state.engine))
 
 
-SERVING = {"dp": "attention_dp", "ep": "expert_ranks"}
-"""Fields of the layout, of which training has its own -> what the scenario calls them in serving."""
+def defaults(answer: Weighed) -> Mapping[str, Any]:
+    """What the engine sets for the GPU that is on screen, where a flag leaves it open."""
+    asked, architecture = answer.scenario.serving, answer.model.architecture
+    if architecture is None:
+        return {}
+    try:
+        started = asked.started()
+    except ConfigError:
+        return {}
+    limits = started.limits(asked.workload, answer.scenario.first_gpu(), architecture, asked.layout)
+    named = {
+        started.step_option: limits.step_tokens,
+        started.sequences_option: limits.sequences,
+        started.share_option: limits.share,
+    }
+    return {name: limit for name, limit in named.items() if name is not None}
 
 
-def layout(error: ConfigError | None) -> None:
-    """How the model is spread."""
-    whole_number("tp", "Tensor parallel (tp)", error)
-    whole_number("pp", "Pipeline stages (pp)", error)
-    whole_number("attention_dp", "Data-parallel attention (dp)", error, help="Copies of all but the routed experts.")
-    whole_number("expert_ranks", "Expert parallel (ep)", error, 4096, "Ranks over which whole experts are spread.")
+def layout(answer: Weighed) -> None:
+    """How the model is spread over GPUs."""
+    spread = [place for place in of_serving(answer).values() if "layout" in place.path]
+    names = {place.name for place in spread}
+    with drawer(say("Layout by hand"), "layout_drawer", opened=concerns(answer.error, names)) as is_open:
+        if is_open:
+            for place in spread:
+                control(place, answer.error)
+
+
+def overhead(answer: Weighed) -> None:
+    """What no formula closes, as ranges."""
+    with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
+        if is_open:
+            asked = answer.scenario.serving
+            ranges(ENGINES[asked.engine](asked.options).overhead(asked.layout.gpus))
+
+
+def ranges(usual: Mapping[Any, Range]) -> None:
+    """A slider with two ends for each part of the overhead that the engine has."""
+    for name, place in places(("overhead",)).items():
+        if name in usual:
+            ranged(place, usual[name], MOST.get(name, 4.0))
+
+
+def of_serving(answer: Weighed) -> Mapping[str, Place]:
+    return places(("serving",), answer.scenario.serving.engine)
+
+
+SECTIONS = (workload, gpus, formats, engine, overhead)

@@ -1,118 +1,165 @@
-"""The answer: totals, memory, and one card for each GPU."""
+"""The answer on Weigh: totals, memory, and one card for each GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 import streamlit as st
 
-from calc import Report
+from calc.errors import Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.parallel import Layout
 from calc.serving.report import KVCache
 from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
-from pages.parts.outputs.derivations import Working
-from presets import Published, gpus
-
-Color = Literal["green", "orange", "red"]
-BADGES: dict[str, tuple[str, Color, str]] = {
-    "fits": ("Fits", "green", ":material/check_circle:"),
-    "fits with": ("Fits with flags", "orange", ":material/tune:"),
-    "tight": ("Tight", "orange", ":material/balance:"),
-    "does not fit": ("Does not fit", "red", ":material/cancel:"),
-}
+from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
+from pages.parts.outputs.figure import derivation, figures
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import say
+from presets import Published
 
 
-def totals(report: Report, working: Working) -> None:
+def totals(answer: Weighed) -> None:
     """The numbers first, each with its formula and values one click away."""
-    parameters, cache, memory = report.parameters, report.kv_cache, report.memory
-    numbers = {
-        "Parameters": (words.count(parameters.total), working.parameters),
-        "Active for a token": (words.count(parameters.active), working.active),
-        "Weights": (words.size(memory.weights), working.weights),
-        "KV cache a token": (growing(cache), working.cache_per_token),
-        "KV cache in all": (words.size(cache.total), working.cache),
-        "Memory, one GPU": (words.gib(memory.total), working.memory),
-    }
-    with st.grid(6, min_column_width=150, gap="xsmall"):
-        for label, (value, explain) in numbers.items():
-            with st.container(border=True, gap="xxsmall"):
-                st.metric(label, value)
-                with st.popover("Working", type="tertiary", icon=":material/function:"):
-                    explain()
+    report, focus = answer.report, answer.focus
+    gpu = None if focus is None else find_gpu(focus.gpu)
+    model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
+    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
+    figures(
+        [
+            ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
+            ("active", say("Active parameters"), words.count(parameters.active), model.active),
+            ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
+            ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
+            ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
+            ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
+        ]
+    )
 
 
 def growing(cache: KVCache) -> str:
     """What one more token adds; some models stop growing."""
     if cache.bytes_per_token:
         return words.size(cache.bytes_per_token)
-    return "window only" if cache.window_bytes else "state only" if cache.state_bytes else "none"
+    if cache.window_bytes:
+        return say("window only")
+    return say("state only") if cache.state_bytes else say("none")
 
 
-APART = {
-    "multi_token_prediction": "multi-token-prediction layer",
-    "persistent_buffers": "router bias buffers",
-    "vision": "vision tower",
+def exact(answer: Weighed) -> None:
+    """The count to the last one, what it leaves out, and the total that others published."""
+    parameters, preset = answer.report.parameters, answer.model.published.preset
+    st.caption(
+        say(
+            "Exactly **{total:,}** parameters, **{active:,}** active.", total=parameters.total, active=parameters.active
+        )
+    )
+    excluded = [say("{part} {n:,}", part=words.PARTS[name], n=n) for name, n in parameters.not_in_total.items() if n]
+    if excluded:
+        st.caption(say("Not in total: {parts}.", parts=words.listed(excluded)))
+    if preset is not None and not answer.scenario.overrides:
+        st.caption(published_total(parameters.total, preset.published))
+
+
+def published_total(total: int, published: Published) -> str:
+    """Our total beside the one that others published."""
+    sum_of = f"{total:,}"
+    for part in published.plus:
+        sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=part.count, what=part.what)
+    if not published.plus and published.total == total:
+        return say("The published total is the same. Source: {source}", source=published.source)
+    return say(
+        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}",
+        published=published.total,
+        sum=sum_of,
+        difference=published.difference(total),
+        source=published.source,
+    )
+
+
+def cards(answer: Weighed) -> None:
+    """One verdict a GPU."""
+    with st.grid(5, min_column_width=175, gap="xsmall"):
+        for verdict in answer.report.verdicts:
+            with st.container(border=True, height="stretch", gap="xsmall"):
+                card(verdict, largest(verdict), verdict.flags)
+                gpu = find_gpu(verdict.gpu)
+                derivation(f"verdict_{gpu.id}", gpu.name, ServingDerivations(answer, gpu).verdict)
+
+
+def largest(verdict: Verdict) -> list[str]:
+    """The most that fits, and on how few GPUs."""
+    return [
+        say("Max context length: **{n}**", n=most(verdict.max_context)),
+        say("Max batch size: **{n}**", n=most(verdict.max_batch)),
+        fewest(verdict.min_gpus, verdict.layout),
+    ]
+
+
+Color = Literal["green", "orange", "red"]
+BADGES: dict[str, tuple[Message, Color, str]] = {
+    "fits": (Message("Fits"), "green", ":material/check_circle:"),
+    "fits with": (Message("Fits with flags"), "orange", ":material/tune:"),
+    "tight": (Message("Tight"), "orange", ":material/balance:"),
+    "does not fit": (Message("Does not fit"), "red", ":material/cancel:"),
 }
 
 
-def exact(report: Report, published: Published | None) -> None:
-    """The count to the last one, what it leaves out, and the total that others published."""
-    parameters = report.parameters
-    apart = [f"{APART[name]} {n:,}" for name, n in parameters.not_in_total.items() if n]
-    st.caption(
-        f"Exactly **{parameters.total:,}** parameters, **{parameters.active:,}** active."
-        + (f" Listed apart, not in the total: {'; '.join(apart)}." if apart else "")
-    )
-    if published is not None:
-        st.caption(difference_to(parameters.total, published))
-
-
-def difference_to(total: int, published: Published) -> str:
-    """Our total beside the one that others published."""
-    difference = published.total - total - sum(part.count for part in published.plus)
-    plus = "".join(f" + {part.count:,} ({part.what})" for part in published.plus)
-    return (
-        f"Published: {published.total:,} = {total:,}{plus}, difference **{difference:,}**. Source: {published.source}"
-    )
-
-
-def cards(report: Report) -> None:
-    """One verdict a GPU."""
-    with st.grid(5, min_column_width=175, gap="xsmall"):
-        for verdict in report.verdicts:
-            largest = {"Largest context": verdict.max_context, "Largest batch": verdict.max_batch}
-            card(verdict, largest, "Fewest GPUs")
-
-
-def card(verdict: Verdict | TrainingVerdict, largest: Mapping[str, int | None], fewest: str) -> None:
+def card(verdict: Verdict | TrainingVerdict, lines: Iterable[str], flags: Iterable[str] = ()) -> None:
     """Whether it fits, by how much, what is the most that would, and on how few GPUs."""
     word, color, icon = BADGES[verdict.verdict]
-    with st.container(border=True, height="stretch", gap="xsmall"):
-        st.markdown(f"**{gpus()[verdict.gpu].name}**")
-        st.badge(word if verdict.gpus == 1 else f"{word} on {verdict.gpus}", color=color, icon=icon)
-        spare = words.gib(abs(verdict.spare))
-        st.markdown(f"{spare} {'spare' if verdict.spare >= 0 else '**missing**'} of {words.gib(verdict.usable)}")
-        number = "more than 1,024" if verdict.min_gpus is None else f"{verdict.min_gpus:,}"
-        lines = [f"{label}: **{most(n)}**" for label, n in largest.items()]
-        st.markdown("  \n".join([*lines, f"{fewest}: **{number}**"]))
-        st.caption(str(verdict.reason))
-        for note in map(str, verdict.notes):
-            st.caption(f":material/info: {note[:1].upper()}{note[1:]}")
+    name = find_gpu(verdict.gpu).name
+    st.markdown(f"**{name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {name}**")
+    st.badge(say(word), color=color, icon=icon)
+    for flag in flags:
+        st.markdown(f"`{flag}`")
+    st.markdown(headroom(verdict))
+    st.markdown("  \n".join(lines))
+    st.caption(say(verdict.reason))
+    for note in verdict.notes:
+        st.caption(f":material/info: {words.capitalized(say(note))}")
+
+
+def headroom(verdict: Verdict | TrainingVerdict) -> str:
+    """What is left of the GPU, or missing."""
+    size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
+    if verdict.spare >= 0:
+        return say("{size} headroom of {usable}", size=size, usable=usable)
+    return say("**Short by** {size} of {usable}", size=size, usable=usable)
 
 
 def most(n: int | None) -> str:
     """The largest context or batch that surely fits."""
-    return "no limit" if n is None else f"{n:,}" if n else "none"
+    return say("no limit") if n is None else f"{n:,}" if n else say("none")
 
 
-def overtaking(report: Report) -> None:
+def fewest(n: int | None, layout: Layout | None = None) -> str:
+    """On how few GPUs it fits, and laid out how."""
+    if n is None:
+        return say("Min. GPUs: **more than 1,024**")
+    degrees = "" if layout is None else words.layout(layout)
+    if not degrees:
+        return say("Min. GPUs: **{n:,}**", n=n)
+    return say("Min. GPUs: **{n:,}** ({layout})", n=n, layout=degrees)
+
+
+def overtaking(answer: Weighed) -> None:
     """From which context on the cache outweighs the weights, as a heading of its chart."""
-    st.subheader("Memory over the context", anchor=False)
-    over = [context for context, memory in report.by_context.items() if memory.kv_cache > memory.weights]
-    batch = report.scenario.workload.batch
-    sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
-    if over:
-        st.caption(f"With {sequences}, the KV cache has overtaken the weights at {words.tokens(over[0])} tokens.")
+    st.subheader(say("Memory vs. context length"), anchor=False)
+    report = answer.report
+    n, first = report.scenario.workload.batch, report.overtaken_at
+    if first is not None:
+        sentence = say(
+            "With one sequence, the KV cache outweighs the weights from {tokens} tokens on.",
+            plural="With {n:,} sequences, the KV cache outweighs the weights from {tokens} tokens on.",
+            n=n,
+            tokens=words.tokens(first),
+        )
     else:
-        most_shown = words.tokens(max(report.by_context))
-        st.caption(f"With {sequences}, the weights outweigh the KV cache up to {most_shown} tokens.")
+        sentence = say(
+            "With one sequence, the weights outweigh the KV cache up to {tokens} tokens.",
+            plural="With {n:,} sequences, the weights outweigh the KV cache up to {tokens} tokens.",
+            n=n,
+            tokens=words.tokens(max(report.by_context)),
+        )
+    st.caption(sentence)

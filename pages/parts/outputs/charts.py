@@ -10,61 +10,20 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
+import streamlit as st
 
-from calc import Memory
+from calc import Memory, Report, TrainingReport
+from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
+from calc.units import GIB
 from pages.parts import words
+from pages.parts.words import say
 
+PLAIN = "<extra></extra>"
+"""A hover text without the name of its trace."""
 CONFIG = {"displayModeBar": False, "responsive": True}
-LABELS = {
-    "embedding": "Embedding",
-    "attention": "Attention",
-    "mlp": "Feed-forward",
-    "experts_routed": "Routed experts",
-    "experts_shared": "Shared experts",
-    "router": "Router",
-    "ssm_linear": "Recurrent",
-    "norms": "Norms",
-    "lm_head": "Head",
-    "other": "Other",
-    "weights": "Weights",
-    "kv_cache": "KV cache",
-    "activations": "Activations",
-    "overhead": "Overhead",
-    "vision": "Image tower",
-    "master_weights": "Master weights",
-    "gradients": "Gradients",
-    "optimizer": "Optimizer",
-    "logits": "Logits and loss",
-}
-COLORS = {
-    "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
-    "attention": "#0072B2",
-    "mlp": "#009E73",
-    "experts_routed": "#56B4E9",
-    "experts_shared": "#CC79A7",
-    "router": "#EADB45",
-    "ssm_linear": "#6B4A3A",
-    "norms": "#C2B8AE",
-    "lm_head": "#D55E00",
-    "other": "#6B6B6B",
-    "weights": "#6F63C0",  # other hues for memory, so that no colour means two things
-    "kv_cache": "#E57373",
-    "activations": "#A9B93B",
-    "overhead": "#9EA3AC",
-    "vision": "#26547C",
-    "master_weights": "#5BC0EB",
-    "gradients": "#FFD9A0",
-    "optimizer": "#8A3030",
-    "logits": "#7A2E5D",
-}
-GIB = words.GIB
-HELD = ("weights", "kv_cache", "activations", "overhead")
-SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
-TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "overhead")
 FONT = '"Source Sans", sans-serif'  # the page's own
-OTHER = ("Other", "#7F7F7F")  # a component that has no colour yet
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
 
 
@@ -78,17 +37,24 @@ LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
 DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
 
 
+def theme() -> Theme:
+    """The reader's."""
+    return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def draw(key: str, chart: go.Figure) -> None:
+    st.plotly_chart(chart, key=key, theme=None, config=CONFIG)
+
+
 def gpu_bars(
     verdicts: Sequence[Verdict | TrainingVerdict],
-    names: Mapping[str, str],
     memories: Sequence[Memory],
-    dark: bool,
+    theme: Theme,
     parts: Sequence[str] | None = None,
 ) -> go.Figure:
-    """What one GPU of each kind must hold, part by part, against what it has: a row a GPU, a line where its memory
-    ends."""
-    theme, parts = DARK if dark else LIGHT, parts or served(memories)
-    rows = [names[verdict.gpu] for verdict in verdicts]
+    """What each GPU must hold, part by part, against what it has: a row a GPU, a line where its memory ends."""
+    parts = parts or served(memories)
+    rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
     usable = [verdict.usable / GIB for verdict in verdicts]
     bars = _bars("x", "y", rows, memories, parts)
     for bar in bars:
@@ -97,7 +63,7 @@ def gpu_bars(
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "Usable",
+            "name": say("Usable"),
             "x": usable,
             "y": rows,
             "cliponaxis": False,
@@ -106,7 +72,7 @@ def gpu_bars(
         }
         for width, color, hover in (  # with an edge, to be seen on a bar of any colour
             (5, theme.ground, {"hoverinfo": "skip"}),
-            (2.5, theme.text, {"hovertemplate": "Usable on the card: %{x:,.2f} GiB<extra></extra>"}),
+            (2.5, theme.text, {"hovertemplate": say("Usable on the card: {size} GiB", size="%{x:,.2f}") + PLAIN}),
         )
     ]
     return figure(
@@ -132,7 +98,7 @@ def gpu_bars(
         },
         annotations=[
             {
-                "text": "GiB on one GPU · hatched: overhead at its highest",
+                "text": say("GiB per GPU · hatched: overhead at its highest"),
                 "showarrow": False,
                 "xref": "paper",
                 "yref": "paper",
@@ -146,16 +112,16 @@ def gpu_bars(
     )
 
 
-def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
+def context_bars(report: Report, theme: Theme) -> go.Figure:
     """The same memory as the context grows, marked where the cache first outweighs the weights."""
-    columns = [words.tokens(context) for context in by_context]
-    over = next((i for i, memory in enumerate(by_context.values()) if memory.kv_cache > memory.weights), None)
+    columns = [words.tokens(context) for context in report.by_context]
     marks: dict[str, Any] = {}
-    if over is not None:
+    if report.overtaken_at is not None:
+        over = list(report.by_context).index(report.overtaken_at)
         side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
         marks["annotations"] = [
             {
-                "text": f"KV cache outweighs the weights from {columns[over]}",
+                "text": say("KV cache outweighs the weights from {tokens}", tokens=columns[over]),
                 "x": over,
                 "xanchor": side,
                 "y": 1,
@@ -173,29 +139,35 @@ def context_bars(by_context: Mapping[int, Memory], dark: bool) -> go.Figure:
                 "y0": 0,
                 "y1": 1,
                 "yref": "paper",
-                "line": {"color": (DARK if dark else LIGHT).text, "width": 1, "dash": "dot"},
+                "line": {"color": theme.text, "width": 1, "dash": "dot"},
             }
         ]
-    memories = dict(zip(columns, by_context.values(), strict=True))
-    return _columns(memories, served(memories.values()), "Context of each sequence, tokens", dark, **marks)
+    memories = dict(zip(columns, report.by_context.values(), strict=True))
+    return _columns(memories, served(memories.values()), say("Context length, tokens"), theme, **marks)
 
 
-def sequence_bars(by_sequence: Mapping[int, Memory], dark: bool) -> go.Figure:
+def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> go.Figure:
     """The memory of a training step as the sequences grow."""
     by_length = {words.tokens(tokens): memory for tokens, memory in by_sequence.items()}
-    return _columns(by_length, TRAINED, "Length of each sequence, tokens", dark)
+    return _columns(by_length, words.TRAINED, say("Sequence length, tokens"), theme)
 
 
-def stage_bars(stages: Sequence[Memory], dark: bool, parts: Sequence[str] | None = None) -> go.Figure:
+def phase_bars(report: TrainingReport, theme: Theme) -> go.Figure:
+    """The memory of each phase of a training step at its fullest."""
+    fullest = {words.phase(phase, report.memory.moment): held.memory for phase, held in report.phases.items()}
+    return _columns(fullest, words.TRAINED, say("Phase of the step"), theme)
+
+
+def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> go.Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
-    return _columns(bars, parts or served(stages), "Pipeline stage", dark)
+    return _columns(bars, parts or served(stages), say("Pipeline stage"), theme)
 
 
-def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, dark: bool, **marks: Any) -> go.Figure:
+def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, theme: Theme, **marks: Any) -> go.Figure:
     return figure(
         _bars("y", "x", list(memories), list(memories.values()), parts),
-        DARK if dark else LIGHT,
+        theme,
         height=340,
         margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},
         title=_legend(parts),
@@ -203,14 +175,14 @@ def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, da
         bargap=0.3,
         hovermode="x unified",
         xaxis={"title": small(axis), "type": "category", "showgrid": False},
-        yaxis={"title": small("GiB on one GPU"), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
+        yaxis={"title": small(say("GiB per GPU")), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
         **marks,
     )
 
 
 def served(memories: Iterable[Memory]) -> tuple[str, ...]:
-    """The parts of memory in serving; the image tower only where there is one."""
-    return SEEING if any(memory.vision for memory in memories) else HELD
+    """The parts of memory in serving; the vision encoder only where there is one."""
+    return words.SEEING if any(memory.vision for memory in memories) else words.SERVED
 
 
 def _bars(
@@ -223,50 +195,50 @@ def _bars(
         [memory.overhead_low / GIB, memory.overhead_high / GIB, memory.total / GIB, memory.high / GIB]
         for memory in memories
     ]
+    size = f"%{{{along}:,.2f}}"
     bars = [
         {
             "type": "bar",
-            "name": LABELS[part],
+            "name": words.part(part),
             along: sizes,
             across: rows,
-            "marker": {"color": COLORS[part]},
-            "hovertemplate": f"{LABELS[part]}: %{{{along}:,.2f}} GiB<extra></extra>",
+            "marker": {"color": words.COLORS[part]},
+            "hovertemplate": say("{part}: {size} GiB", part=words.part(part), size=size) + PLAIN,
         }
         for part, sizes in parts.items()
     ]
     bars[-1] |= {
         "customdata": totals,
-        "hovertemplate": f"{LABELS['overhead']}: %{{{along}:,.2f}} GiB (%{{customdata[0]:,.2f}} to "
-        "%{customdata[1]:,.2f})<br>Together: <b>%{customdata[2]:,.2f} GiB</b> (at most %{customdata[3]:,.2f})"
-        "<extra></extra>",
+        "hovertemplate": say(
+            "Overhead: {size} GiB ({low} to {high})<br>Together: <b>{total} GiB</b> (at most {most})",
+            size=size,
+            **{name: f"%{{customdata[{i}]:,.2f}}" for i, name in enumerate(("low", "high", "total", "most"))},
+        )
+        + PLAIN,
     }
     hatched = {
         "type": "bar",
-        "name": "Overhead at its highest",
+        "name": say("Overhead at its highest"),
         along: rest,
         across: rows,
         "marker": {
             "color": "rgba(0,0,0,0)",
-            "line": {"width": 1, "color": COLORS["overhead"]},
-            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": COLORS["overhead"]},
+            "line": {"width": 1, "color": words.COLORS["overhead"]},
+            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": words.COLORS["overhead"]},
         },
         "hoverinfo": "skip",
     }
     return [*bars, hatched]
 
 
-def label(part: str) -> str:
-    return LABELS.get(part, OTHER[0])
-
-
 def swatch(part: str) -> str:
-    return f'<span style="color:{COLORS.get(part, OTHER[1])};font-size:18px">■</span>'
+    return f'<span style="color:{words.color(part)};font-size:18px">■</span>'
 
 
 def _legend(parts: Iterable[str]) -> dict[str, Any]:
     """Every part with its colour, in one line of text above the figure."""
     return {
-        "text": "  ".join(f"{swatch(part)} {LABELS[part]}" for part in parts),
+        "text": "  ".join(f"{swatch(part)} {words.part(part)}" for part in parts),
         "font": {"size": 13},
         "x": 0,
         "xref": "container",

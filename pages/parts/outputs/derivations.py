@@ -1,131 +1,181 @@
-"""The working behind each number: formula, the same with the values filled in, result."""
+"""The derivation of each figure on Weigh: formula, the same with the values filled in, result."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import cached_property
 
 import streamlit as st
 
-from calc import Architecture, Report
-from calc.model.derivation import Step, derive
-from calc.model.rough import rough_total
-from calc.serving.derivation import Derivations, cache_steps
-from calc.serving.memory import Serving
+from calc import Memory
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem
+from calc.model.derivation import Derivation, derive
+from calc.model.rough import rough
+from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
-from pages.parts.outputs.charts import LABELS
-from pages.parts.state.scenario import Scenario, usual_gpus
-from presets import gpus
-
-TITLES = LABELS | {
-    "overhead_low": "Overhead, least",
-    "overhead_high": "Overhead, most",
-    "cuda_context": "CUDA context",
-    "libraries": "Libraries",
-    "cuda_graphs": "CUDA graphs",
-    "fragmentation": "Fragmentation",
-    "loading": "Tables, padding, rounding",
-}
+from pages.parts.outputs.figure import legend, table
+from pages.parts.state.weighed import Answer, Weighed
+from pages.parts.words import say
 
 
-class Working:
-    """The derivation of one report, ready to be shown part by part."""
+class ModelDerivations:
+    """Of the parameters of a model."""
 
-    def __init__(self, architecture: Architecture, report: Report, scenario: Scenario) -> None:
-        self.architecture, self.report = architecture, report
-        self.derivation = derive(architecture)
-        asked = report.scenario
-        engine, gpu = scenario.serving_engine(), gpus()[(scenario.gpu or usual_gpus())[0]]
-        serving = Serving(architecture, engine, asked.precision, asked.layout, asked.overhead)
-        self.served = Derivations(serving.on(gpu, asked.workload))
+    def __init__(self, answer: Answer) -> None:
+        self.architecture = answer.architecture
+        self.count = answer.architecture.parameters()
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        return derive(self.architecture)
 
     def parameters(self) -> None:
-        table(self.derivation.parameters, "Parameters")
-        total, rough = self.report.parameters.total, rough_total(self.architecture)
-        st.markdown(f"Sum: **{total:,}**")
-        if rough is not None:
+        table(self.derivation.parameters, say("Parameters"))
+        st.markdown(say("Sum: **{total:,}**", total=self.count.total))
+        about = rough(self.architecture)
+        if about is not None:
             st.caption(
-                f"The usual rough formula `2·V·h + L·(4·h² + 3·f·h)` gives {rough:,}, {rough / total - 1:+.1%}: it "
-                "gives every head keys and values of its own, counts a tied head twice, and omits norms and biases."
+                say(
+                    "The usual rough formula {formula} gives {rough:,}, {error:+.1%}: it gives every head keys and "
+                    "values of its own, counts a tied output head twice, and omits norms and biases.",
+                    formula="`2·V·h + L·(4·h² + 3·f·h)`",
+                    rough=about.total,
+                    error=about.error,
+                )
             )
-        self.legend()
+        legend(self.derivation.legend)
 
     def active(self) -> None:
-        parameters = self.report.parameters
-        table(self.derivation.active, "Parameters")
-        st.markdown(f"Sum: **{parameters.active:,}**, all that one token passes through.")
-        self.legend()
-
-    def weights(self) -> None:
-        table(self.served.weights(), "Bytes")
-        loaded = {name: size for name, size in self.report.loaded if size}
-        st.markdown(
-            f"**{self.report.memory.weights:,} bytes** on "
-            + ("the GPU." if self.report.scenario.layout.gpus == 1 else "the fullest GPU, which holds its share.")
-        )
-        parts = ", ".join(f"{name} {words.size(size)}" for name, size in loaded.items())
-        st.caption(f"Once loaded: {words.size(self.report.loaded.total)}, made of {parts}.")
-
-    def cache_per_token(self) -> None:
-        cache = self.report.kv_cache
-        table(cache_steps(self.architecture, self.report.scenario.precision.kv), "Bytes a token")
-        st.markdown(
-            f"The layers that keep the whole context: **{cache.bytes_per_token:,} bytes** a token. Layers with a "
-            f"window stop growing; they hold {cache.window_bytes:,} bytes a sequence here. States of recurrent layers: "
-            f"{cache.state_bytes:,} bytes."
-        )
-        self.legend()
-
-    def cache(self) -> None:
-        cache, workload = self.report.kv_cache, self.report.scenario.workload
-        st.markdown(
-            f"`batch · (context · bytes a token + windows + states)`  \n"
-            f"`{workload.batch:,} · ({workload.context:,} · {cache.bytes_per_token:,} + {cache.window_bytes:,} + "
-            f"{cache.state_bytes:,})`  \n= **{cache.total:,} bytes**"
-        )
-
-    def memory(self) -> None:
-        memory, items = self.report.memory, self.report.overhead_items
-        table(self.served.activations(), "Bytes")
-        table(self.served.total(), "Bytes")
-        table(self.served.overhead(), "Bytes")
-        st.markdown(f"Sum: **{memory.total:,} bytes**, {words.gib(memory.low)} to {words.gib(memory.high)}.")
-        rows = [f"| {TITLES[name]} | {words.gib(low)} | {words.gib(high)} |" for name, (low, high) in items.items()]
-        st.markdown("\n".join(["| Overhead | from | to |", "| --- | ---: | ---: |", *rows]))
+        table(self.derivation.active, say("Parameters"))
+        st.markdown(say("Sum: **{active:,}**, all that one token passes through.", active=self.count.active))
+        legend(self.derivation.legend)
 
     def tensors(self) -> None:
         """Every weight: name, shape, formula, where it occurs."""
+        columns = {
+            "tensor": say("Tensor"),
+            "shape": say("Shape"),
+            "formula": say("Formula"),
+            "values": say("With values"),
+            "count": say("Count"),
+            "parameters": say("Parameters"),
+            "share": say("Share"),
+            "component": say("Component"),
+            "excluded": say("Not in total"),
+        }
+        total = self.count.total
         rows = [
             {
-                "Tensor": tensor.name,
-                "Shape": " × ".join(f"{side:,}" for side in tensor.shape),
-                "Formula": step.formula,
-                "With values": step.values,
-                "Occurs": tensor.count,
-                "Parameters": tensor.parameters,
-                "Share": tensor.parameters / self.report.parameters.total,
-                "Part": LABELS.get(tensor.component, tensor.component),
-                "Listed apart": (tensor.apart or "").replace("_", " "),
+                "tensor": tensor.name,
+                "shape": words.shape(tensor.shape),
+                "formula": step.formula,
+                "values": step.values,
+                "count": tensor.count,
+                "parameters": tensor.parameters,
+                "share": tensor.parameters / total,
+                "component": words.part(tensor.component),
+                "excluded": words.part(tensor.apart) if tensor.apart else "",
             }
             for tensor, step in zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
         ]
+        number = st.column_config.NumberColumn
         st.dataframe(
             rows,
             hide_index=True,
             key="tensors",
             column_config={
-                "Occurs": st.column_config.NumberColumn(format="localized"),
-                "Parameters": st.column_config.NumberColumn(format="localized"),
-                "Share": st.column_config.NumberColumn(format="percent"),
+                **columns,
+                "count": number(columns["count"], format="localized"),
+                "parameters": number(columns["parameters"], format="localized"),
+                "share": number(columns["share"], format="percent"),
             },
         )
-        self.legend()
-
-    def legend(self) -> None:
-        st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in self.derivation.legend.items()))
+        legend(self.derivation.legend)
 
 
-def table(steps: Iterable[Step], result: str) -> None:
-    """The result before its formula, so that a telephone shows it."""
-    rows = [
-        f"| {TITLES.get(step.what, step.what)} | {step.result:,} | `{step.formula}` | `{step.values}` |"
-        for step in steps
-    ]
-    st.markdown("\n".join([f"| Part | {result} | Formula | With values |", "| --- | ---: | --- | --- |", *rows]))
+class ServingDerivations:
+    """Of the memory on one kind of GPU."""
+
+    def __init__(self, answer: Weighed, gpu: GPU | None = None) -> None:
+        self.answer, self.gpu, self.report = answer, gpu, answer.report
+
+    @property
+    def memory_held(self) -> Memory:
+        """What one such GPU holds."""
+        known = {verdict.gpu: verdict.memory for verdict in self.report.verdicts}
+        return self.report.memory if self.gpu is None else known[self.gpu.id]
+
+    @cached_property
+    def lines(self) -> Derivations:
+        return self.answer.derivations(self.gpu)
+
+    def weights(self) -> None:
+        report = self.report
+        table(self.lines.weights(), say("Bytes"))
+        if report.scenario.layout.gpus == 1:
+            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=self.memory_held.weights))
+        else:
+            st.markdown(
+                say(
+                    "**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=self.memory_held.weights
+                )
+            )
+        st.markdown(say("Once the engine has loaded them:"))
+        table(self.lines.loaded(), say("Bytes"))
+        st.markdown(say("Sum: **{total:,}**", total=report.loaded.total))
+
+    def cache_per_token(self) -> None:
+        cache = self.report.kv_cache
+        table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
+        st.markdown(
+            say(
+                "The layers that keep the whole context: **{bytes:,} bytes** per token. Layers with a window stop "
+                "growing; they hold {windows:,} bytes a sequence here. States of recurrent layers: {states:,} bytes.",
+                bytes=cache.bytes_per_token,
+                windows=cache.window_bytes,
+                states=cache.state_bytes,
+            )
+        )
+        legend(ModelDerivations(self.answer).derivation.legend)
+
+    def cache(self) -> None:
+        steps, meanings = total_cache_steps(self.report)
+        table(steps, say("Bytes"))
+        legend(meanings)
+        st.markdown(say("What one GPU holds of it, as the engine allocates it:"))
+        table(self.lines.kv_cache(), say("Bytes"))
+        legend(self.lines.symbols.occurring())
+
+    def memory(self) -> None:
+        """Every part of the most loaded GPU, with the tensors that are alive at the peak."""
+        memory = self.memory_held
+        table(self.lines.total(), say("Bytes"))
+        st.markdown(
+            say(
+                "Sum: **{total:,} bytes**, {low} to {high}.",
+                total=memory.total,
+                low=words.gib(memory.low),
+                high=words.gib(memory.high),
+            )
+        )
+        st.markdown(say("Activations, at their peak:"))
+        table(self.lines.activations(), say("Bytes"))
+        legend(self.lines.symbols.occurring())
+        st.markdown(say("Overhead, the middle of its range:"))
+        table(self.lines.overhead(), say("Bytes"))
+        overhead(self.lines.overhead_items)
+
+    def verdict(self) -> None:
+        """What the verdict hangs on, and what is set aside for the cache."""
+        table(self.lines.spare(), say("Bytes"))
+        budget = self.lines.kv_budget()
+        if budget:
+            st.markdown(say("Set aside for the KV cache:"))
+            table(budget, say("Bytes, blocks"))
+        st.markdown(say("Required:"))
+        table(self.lines.total(), say("Bytes"))
+
+
+def overhead(items: Mapping[OverheadItem, tuple[int, int]]) -> None:
+    """The range of each part of the overhead."""
+    rows = [(words.part(name), words.gib(low), words.gib(high)) for name, (low, high) in items.items()]
+    st.markdown(words.table([say("Overhead"), say("from"), say("to")], rows, numbers=2))

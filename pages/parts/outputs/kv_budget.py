@@ -1,84 +1,97 @@
-"""What the engine makes of each GPU: the least that the mathematics needs, what it sets aside, and what fits in it."""
+"""What the engine makes of each GPU: the KV cache that is required, what it allocates, and what fits in it."""
 
 import streamlit as st
 
 from calc import Report
+from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.serving.memory import KVBudget
 from pages.parts import words
-from presets import gpus
+from pages.parts.words import say
 
 
 def draw(report: Report) -> None:
-    """Some engines set memory aside before the first request."""
-    st.subheader("KV cache: what is needed, what is held", anchor=False)
-    needed_and_held(report)
+    """A table only for an engine that sets memory aside at start."""
+    st.subheader(say("KV cache: required and allocated"), anchor=False)
+    required_and_allocated(report)
     if report.kv_budget:
         table(report)
-        check(report)
 
 
-def needed_and_held(report: Report) -> None:
-    asked, cache = report.scenario, report.kv_cache
-    engine = ENGINES[asked.engine].title
-    sequences = "one sequence" if asked.workload.batch == 1 else f"{asked.workload.batch:,} sequences"
-    where = "the fullest of the GPUs holds" if asked.layout.gpus > 1 else f"{engine} holds"
-    st.markdown(
-        f"For {sequences} of {asked.workload.context:,} tokens the mathematics needs "
-        f"**{words.size(cache.total)}** in all; {where} **{words.size(report.memory.kv_cache)}**."
-    )
+def required_and_allocated(report: Report) -> None:
+    asked = report.scenario
+    known = {
+        "n": asked.workload.batch,
+        "context": asked.workload.context,
+        "required": words.size(report.kv_cache.total),
+        "engine": ENGINES[asked.engine].title,
+        "allocated": words.size(report.memory.kv_cache),
+    }
+    if asked.layout.gpus == 1:
+        sentence = say(
+            "One sequence of {context:,} tokens requires **{required}**; {engine} allocates **{allocated}** for it.",
+            plural="{n:,} sequences of {context:,} tokens require **{required}**; {engine} allocates **{allocated}** "
+            "for them.",
+            **known,
+        )
+    else:
+        sentence = say(
+            "One sequence of {context:,} tokens requires **{required}** in total; {engine} allocates **{allocated}** "
+            "for it on the most loaded GPU.",
+            plural="{n:,} sequences of {context:,} tokens require **{required}** in total; {engine} allocates "
+            "**{allocated}** for them on the most loaded GPU.",
+            **known,
+        )
+    st.markdown(sentence)
 
 
 def table(report: Report) -> None:
-    taken = f"{ENGINES[report.scenario.engine].title} takes"
+    columns = {
+        "gpu": say("GPU"),
+        "requests": say("Max concurrent requests"),
+        "tokens": say("Tokens"),
+        "available": say("Available KV cache memory"),
+        "budget": say("GPU memory budget"),
+        "weights": say("Weights"),
+        "peak": say("Peak activation memory (profiling)"),
+        "step": say("Tokens of a step"),
+        "sequences": say("Max sequences"),
+    }
     st.dataframe(
-        [
-            {
-                "GPU": gpus()[budget.gpu].name,
-                "Tokens": budget.tokens,
-                "Requests of the context": budget.concurrency,
-                "Left for the cache": left(budget),
-                taken: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
-                "Weights": words.gib(budget.weights),
-                "Profile run": words.gib(budget.profile),
-            }
-            for budget in report.kv_budget
-        ],
+        rows(report),
         hide_index=True,
         column_config={
-            "Tokens": st.column_config.NumberColumn(format="localized"),
-            "Requests of the context": st.column_config.NumberColumn(format="%.2f"),
+            **columns,
+            "requests": st.column_config.NumberColumn(columns["requests"], format="%.2f"),
+            **{
+                name: st.column_config.NumberColumn(columns[name], format="localized")
+                for name in ("tokens", "step", "sequences")
+            },
         },
     )
 
 
-def left(budget: KVBudget) -> str:
+def rows(report: Report) -> list[dict[str, str | int | float]]:
+    """A row a GPU."""
+    return [
+        {
+            "gpu": find_gpu(budget.gpu).name,
+            "requests": budget.concurrency,
+            "tokens": budget.tokens,
+            "available": available(budget),
+            "budget": f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+            "weights": words.gib(budget.weights),
+            "peak": words.gib(budget.profile),
+            "step": budget.max_num_batched_tokens,
+            "sequences": budget.max_num_seqs,
+        }
+        for budget in report.kv_budget
+    ]
+
+
+def available(budget: KVBudget) -> str:
+    """What is left for the cache, in the middle of its range and at its ends."""
     if budget.bytes <= 0:
-        return "nothing"
-    low, high = max(0, budget.bytes_low) / words.GIB, budget.bytes_high / words.GIB
-    return f"{words.gib(budget.bytes)} ({low:,.1f} to {high:,.1f})"
-
-
-def check(report: Report) -> None:
-    """The arithmetic of a start-up log, in sight of the reader."""
-    budget = max(report.kv_budget, key=lambda b: b.tokens)
-    context = report.scenario.workload.context
-    if budget.tokens <= 0:
-        st.caption("On none of these GPUs does anything stay for the cache: take more GPUs or a smaller format.")
-        return
-    requested = budget.concurrency * context
-    st.caption(
-        f"Check, {gpus()[budget.gpu].name}: {budget.bytes:,} bytes in {budget.blocks:,} blocks give {budget.tokens:,} "
-        f"tokens, {budget.bytes / budget.tokens:,.0f} bytes each; {budget.concurrency:,.2f} requests × {context:,} "
-        f"tokens = {requested:,.0f}{windowed(requested, budget)}. {ENGINES[report.scenario.engine].title} runs up to "
-        f"{budget.max_num_seqs:,} sequences at once and passes up to {budget.max_num_batched_tokens:,} tokens."
-    )
-
-
-def windowed(requested: float, budget: KVBudget) -> str:
-    """Why the requests may hold more tokens than the blocks."""
-    return (
-        ", more than the blocks hold, for layers with a window drop what is behind it"
-        if requested > 1.01 * budget.tokens
-        else ""
-    )
+        return say("nothing")
+    low, high = max(0, budget.bytes_low), budget.bytes_high
+    return say("{size} ({low} to {high})", size=words.gib(budget.bytes), low=words.gib(low), high=words.gib(high))

@@ -1,38 +1,26 @@
 """The title line: what is on screen, its link, and its report as a file."""
 
 import json
-from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from calc import Report
-from pages.parts.state.scenario import Scenario, encode, shareable
+from pages.parts.state.query import Page
+from pages.parts.state.url import link
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
 
 
-def header(scenario: Scenario, report: Report | None) -> None:
-    name = scenario.name()
+def header(answer: Answer, page: Page) -> None:
+    name = answer.model.name
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.title(name if not scenario.overrides else f"{name}, changed", anchor=False)
+        st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
         with st.container(horizontal=True, width="content"):
-            with st.popover("Copy link", icon=":material/link:"):
-                if shareable(scenario):
-                    st.code(link(scenario), language=None, wrap_lines=True)
-                    st.caption("Whoever opens it sees the same numbers.")
-                else:
-                    st.caption("This config is too long for an address. Hand on the file instead.")
-                    st.download_button(
-                        "config.json",
-                        json.dumps(scenario.config(), indent=2, ensure_ascii=False),
-                        file_name="config.json",
-                        mime="application/json",
-                        icon=":material/download:",
-                        on_click="ignore",
-                        key="config",
-                    )
-            if report is not None:
+            with st.popover(say("Copy link"), icon=":material/link:"):
+                copy_link(answer, page)
+            if answer.download is not None:
                 st.download_button(
-                    "Report",
-                    report.model_dump_json(indent=1),
+                    say("Report"),
+                    answer.download.model_dump_json(indent=1),
                     file_name=f"{name.replace('/', '--')}.json",
                     mime="application/json",
                     icon=":material/download:",
@@ -41,7 +29,19 @@ def header(scenario: Scenario, report: Report | None) -> None:
                 )
 
 
-def link(scenario: Scenario) -> str:
-    """The address of this screen."""
-    here = urlsplit(st.context.url or "")
-    return here._replace(path=here.path or "/", query=urlencode(encode(scenario), safe="/,"), fragment="").geturl()
+def copy_link(answer: Answer, page: Page) -> None:
+    address = link(answer.scenario, page)
+    if address is not None:
+        st.code(address, language=None, wrap_lines=True)
+        st.caption(say("Whoever opens it sees the same numbers."))
+        return
+    st.caption(say("This config is too long for an address. Hand on the file instead."))
+    st.download_button(
+        "config.json",
+        json.dumps(answer.model.config, indent=2, ensure_ascii=False),
+        file_name="config.json",
+        mime="application/json",
+        icon=":material/download:",
+        on_click="ignore",
+        key="config",
+    )

@@ -7,7 +7,8 @@ import plotly.graph_objects as go
 
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
-from pages.parts.outputs.charts import COLORS, DARK, LABELS, LIGHT, LINE, OTHER, figure, label, swatch
+from pages.parts.outputs.charts import LINE, PLAIN, Theme, figure, swatch
+from pages.parts.words import part, percent, say
 
 DEEP = {"attention", "ssm_linear"}  # these take white letters
 
@@ -45,15 +46,14 @@ def _short(tensor: Tensor) -> str:
     return ".".join(parts if whole else parts[1:])
 
 
-def shares(total: int, tensors: Iterable[Tensor], dark: bool) -> go.Figure:
+def shares(total: int, tensors: Iterable[Tensor], theme: Theme) -> go.Figure:
     """Where the parameters sit."""
-    return parameter_sunburst(total, share_rows(tensors), dark)
+    return parameter_sunburst(total, share_rows(tensors), theme)
 
 
-def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.Figure:
+def parameter_sunburst(total: int, rows: Iterable[ShareRow], theme: Theme) -> go.Figure:
     """Component, then group of layers, then tensor; click a part to look into it. Every part has a line in the key."""
-    theme = DARK if dark else LIGHT
-    order = list(LABELS)
+    order = list(words.PARTS)
     sizes: dict[tuple[str, ...], int] = {}
     for row in sorted(rows, key=lambda row: order.index(row.component) if row.component in order else len(order)):
         path = tuple(part for part in (row.component, row.layers, row.tensor) if part)
@@ -61,8 +61,8 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
             sizes[path[:depth]] = sizes.get(path[:depth], 0) + row.parameters
     components = {path[0]: size for path, size in sizes.items() if len(path) == 1}
     key = [
-        f"{swatch(part)} {label(part)} {_percent(size, total)}"
-        for part, size in sorted(components.items(), key=lambda item: -item[1])
+        f"{swatch(name)} {part(name)} {percent(size / total)}"
+        for name, size in sorted(components.items(), key=lambda item: -item[1])
     ]
     half = -(-len(key) // 2)
     data = {
@@ -71,7 +71,7 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
         "parents": ["", *("/".join(path[:-1]) or "total" for path in sizes)],
         "labels": [
             words.count(total),
-            *(path[-1] if len(path) > 1 else label(path[0]) for path in sizes),
+            *(path[-1] if len(path) > 1 else part(path[0]) for path in sizes),
         ],
         "values": [total, *sizes.values()],
         "branchvalues": "total",
@@ -81,13 +81,19 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
         "insidetextorientation": "horizontal",
         "leaf": {"opacity": 1},
         "marker": {
-            "colors": ["rgba(0,0,0,0)", *(COLORS.get(path[0], OTHER[1]) for path in sizes)],
+            "colors": ["rgba(0,0,0,0)", *(words.color(path[0]) for path in sizes)],
             "line": {"color": theme.ground, "width": 1},
         },
         "insidetextfont": {"color": [theme.text, *("#FFFFFF" if path[0] in DEEP else "#1A1A1A" for path in sizes)]},
-        "texttemplate": ["%{label}<br>parameters", *["%{label}<br>%{percentRoot:.2%}"] * len(sizes)],
-        "hovertext": ["All", *(" · ".join((label(path[0]), *path[1:])) for path in sizes)],
-        "hovertemplate": "<b>%{hovertext}</b><br>%{value:,} parameters<br>%{percentRoot:.3%} of all<extra></extra>",
+        "texttemplate": [say("{n}<br>parameters", n="%{label}"), *["%{label}<br>%{percentRoot:.2%}"] * len(sizes)],
+        "hovertext": [say("All"), *(" · ".join((part(path[0]), *path[1:])) for path in sizes)],
+        "hovertemplate": say(
+            "<b>{name}</b><br>{n} parameters<br>{share} of all",
+            name="%{hovertext}",
+            n="%{value:,}",
+            share="%{percentRoot:.3%}",
+        )
+        + PLAIN,
     }
     columns = [
         {
@@ -113,8 +119,3 @@ def parameter_sunburst(total: int, rows: Iterable[ShareRow], dark: bool) -> go.F
         annotations=columns,
         uniformtext={"minsize": 11, "mode": "hide"},
     )
-
-
-def _percent(part: int, whole: int) -> str:
-    share = part / whole if whole else 0
-    return "under 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"

@@ -1,96 +1,80 @@
-"""The answer for a training step: its parts, its working, and one card for each GPU."""
+"""The answer on Train: its parts, and one card for each GPU."""
 
-from collections.abc import Mapping
+from functools import partial
+from typing import get_args
 
 import streamlit as st
 
-from calc import Architecture, TrainingReport
-from calc.model.derivation import Step
-from calc.training.recipe import WIDTH
-from calc.training.saved_derivation import Legend, kept_steps
+from calc.hardware.custom_gpu import find_gpu
+from calc.training.moments import Component
+from calc.training.training_report import PEAKS
 from pages.parts import words
-from pages.parts.outputs.cards import card
-from pages.parts.outputs.charts import LABELS, TRAINED
-from pages.parts.outputs.derivations import table
-
-MOMENTS = {
-    "loss": "at the loss, when every layer still waits for its backward pass",
-    "backward": "in the backward pass of the last layer",
-    "end of backward": "at the end of the backward pass, when all gradients are there",
-    "step": "at the optimizer's step, with copies of the gradients",
-}
+from pages.parts.outputs import charts
+from pages.parts.outputs.cards import card, most
+from pages.parts.outputs.derivations import ModelDerivations
+from pages.parts.outputs.figure import derivation, figures
+from pages.parts.outputs.training_derivations import TrainingDerivations
+from pages.parts.state.weighed import Trained
+from pages.parts.words import say
 
 
-def totals(report: TrainingReport, architecture: Architecture) -> None:
-    memory, kept = report.memory, kept_steps(architecture, report.scenario)
-    numbers = {
-        "Parameters": words.count(report.parameters.total),
-        "Trained": words.count(report.trained_parameters),
-        "Weights": words.size(memory.weights + memory.master_weights),
-        "Gradients, optimizer": words.size(memory.gradients + memory.optimizer),
-        "Activations, logits": words.size(memory.activations + memory.logits),
-        "Memory, one GPU": words.gib(memory.total),
-    }
-    with st.grid(6, min_column_width=150, gap="xsmall"):
-        for label, value in numbers.items():
-            with st.container(border=True, gap="xxsmall"):
-                st.metric(label, value)
-                with st.popover("Working", type="tertiary", icon=":material/function:"):
-                    working(report, kept)
-
-
-def working(report: TrainingReport, kept: tuple[list[Step], Legend]) -> None:
-    """Every part of the fullest moment, what it is made of, and the sum; then what the layers keep, by formula."""
-    memory, asked = report.memory, report.scenario
-    rows = [f"| {LABELS[part]} | {getattr(memory, part):,} | {made_of(part, report)} |" for part in TRAINED]
-    st.markdown("\n".join(["| Part | Bytes | Made of |", "| --- | ---: | --- |", *rows]))
-    st.markdown(f"Sum: **{memory.total:,} bytes**, {words.gib(memory.low)} to {words.gib(memory.high)}.")
-    st.markdown("What a layer keeps of a micro-batch for its backward pass:")
-    steps, legend = kept
-    table(steps, "Bytes")
-    st.caption("; ".join(f"`{s}` {meaning} = {value:,}" for s, (meaning, value) in legend.items()))
-    gpus_in_all = asked.layout.gpus
-    st.caption(
-        f"A step is fullest {MOMENTS[memory.moment]}."
-        + (f" Of {gpus_in_all:,} GPUs this is the fullest one." if gpus_in_all > 1 else "")
+def totals(answer: Trained) -> None:
+    report, step, model = answer.report, TrainingDerivations(answer), ModelDerivations(answer)
+    memory = report.memory
+    figures(
+        [
+            ("parameters", say("Parameters"), words.count(report.parameters.total), model.parameters),
+            ("trained", say("Trainable parameters"), words.count(report.trained_parameters), step.trained),
+            ("memory", say("Memory per GPU"), words.gib(memory.total), step.memory),
+            *(
+                (name, words.part(name), words.size(getattr(memory, name)), partial(step.component, name))
+                for name in get_args(Component)
+            ),
+        ],
+        columns=5,
     )
 
 
-def made_of(part: str, report: TrainingReport) -> str:
-    """The formula of a part in words and numbers."""
-    asked, trained = report.scenario, f"{report.trained_parameters:,}"
-    recipe, work, layout = asked.recipe, asked.workload, asked.layout
-    shared = layout.gpus > 1
-    divided = " · divided as laid out" if shared else ""
-    tokens = f"{work.micro_batch:,} · {work.sequence:,} tokens"
-    lora = not work.trains_base
-    words: Mapping[str, str] = {
-        "weights": f"{trained} · {WIDTH[recipe.weights]} bytes"
-        + (f" + frozen weights in {asked.frozen.weights}" if lora else "")
-        + divided,
-        "master_weights": f"{trained} · 4 bytes{divided}" if recipe.master else "no copy kept",
-        "gradients": f"{trained} · {WIDTH[recipe.gradients]} bytes{divided}"
-        if report.memory.gradients
-        else "not there yet at that moment",
-        "optimizer": f"states of {work.optimizer} for {trained} weights{divided}",
-        "activations": f"what each layer keeps of {tokens}, recomputation {work.recompute}, {work.attention} attention",
-        "logits": f"{tokens} · vocabulary, loss {work.loss}" if report.memory.logits else "not there at that moment",
-        "overhead": "middle of the measured range",
-    }
-    return words[part]
-
-
-def sentence(report: TrainingReport) -> None:
-    share = report.trained_parameters / report.parameters.total
+def sentence(answer: Trained) -> None:
+    report = answer.report
     st.caption(
-        f"Exactly **{report.trained_parameters:,}** of **{report.parameters.total:,}** parameters are trained "
-        f"({share:.2%}). The step is fullest {MOMENTS[report.memory.moment]}."
+        say(
+            "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}).",
+            trained=report.trained_parameters,
+            total=report.parameters.total,
+            share=words.percent(report.trained_share),
+        )
     )
 
 
-def cards(report: TrainingReport) -> None:
+def timeline(answer: Trained) -> None:
+    """Each phase of the step at its fullest, the peak marked, and the derivation of each."""
+    report, step = answer.report, TrainingDerivations(answer)
+    st.subheader(say("Memory vs. phase of the step"), anchor=False)
+    st.caption(say(PEAKS[report.memory.moment]))
+    charts.draw("phases", charts.phase_bars(report, charts.theme()))
+    with st.container(horizontal=True, gap="xsmall"):
+        for phase in report.phases:
+            derivation(f"phase_{phase}", words.phase(phase, report.memory.moment), partial(step.phase, phase))
+
+
+def cards(answer: Trained) -> None:
     """One verdict a GPU."""
+    step = TrainingDerivations(answer)
     with st.grid(5, min_column_width=175, gap="xsmall"):
-        for verdict in report.verdicts:
-            largest = {"Largest micro-batch": verdict.max_micro_batch, "Longest sequence": verdict.max_sequence}
-            card(verdict, largest, "Fewest GPUs, ZeRO-3")
+        for verdict in answer.report.verdicts:
+            lines = [
+                say("Max micro-batch size: **{n}**", n=most(verdict.max_micro_batch)),
+                say("Max sequence length: **{n}**", n=most(verdict.max_sequence)),
+                fewest_sharded(verdict.min_gpus),
+            ]
+            with st.container(border=True, height="stretch", gap="xsmall"):
+                card(verdict, lines)
+                derivation(f"verdict_{verdict.gpu}", find_gpu(verdict.gpu).name, partial(step.verdict, verdict))
+
+
+def fewest_sharded(n: int | None) -> str:
+    """On how few GPUs it fits with everything sharded over them."""
+    if n is None:
+        return say("Min. GPUs (ZeRO-3): **more than 1,024**")
+    return say("Min. GPUs (ZeRO-3): **{n:,}**", n=n)

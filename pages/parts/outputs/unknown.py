@@ -1,52 +1,83 @@
-"""A screen without numbers of ours: why, the ways on, and for a model of the Hub what its own files say."""
+"""A page without numbers of ours: why, the ways on, and for a model of the Hub what its own files say."""
 
 import streamlit as st
 
 from calc import ConfigError
-from calc.families import knows
 from pages.parts import words
-from pages.parts.inputs.controls import explain as explain_field
-from pages.parts.inputs.controls import taker
-from pages.parts.state.scenario import Scenario
-from pages.parts.state.url import change, checkpoint
-from presets import gpus
-from presets.hub import HubModel
+from pages.parts.inputs.control import Take
+from pages.parts.inputs.control import explain as explain_field
+from pages.parts.inputs.model_picker import assume_button
+from pages.parts.inputs.sidebar import put
+from pages.parts.state.published import checkpoint
+from pages.parts.state.query import Page
+from pages.parts.state.scenario import places
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
 
 
-def explain(scenario: Scenario, error: ConfigError) -> None:
-    if scenario.unread is not None and scenario.hub is None:
-        st.error(f"{error} Or choose another model in the sidebar.", icon=":material/cloud_off:")
-    elif scenario.hub is not None and not knows(scenario.base()):
-        st.error(str(error), icon=":material/error:")
-        if isinstance(scenario.base().get("model_type"), str):
-            st.button(
-                "Read it as a Llama-like decoder, an assumption",
-                key="assume",
-                on_click=lambda: change(assume="llama"),
-            )
-        by_its_table(scenario.hub, scenario.file)
-    elif error.nearest and error.field and (take := taker(scenario, error.field)) is not None:
-        explain_field(error, take, place="main")
-    else:
-        st.error(f"{error} Put it right in the sidebar.", icon=":material/error:")
-
-
-def by_its_table(model: HubModel, file: str | None) -> None:
-    """What the checkpoint's own tensor table says, which is exact for any model."""
-    try:
-        table = checkpoint(model, file)
-    except ConfigError as problem:
-        st.warning(str(problem), icon=":material/help:")
+def explain(answer: Answer, here: Page) -> None:
+    """Why there is no answer, and what would help."""
+    error, published = answer.error, answer.model.published
+    if error is None:
         return
-    st.subheader("What its own tensor table says", anchor=False)
-    held = table.bytes or 0
+    sentence, take = say(error.message), taker(answer, here, error)
+    if published.unread is not None:
+        said = say("{why} Or choose another model in the sidebar.", why=sentence)
+        st.error(said, icon=":material/cloud_off:")
+    elif not published.is_known:
+        st.error(sentence, icon=":material/error:")
+        if isinstance((published.config or {}).get("model_type"), str):
+            source = answer.scenario.source.model_copy(update={"assume": "llama"})
+            assume_button("assume", lambda: change(source=source))
+        by_its_table(answer)
+    elif error.nearest and take is not None:
+        explain_field(error, take, where="main")
+    else:
+        st.error(say("{why} Put it right in the sidebar.", why=sentence), icon=":material/error:")
+
+
+def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
+    """What puts a value into the field that a sentence is about; None where no control has it."""
+    name, settings = error.field, answer.model.published.settings or {}
+    if name is not None and name in settings:
+        return lambda near: put(name, near, settings[name])
+    place = places(here.uses, answer.scenario.serving.engine).get(name or "")
+    return None if place is None else lambda near: change({place: near})
+
+
+def by_its_table(answer: Answer) -> None:
+    """What the checkpoint's own tensor table says, which is exact for any model."""
+    found = answer.model.published.hub
+    if found is None:
+        return
+    try:
+        table = checkpoint(answer.scenario.source, found)
+    except ConfigError as problem:
+        st.warning(say(problem.message), icon=":material/help:")
+        return
+    st.subheader(say("From the checkpoint's tensor table"), anchor=False)
+    stored = table.bytes or 0
     with st.grid(3, min_column_width=150, gap="xsmall"):
-        st.metric("Stored elements", words.count(table.elements), border=True)
-        st.metric("Weights", words.size(held), border=True)
-        st.metric("Tensors", f"{len(table.tensors):,}", border=True)
-    parts = "; ".join(f"{dtype} {words.size(size)}" for dtype, size in table.bytes_by_dtype().items())
-    st.caption(f"Exactly **{table.elements:,}** elements in **{held:,}** bytes: {parts}.")
-    st.markdown("Weights alone, without KV cache and activations, which the table does not tell:")
-    for gpu in (gpus()[name] for name in st.session_state.scenario.gpu):
-        fewest = -(-held // gpu.usable_bytes)
-        st.markdown(f"- **{gpu.name}**: at least {fewest:,} of {words.gib(gpu.usable_bytes)}")
+        st.metric(say("Stored elements"), words.count(table.elements), border=True)
+        st.metric(say("Weights"), words.size(stored), border=True)
+        st.metric(say("Tensors"), f"{len(table.tensors):,}", border=True)
+    parts = words.listed(f"{dtype} {words.size(size)}" for dtype, size in table.bytes_by_dtype().items())
+    st.caption(
+        say(
+            "Exactly **{elements:,}** elements in **{bytes:,}** bytes: {parts}.",
+            elements=table.elements,
+            bytes=stored,
+            parts=parts,
+        )
+    )
+    st.markdown(say("Weights alone, without KV cache and activations, which the table does not tell:"))
+    for gpu in answer.scenario.chosen_gpus():
+        st.markdown(
+            say(
+                "- **{gpu}**: at least {least:,} of {usable}",
+                gpu=gpu.name,
+                least=gpu.fewest(stored),
+                usable=words.gib(gpu.usable_bytes),
+            )
+        )

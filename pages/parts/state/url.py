@@ -1,84 +1,104 @@
-"""The one module that touches `st.query_params`: the scenario lives in the session and is written to the URL.
+"""The scenario of this session and its address: the one module that touches `st.query_params`.
 
-Widgets are views of the scenario: each is set from it before it is drawn and changes it in its callback.
+The scenario is written in two ways: `change`, called by a control with the fields that it sets, and `current`, which
+reads the address when a reader arrives, and when they go back or forward. Widgets are views of it: `show` sets each one
+before it is drawn.
 """
 
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from calc.verify.checkpoint import Checkpoint
-from pages.parts.state.scenario import Scenario, decode, encode, shareable
-from presets import hub
-from presets.hub import HubModel
+from calc.errors import Message
+from pages.parts.state.published import forget, published
+from pages.parts.state.query import PAGES, WEIGH, Page, decode, encode, shareable
+from pages.parts.state.scenario import Place, Scenario, Source
 
 
-def current() -> Scenario:
-    """The scenario now; read from the URL on the first run and when the reader goes back or forward."""
+def arrive() -> None:
+    """Note the address that a reader comes with, before the navigation is there to be clicked: whoever goes on to
+    another page at once keeps the model. For the router."""
     state = st.session_state
-    params = st.query_params.to_dict()
-    page = urlsplit(st.context.url or "").path
-    turned = "scenario" in state and page != state.page and not params  # the navigation drops the query string
-    state.page = page
-    if state.pop("touched", False) or turned:
+    if "arrival" not in state:
+        path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
+        page = next((page for page in PAGES if page.path == path), WEIGH)
+        state.arrival = page, st.query_params.to_dict()
+
+
+def current(page: Page) -> Scenario:
+    """The scenario now; read from the address on the first run and when the reader goes back or forward."""
+    state, params = st.session_state, st.query_params.to_dict()
+    if "scenario" not in state:
+        if params:
+            _read(page, params)
+        else:
+            _read(*state.get("arrival", (page, params)))
+            _write(page)
+    elif state.pop("touched", False) or (page != state.page and not params):  # the navigation drops the query string
         state.problems = []
-        state.written = encode(state.scenario)
-        if not shareable(state.scenario):
-            state.written = {}
-        if params != state.written:
-            st.query_params.from_dict(state.written)
-    elif "scenario" not in state or params != state.written:
-        state.scenario, state.problems = decode(params, fetch)
-        state.written = params
-    return state.scenario
+        _write(page)
+    elif params != state.written:
+        _read(page, params)
+    state.page = page
+    scenario: Scenario = state.scenario
+    return scenario
+
+
+def _read(page: Page, params: dict[str, str]) -> None:
+    state = st.session_state
+    now = state.get("scenario", Scenario())
+    state.scenario, state.problems = decode(params, page, now, _settings)
+    state.written = params
+
+
+def _write(page: Page) -> None:
+    state = st.session_state
+    state.written = encode(state.scenario, page)
+    if not shareable(state.written):
+        state.written = {}
+    if st.query_params.to_dict() != state.written:
+        st.query_params.from_dict(state.written)
+
+
+def _settings(source: Source) -> Mapping[str, Any]:
+    return published(source).settings or {}
+
+
+def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
+    """Set fields of the scenario, or whole parts of it; for callbacks."""
+    state = st.session_state
+    state.scenario = state.scenario.model_copy(update=parts)
+    for place, value in (changes or {}).items():
+        state.scenario = place.put(state.scenario, value)
+    state.touched = True
 
 
 def choose(model: str, revision: str | None = None, file: str | None = None) -> None:
     """Another model, with its own values and the same workload; for callbacks."""
-    kept = encode(st.session_state.scenario.model_copy(update={"overrides": {}, "pasted": None}))
-    about = {"model": model, "revision": revision, "file": file, "assume": None}
-    params = {name: text for name, text in (kept | about).items() if text}
-    st.session_state.scenario, _ = decode(params, fetch)
-    st.session_state.touched = True
+    change(source=Source(model=model, revision=revision, file=file), overrides={})
 
 
-def retry() -> None:
-    """Read the URL again, and with it ask the Hub again; for callbacks."""
-    del st.session_state.scenario
+def again() -> None:
+    """Ask the Hub again, and read the address with what it says; for callbacks."""
+    forget()
+    st.session_state.written = None
 
 
-def fetch(model: str, revision: str | None, file: str | None) -> HubModel:
-    """A model of the Hub, asked for once a session. Raises ConfigError."""
-    kept = st.session_state.setdefault("hub_models", {})
-    if (model, revision, file) not in kept:
-        kept[model, revision, file] = hub.fetch(model, revision, token(), file)
-    return kept[model, revision, file]
-
-
-def checkpoint(model: HubModel, file: str | None) -> Checkpoint:
-    """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
-    kept = st.session_state.setdefault("hub_tables", {})
-    if (model.id, model.revision, file) not in kept:
-        kept[model.id, model.revision, file] = hub.checkpoint(model, token(), file)
-    return kept[model.id, model.revision, file]
-
-
-def token() -> str | None:
-    """The reader's Hub token: in this session only."""
-    return st.session_state.get("hub_token") or None
-
-
-def change(**values: Any) -> None:
-    """Change the scenario; for callbacks."""
-    state = st.session_state
-    state.scenario = state.scenario.model_copy(update=values)
-    state.touched = True
-
-
-def problems() -> list[str]:
+def problems() -> list[Message]:
     """Sentences about the parts of the link that made no sense."""
-    return st.session_state.problems
+    found: list[Message] = st.session_state.problems
+    return found
+
+
+def link(scenario: Scenario, page: Page) -> str | None:
+    """The address of a page of this scenario; None where it is too long to hand on."""
+    params = encode(scenario, page)
+    if not shareable(params):
+        return None
+    here = urlsplit(st.context.url or "")
+    return here._replace(path=here.path or "/", query=urlencode(params, safe="/,"), fragment="").geturl()
 
 
 def show(key: str, value: Any) -> None:
@@ -87,11 +107,12 @@ def show(key: str, value: Any) -> None:
         st.session_state[key] = value
 
 
-def bind(key: str, name: str) -> dict[str, Any]:
+def bind(place: Place, key: str | None = None) -> dict[str, Any]:
     """Arguments that make a widget the view of one field of the scenario."""
-    show(key, getattr(st.session_state.scenario, name))
-    return {"key": key, "on_change": _take, "args": (key, name)}
+    key = key or place.name
+    show(key, place.of(st.session_state.scenario))
+    return {"key": key, "on_change": _take, "args": (place, key)}
 
 
-def _take(key: str, name: str) -> None:
-    change(**{name: st.session_state[key]})
+def _take(place: Place, key: str) -> None:
+    change({place: st.session_state[key]})

@@ -6,7 +6,9 @@ from math import log10
 
 import plotly.graph_objects as go
 
-from pages.parts.outputs.charts import DARK, GIB, LIGHT, ROW, figure, small
+from calc.units import GIB
+from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, small
+from pages.parts.words import say
 from presets import Compared
 
 MARKS = (
@@ -23,9 +25,8 @@ MARKS = (
 TICKS = [size * ten for ten in (0.01, 0.1, 1, 10, 100, 1000) for size in (1, 2, 5)]  # GiB
 
 
-def agreement(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
+def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> go.Figure:
     """Predicted bytes over measured ones, on the line where both are equal; click a name in the key to hide a kind."""
-    theme = DARK if dark else LIGHT
     sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
     values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
     ends = [min(values) / 1.3, max(values) * 1.3]
@@ -47,8 +48,14 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
             "y": [row.predicted / GIB for row in rows],
             "customdata": [[row.name, row.error, row.source] for row in rows],
             "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
-            "hovertemplate": "<b>%{customdata[0]}</b><br>measured %{x:,.2f} GiB, predicted %{y:,.2f} GiB "
-            "(%{customdata[1]:+.2%})<extra></extra>",
+            "hovertemplate": say(
+                "<b>{name}</b><br>measured {measured} GiB, predicted {predicted} GiB ({error})",
+                name="%{customdata[0]}",
+                measured="%{x:,.2f}",
+                predicted="%{y:,.2f}",
+                error="%{customdata[1]:+.2%}",
+            )
+            + PLAIN,
         }
         for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
         if kind in sizes
@@ -62,17 +69,17 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
         showlegend=True,
         legend={"orientation": "h", "y": -0.16, "x": 0, "itemsizing": "constant"},
         hovermode="closest",
-        xaxis=axis | {"title": small("Measured, GiB")},
-        yaxis=axis | {"title": small("Predicted, GiB")},
+        xaxis=axis | {"title": small(say("Measured, GiB"))},
+        yaxis=axis | {"title": small(say("Predicted, GiB"))},
     )
 
 
-def errors(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
+def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> go.Figure:
     """The errors of each kind: a box from quarter to quarter, and every record as a point."""
     boxes = [
         {
             "type": "box",
-            "name": f"{kind} ({len(rows)})",
+            "name": say("{kind} ({n})", kind=kind, n=len(rows)),
             "x": [100 * row.error for row in rows],
             "text": [row.name for row in rows],
             "boxpoints": "all",
@@ -80,15 +87,15 @@ def errors(kinds: Mapping[str, Sequence[Compared]], dark: bool) -> go.Figure:
             "pointpos": 0,
             "marker": {"color": color, "size": 4, "opacity": 0.6},
             "line": {"width": 1.5},
-            "hovertemplate": "%{text}<br>%{x:+.2f}%<extra></extra>",
+            "hovertemplate": "%{text}<br>%{x:+.2f}%" + PLAIN,
         }
         for (kind, rows), (color, _) in zip(kinds.items(), cycle(MARKS))
     ]
     return figure(
         boxes,
-        DARK if dark else LIGHT,
+        theme,
         height=ROW * len(boxes) + 60,
         margin={"l": 8, "r": 8, "t": 8, "b": 50},
-        xaxis={"title": small("Predicted more than measured, percent"), "zeroline": True},
+        xaxis={"title": small(say("Predicted more than measured, percent")), "zeroline": True},
         yaxis={"autorange": "reversed", "showgrid": False},
     )

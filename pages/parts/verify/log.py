@@ -1,111 +1,124 @@
-"""A pasted start-up log or out-of-memory message beside what we compute for the model on screen."""
+"""A pasted start-up log or out-of-memory message beside what is computed for the model on screen."""
 
 import streamlit as st
 
-from calc import Architecture, ConfigError
+from calc import ConfigError
+from calc.errors import Message
 from calc.verify.logs import Difference, Log, differences, largest, read_log, weigh_as
 from pages.parts import words
-from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import choose
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
 from presets import gpus, models
 
-NAMES = {
-    "weights": "Weights",
-    "bytes per token": "KV cache a token",
-    "tokens": "Tokens in the cache",
-    "one request": "Cache of one request",
-    "concurrency": "Concurrency × length",
-    "activations": "Peak of the profile run",
-    "cuda_graphs": "CUDA graphs",
-    "libraries": "Outside PyTorch",
-    "KV budget": "Left for the cache",
-    "memory": "Memory in use",
+LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
+"""What such a log looks like."""
+TERMS = {
+    "weights": Message("Weights"),
+    "bytes per token": Message("KV cache per token"),
+    "tokens": Message("Tokens in the cache"),
+    "one request": Message("Cache of one request"),
+    "concurrency": Message("Concurrency × length"),
+    "activations": Message("Peak activation memory (profiling)"),
+    "cuda_graphs": Message("CUDA graphs"),
+    "libraries": Message("Outside PyTorch"),
+    "KV budget": Message("Available KV cache memory"),
+    "memory": Message("Memory in use"),
 }
-FOUND = {
-    "weights": "weights",
-    "kv_bytes": "KV cache",
-    "activations": "activation peak",
-    "non_torch": "outside PyTorch",
-    "cuda_graphs": "CUDA graphs",
-    "total": "memory of the GPU",
-    "free": "free at the start",
+STATED = {
+    "weights": Message("weights {size}"),
+    "kv_bytes": Message("KV cache {size}"),
+    "activations": Message("activation peak {size}"),
+    "non_torch": Message("outside PyTorch {size}"),
+    "cuda_graphs": Message("CUDA graphs {size}"),
+    "total": Message("memory of the GPU {size}"),
+    "free": Message("free at the start {size}"),
 }
 
 
-def draw(scenario: Scenario, architecture: Architecture) -> None:
+def draw(answer: Answer) -> None:
     text = st.text_area(
-        "Paste a start-up log of vLLM or SGLang, or a CUDA out-of-memory message",
+        say("Paste a start-up log of vLLM or SGLang, or a CUDA out-of-memory message"),
         key="log",
         height=200,
         persist_state="session",
-        placeholder="Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ...",
+        placeholder=LOG,
     )
     if not text.strip():
         return
     try:
         log = read_log(text)
-        rows = differences(log, architecture, weigh_as(log, scenario.config(), gpus().values()))
+        rows = differences(log, answer.architecture, weigh_as(log, answer.model.config or {}, gpus().values()))
     except ConfigError as problem:
-        st.error(str(problem), icon=":material/error:")
+        st.error(say(problem.message), icon=":material/error:")
         return
-    which_model(scenario, log)
+    which_model(answer, log)
     verdict(rows)
     if rows:
         table(rows)
     stated(log)
 
 
-def which_model(scenario: Scenario, log: Log) -> None:
+def which_model(answer: Answer, log: Log) -> None:
     """The log is weighed as the model on screen; it may name another."""
-    named = log.settings.model
-    if named is not None and named.rstrip("/").split("/")[-1].lower() != scenario.model.split("/")[-1].lower():
-        st.warning(
-            f"The log is of {named[:100]}; it is weighed here as {scenario.name()}. Choose its model in the sidebar.",
-            icon=":material/help:",
-        )
-        if named in models():
-            st.button(f"Weigh it as {named}", key="log_model", on_click=choose, args=(named,))
+    named, here = log.settings.model, answer.scenario.source.model
+    if named is None or named.rstrip("/").split("/")[-1].lower() == here.split("/")[-1].lower():
+        return
+    st.warning(
+        say(
+            "The log is of {model}; it is weighed here as {name}. Choose its model in the sidebar.",
+            model=named[:100],
+            name=answer.model.name,
+        ),
+        icon=":material/help:",
+    )
+    if named in models():
+        st.button(say("Weigh it as {model}", model=named), key="log_model", on_click=choose, args=(named,))
 
 
 def verdict(rows: tuple[Difference, ...]) -> None:
     worst = largest(rows)
     if not rows:
-        st.info("The log states nothing that is computed here.", icon=":material/info:")
+        st.info(say("The log states nothing that is computed here."), icon=":material/info:")
     elif worst is None:
-        st.success("Every figure that the log states agrees with ours.", icon=":material/check_circle:")
+        st.success(say("Every figure that the log states agrees."), icon=":material/check_circle:")
     else:
-        st.warning(f"What differs most: **{NAMES[worst.term]}**. {worst.sentence}", icon=":material/balance:")
+        st.warning(
+            say("What differs most: **{term}**. {sentence}", term=TERMS[worst.term], sentence=worst.sentence),
+            icon=":material/balance:",
+        )
 
 
 def table(rows: tuple[Difference, ...]) -> None:
-    lines = [f"| {NAMES[row.term]} | {amount(row, row.log)} | {our_amount(row)} | {share(row)} |" for row in rows]
-    st.markdown("\n".join(["| Term | In the log | Ours | Difference |", "| --- | ---: | ---: | ---: |", *lines]))
-    st.markdown("\n".join(f"- {row.sentence}" for row in rows))
+    head = [say("Term"), say("In the log"), say("Computed"), say("Difference")]
+    lines = [(say(TERMS[row.term]), amount(row, row.log), computed(row), share(row)) for row in rows]
+    st.markdown(words.table(head, lines, numbers=3))
+    st.markdown("\n".join(f"- {say(row.sentence)}" for row in rows))
 
 
 def amount(row: Difference, value: int) -> str:
     return words.size(value) if row.unit == "bytes" else f"{value:,}"
 
 
-def our_amount(row: Difference) -> str:
+def computed(row: Difference) -> str:
     if row.low is None or row.high is None:
         return amount(row, row.ours)
-    return f"{amount(row, row.low)} to {amount(row, row.high)}"
+    return say("{low} to {high}", low=amount(row, row.low), high=amount(row, row.high))
 
 
 def share(row: Difference) -> str:
-    """Of ours; where ours is a range, whether the log's lies within."""
+    """Of the computed figure; where that is a range, whether the log's lies within."""
     if row.low is None:
-        return f"{row.share:+.2%}"
-    return "within" if row.agrees else "outside"
+        return words.difference(row.share)
+    return say("within") if row.agrees else say("outside")
 
 
 def stated(log: Log) -> None:
     """What was read, so that the reader sees what was not."""
-    sizes = {words: getattr(log, name) for name, words in FOUND.items()}
-    found = [f"{words} {words.size(value)}" for words, value in sizes.items() if value is not None]
-    asked = [f"{name} {value}" for name, value in log.settings if value is not None and name != "model"]
-    engine = f"{log.engine}{' ' + log.version if log.version else ''}"
-    st.caption(f"Read from the log: {'; '.join([engine, *found, *asked])}.")
+    engine = f"{log.engine} {log.version}" if log.version else log.engine
+    sizes = {name: getattr(log, name) for name in STATED}
+    found = [say(STATED[name], size=words.size(value)) for name, value in sizes.items() if value is not None]
+    asked = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
+    st.caption(say("Read from the log: {list}.", list=words.listed([engine, *found, *asked])))
     for note in log.notes:
-        st.caption(note)
+        st.caption(say(note))

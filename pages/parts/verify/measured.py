@@ -3,36 +3,40 @@
 import streamlit as st
 
 from calc import ConfigError
+from calc.errors import Message
 from calc.verify.measurement import Measurement, Row, beside, read_measurement
+from pages.parts.words import choice, say
 
-WHERE = "benchmarks/measure.py"
 KINDS = {
-    "parameters": "Parameters",
-    "weights": "Weights",
-    "context": "CUDA context",
-    "cache": "KV cache",
-    "prefill": "Prefill peak",
-    "decode": "Decode peak",
-    "train": "Training step peak",
+    "parameters": Message("Parameters"),
+    "weights": Message("Weights"),
+    "context": Message("CUDA context"),
+    "cache": Message("KV cache"),
+    "prefill": Message("Prefill peak"),
+    "decode": Message("Decode peak"),
+    "train": Message("Training step peak"),
 }
 
 
 def draw() -> None:
     st.markdown(
-        f"`{WHERE}` builds any model with random weights on your own GPU, measures it and writes a file. "
-        "It needs only torch and transformers:"
+        say(
+            "{script} builds any model with random weights on your own GPU, measures it and writes a file. It needs "
+            "only torch and transformers:",
+            script="`benchmarks/measure.py`",
+        )
     )
     st.code("python measure.py Qwen/Qwen3-0.6B --batch 1 4 --context 512 4096 --out measured.json", language="bash")
-    file = st.file_uploader("The file that it wrote", type="json", max_upload_size=1, key="measured_file")
+    file = st.file_uploader(say("The file that it wrote"), type="json", max_upload_size=1, key="measured_file")
     if file is None:
         return
     try:
         measurement = read_measurement(file.getvalue().decode())
         rows = beside(measurement)
     except UnicodeDecodeError:
-        st.error("The file is not text; the script writes JSON in UTF-8.", icon=":material/error:")
+        st.error(say("The file is not text; the script writes JSON in UTF-8."), icon=":material/error:")
     except ConfigError as problem:
-        st.error(str(problem), icon=":material/error:")
+        st.error(say(problem.message), icon=":material/error:")
     else:
         about(measurement)
         table(rows)
@@ -41,31 +45,51 @@ def draw() -> None:
 def about(measurement: Measurement) -> None:
     device = measurement.device
     st.caption(
-        f"{measurement.config.get('model_type')} on {device.name}, {measurement.settings.dtype}, torch {device.torch}, "
-        f"transformers {device.transformers}. Peaks: {measurement.settings.peaks}."
+        say(
+            "{family} on {gpu}, {dtype}, torch {torch}, transformers {transformers}. Peaks: {peaks}.",
+            family=measurement.config.get("model_type"),
+            gpu=device.name,
+            dtype=measurement.settings.dtype,
+            torch=device.torch,
+            transformers=device.transformers,
+            peaks=measurement.settings.peaks,
+        )
     )
 
 
 def table(rows: list[Row]) -> None:
+    columns = {
+        "figure": say("Figure"),
+        "batch": say("Batch"),
+        "context": say("Context"),
+        "attention": say("Attention kernel"),
+        "logits": say("Logits"),
+        "measured": say("Measured"),
+        "predicted": say("Computed"),
+        "difference": say("Difference"),
+        "error": say("Not measured because"),
+    }
     st.dataframe(
         [
             {
-                "What": KINDS[row.kind],
-                "Batch": row.batch,
-                "Context": row.context,
-                "Attention": row.attention or "",
-                "Logits": row.logits or "",
-                "Measured": row.measured,
-                "Predicted": row.predicted,
-                "Difference": row.difference / row.measured if row.difference is not None and row.measured else None,
-                "Not measured because": row.error or "",
+                "figure": say(KINDS[row.kind]),
+                "batch": row.batch,
+                "context": row.context,
+                "attention": choice("attention", row.attention) if row.attention else "",
+                "logits": choice("logits", row.logits) if row.logits else "",
+                "measured": row.measured,
+                "predicted": row.predicted,
+                "difference": row.share,
+                "error": row.error or "",
             }
             for row in rows
         ],
         hide_index=True,
         key="measured_rows",
         column_config={
-            **dict.fromkeys(("Measured", "Predicted"), st.column_config.NumberColumn(format="localized")),
-            "Difference": st.column_config.NumberColumn(format="percent"),
+            **columns,
+            "measured": st.column_config.NumberColumn(columns["measured"], format="localized"),
+            "predicted": st.column_config.NumberColumn(columns["predicted"], format="localized"),
+            "difference": st.column_config.NumberColumn(columns["difference"], format="percent"),
         },
     )

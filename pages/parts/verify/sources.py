@@ -3,70 +3,85 @@
 import streamlit as st
 
 from calc import Architecture, ConfigError
+from calc.errors import Message
 from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import Comparison, compare
 from calc.verify.gguf import read_gguf
 from calc.verify.printed import read_printed
 from pages.parts import words
-from pages.parts.outputs.cards import difference_to
-from pages.parts.state.scenario import Scenario
-from pages.parts.state.url import checkpoint as of_the_hub
-from pages.parts.state.url import fetch
-from presets import models
+from pages.parts.outputs.cards import published_total
+from pages.parts.state.published import checkpoint as of_the_hub
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
 
 SOURCES = {
-    "hub": "Checkpoint on the Hub",
-    "printed": "print(model)",
-    "file": "File",
-    "log": "Start-up log",
-    "measured": "Own measurement",
-    "presets": "All presets",
+    "hub": Message("Checkpoint on the Hub"),
+    "printed": Message("print(model)"),
+    "file": Message("File"),
+    "log": Message("Start-up log"),
+    "measured": Message("Own measurement"),
+    "presets": Message("All presets"),
 }
+PRINTED = "Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ..."
+"""What such a print-out looks like."""
 MAX_FILE_MB = 100
 
 
-def published(scenario: Scenario, architecture: Architecture) -> None:
-    """The total that others published for a preset, and how far ours is from it."""
-    preset = scenario.preset()
-    if preset is not None and not scenario.overrides:
-        st.markdown(difference_to(architecture.parameters().total, preset.published))
+def choice() -> str:
+    """What to compare with."""
+    chosen: str = st.segmented_control(
+        say("Compare with"),
+        list(SOURCES),
+        format_func=lambda name: say(SOURCES[name]),
+        default="hub",
+        required=True,
+        key="beside",
+        persist_state="session",
+        label_visibility="collapsed",
+    )
+    return chosen
 
 
-def checkpoint(choice: str, scenario: Scenario) -> Checkpoint | None:
-    """The other list, or None with a word about what to do."""
+def draw(answer: Answer, choice: str) -> None:
+    """The published total, the other list, and how ours compares."""
+    preset = answer.model.published.preset
+    if preset is not None and not answer.scenario.overrides:
+        st.markdown(published_total(answer.architecture.parameters().total, preset.published))
     try:
-        return {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](scenario)
+        found = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
     except ConfigError as problem:
-        st.error(str(problem), icon=":material/error:")
-        return None
+        st.error(say(problem.message), icon=":material/error:")
+        return
+    if found is not None:
+        comparison(answer.architecture, found)
 
 
-def _from_hub(scenario: Scenario) -> Checkpoint | None:
-    if scenario.pasted is not None:
-        st.info("A pasted config names no checkpoint. Choose a model in the sidebar, or give a file.")
+def _from_hub(answer: Answer) -> Checkpoint | None:
+    source = answer.scenario.source
+    if source.pasted is not None:
+        st.info(say("A pasted config names no checkpoint. Choose a model in the sidebar, or give a file."))
         return None
     asked = st.button(
-        f"Read the headers of {scenario.model}",
+        say("Read the headers of {model}", model=source.model),
         key="read_headers",
         icon=":material/cloud_download:",
-        help="Only the tables of names, shapes and types are read, not the weights.",
+        help=say("Only the tables of names, shapes and types are read, not the weights."),
     )
-    known = (scenario.model, scenario.revision, scenario.file)
     if asked:
-        st.session_state.headers_of = known
-    if st.session_state.get("headers_of") != known:
+        st.session_state.headers_of = source
+    if st.session_state.get("headers_of") != source:
         return None
-    with st.spinner(f"Reading the headers of {scenario.model}"):
-        return of_the_hub(scenario.hub or fetch(*known), scenario.file)
+    with st.spinner(say("Reading the headers of {model}", model=source.model)):
+        return of_the_hub(source, answer.model.published.hub)
 
 
-def _from_print_out(_: Scenario) -> Checkpoint | None:
+def _from_print_out(_: Answer) -> Checkpoint | None:
     text = st.text_area(
-        "Paste what print(model) shows",
+        say("Paste what print(model) shows"),
         key="printed",
         height=200,
         persist_state="session",
-        placeholder="Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ...",
+        placeholder=PRINTED,
     )
     if not text.strip():
         return None
@@ -75,12 +90,15 @@ def _from_print_out(_: Scenario) -> Checkpoint | None:
     return Checkpoint(tensors=shapes, unseen=printed.unseen)
 
 
-def _from_file(_: Scenario) -> Checkpoint | None:
+def _from_file(_: Answer) -> Checkpoint | None:
     file = st.file_uploader(
-        "A safetensors file or its header, model.safetensors.index.json, or a GGUF file",
+        say("A safetensors file or its header, model.safetensors.index.json, or a GGUF file"),
         key="table_file",
         max_upload_size=MAX_FILE_MB,
-        help=f"The beginning is enough for a large one: head -c {MAX_FILE_MB}M model.safetensors > header.safetensors",
+        help=say(
+            "The beginning is enough for a large one: {command}",
+            command=f"`head -c {MAX_FILE_MB}M model.safetensors > header.safetensors`",
+        ),
     )
     if file is None:
         return None
@@ -92,107 +110,88 @@ def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
     found = compare(architecture, checkpoint)
     if found.matched == 0:
         st.warning(
-            "No tensor has one of our names: this is another model, or a file that names its tensors otherwise, as "
-            "GGUF does. The sums below stand.",
+            say(
+                "No tensor has a name that the computed list has: this is another model, or a file that names its "
+                "tensors otherwise, as GGUF does. The sums below stand."
+            ),
             icon=":material/help:",
         )
     elif not found.differences:
-        st.success(f"All {found.matched:,} tensors agree in name and shape.", icon=":material/check_circle:")
-    with st.grid(5, min_column_width=150, gap="xsmall"):
-        st.metric("Ours, parameters", f"{found.ours:,}", border=True)
-        st.metric("Theirs", f"{found.theirs:,}" if checkpoint.elements else "not shown", border=True)
-        st.metric("Difference", f"{found.difference:+,}" if found.difference else "0", border=True)
-        st.metric("Tensors that agree", f"{found.matched:,}", border=True)
-        st.metric("Stored", "not shown" if checkpoint.bytes is None else words.size(checkpoint.bytes), border=True)
-    st.caption(_aside(found))
-    if checkpoint.unseen:
-        st.info("\n".join(f"- {sentence}" for sentence in checkpoint.unseen), icon=":material/visibility_off:")
-    _storage(checkpoint)
-    if found.differences:
-        st.subheader("What differs", anchor=False)
-        st.dataframe(
-            [
-                {
-                    "Tensor": row.name,
-                    "Is": row.status,
-                    "Ours": _shape(row.ours),
-                    "Theirs": _shape(row.theirs),
-                    "How many": row.count,
-                    "Parameters": row.parameters,
-                }
-                for row in found.differences
-            ],
-            hide_index=True,
-            key="differences",
-            column_config={
-                "How many": st.column_config.NumberColumn(format="localized"),
-                "Parameters": st.column_config.NumberColumn(format="localized"),
-            },
+        st.success(
+            say("All {matched:,} tensors agree in name and shape.", matched=found.matched),
+            icon=":material/check_circle:",
         )
+    hidden = say("not shown")
+    with st.grid(5, min_column_width=150, gap="xsmall"):
+        st.metric(say("Parameters, computed"), f"{found.ours:,}", border=True)
+        st.metric(say("Checkpoint"), f"{found.theirs:,}" if checkpoint.elements else hidden, border=True)
+        st.metric(say("Difference"), f"{found.difference:+,}" if found.difference else "0", border=True)
+        st.metric(say("Matching tensors"), f"{found.matched:,}", border=True)
+        st.metric(say("Stored"), hidden if checkpoint.bytes is None else words.size(checkpoint.bytes), border=True)
+    for sentence in remarks(found):
+        st.caption(sentence)
+    if checkpoint.unseen:
+        lines = (f"- {say(sentence)}" for sentence in checkpoint.unseen)
+        st.info("\n".join(lines), icon=":material/visibility_off:")
+    storage(checkpoint)
+    if found.differences:
+        differences(found)
 
 
-def _aside(found: Comparison) -> str:
+def remarks(found: Comparison) -> list[str]:
     """What stands in the checkpoint and is no difference."""
-    parts = {
-        f"{found.packed:,} weights are packed, as their format does": found.packed,
-        f"{found.beside:,} tensors are scales, zeros and the like of a quantised format": found.beside,
-        f"{found.derived:,} are buffers that the class computes by itself": found.derived,
-        "the head is a copy of the embedding and counts once": found.tied,
+    said = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
+    if found.packed:
+        said.append(say("{n:,} weights are packed, as their format does.", n=found.packed))
+    if found.beside:
+        said.append(say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=found.beside))
+    if found.derived:
+        said.append(say("{n:,} tensors are buffers that the class computes by itself.", n=found.derived))
+    if found.tied:
+        said.append(say("The output head is a copy of the embedding and counts once."))
+    return said
+
+
+def storage(checkpoint: Checkpoint) -> None:
+    """Bytes of each type."""
+    shares = checkpoint.shares_by_dtype()
+    if shares:
+        rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
+        st.subheader(say("Storage by type"), anchor=False)
+        st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
+
+
+STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape": Message("other shape")}
+
+
+def differences(found: Comparison) -> None:
+    """Every tensor that differs; those that differ alike are one line."""
+    columns = {
+        "tensor": say("Tensor"),
+        "status": say("Status"),
+        "computed": say("Computed"),
+        "checkpoint": say("Checkpoint"),
+        "count": say("Count"),
+        "parameters": say("Parameters"),
     }
-    said = "; ".join(sentence for sentence, number in parts.items() if number)
-    return f"Image tower and further-token layers are compared too. {said[:1].upper()}{said[1:]}{'.' if said else ''}"
-
-
-def _storage(checkpoint: Checkpoint) -> None:
-    sums = checkpoint.bytes_by_dtype()
-    if sums:
-        total = sum(sums.values())
-        rows = [f"| {dtype} | {size:,} | {words.size(size)} | {size / total:.2%} |" for dtype, size in sums.items()]
-        st.subheader("Storage by type", anchor=False)
-        st.markdown("\n".join(["| Type | Bytes | | Share |", "| --- | ---: | ---: | ---: |", *rows]))
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "" if shape is None else " × ".join(f"{side:,}" for side in shape) or "scalar"
-
-
-def presets() -> None:
-    """Every preset: our count beside the published one."""
-    rows = published_totals()
-    st.metric("Presets whose published total we meet to the last parameter", f"{_agreeing(rows)} of {len(rows)}")
+    st.subheader(say("Differences"), anchor=False)
     st.dataframe(
-        rows,
+        [
+            {
+                "tensor": row.name,
+                "status": say(STATUS[row.status]),
+                "computed": "" if row.ours is None else words.shape(row.ours),
+                "checkpoint": "" if row.theirs is None else words.shape(row.theirs),
+                "count": row.count,
+                "parameters": row.parameters,
+            }
+            for row in found.differences
+        ],
         hide_index=True,
-        key="preset_totals",
-        height=600,
+        key="differences",
         column_config={
-            **dict.fromkeys(
-                ("Ours", "Beside it in the file", "Published", "Difference"),
-                st.column_config.NumberColumn(format="localized"),
-            ),
+            **columns,
+            "count": st.column_config.NumberColumn(columns["count"], format="localized"),
+            "parameters": st.column_config.NumberColumn(columns["parameters"], format="localized"),
         },
     )
-
-
-def _agreeing(rows: list[dict[str, str | int]]) -> int:
-    return sum(row["Difference"] == 0 for row in rows)
-
-
-@st.cache_data
-def published_totals() -> list[dict[str, str | int]]:
-    rows: list[dict[str, str | int]] = []
-    for preset in models().values():
-        ours = Architecture.from_config(preset.config).parameters().total
-        plus = sum(part.count for part in preset.published.plus)
-        rows.append(
-            {
-                "Model": preset.id,
-                "Ours": ours,
-                "Beside it in the file": plus,
-                "What": "; ".join(part.what for part in preset.published.plus),
-                "Published": preset.published.total,
-                "Difference": preset.published.total - ours - plus,
-                "Source": preset.published.source,
-            }
-        )
-    return rows

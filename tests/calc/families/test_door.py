@@ -91,6 +91,25 @@ def test_the_nearest_values_are_right(model, change, nearest):
         Architecture.from_config(repaired)
 
 
+EXAONE = {"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": 64}
+LAYERS = ["sliding_attention"] * 3 + ["full_attention"]
+
+
+@pytest.mark.parametrize(
+    ("config", "full"),
+    [
+        pytest.param({"sliding_window_pattern": "LLLG", "layer_types": LAYERS * 2}, (3, 7), id="both, as published"),
+        pytest.param({"sliding_window_pattern": {}, "layer_types": LAYERS[::-1] * 2}, (0, 4), id="layer_types decides"),
+        pytest.param({"sliding_window_pattern": "LLLG"}, (3, 7), id="letters, as its first code reads them"),
+        pytest.param({"sliding_window_pattern": 2}, (1, 3, 5, 7), id="a number"),
+        pytest.param({"sliding_window": None, "sliding_window_pattern": {}}, tuple(range(8)), id="no window at all"),
+    ],
+)
+def test_what_is_not_needed_is_not_read(config, full):
+    blocks = Architecture.from_config(EXAONE | config).blocks
+    assert tuple(i for block in blocks for i in block.layers if block.mixers[0].window is None) == full
+
+
 def test_layer_types_of_the_wrong_length():
     config = models()["openai/gpt-oss-20b"].config
     with pytest.raises(ConfigError, match="lists 24 layers, but the model has 23"):

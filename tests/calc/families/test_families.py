@@ -1,10 +1,16 @@
 """Every model of the oracle: transformers 5.23 on the meta device, from published configs."""
 
+from decimal import Decimal
+from pathlib import Path
+
 import pytest
 
-from calc import Architecture
+from benchmarks.families import family_of, page
+from calc import Architecture, Precision
 from calc.families import override
+from calc.families.table import FAMILIES
 from calc.families.towers import uncounted
+from calc.formats.stored import stored
 from calc.model.mixers import Recurrent
 from calc.serving.kv_cache import growth
 from tests import load
@@ -16,6 +22,7 @@ NOT_AS_THE_ORACLE = {
     "zai-org/GLM-4.6": "its config can't be told from GLM-4.5's, whose further layer has an embedding of its own",
     "XiaomiMiMo/MiMo-V2-Flash": "its config does not say how many further layers the checkpoint holds",
 }
+ROOT = Path(__file__).parents[3]
 ORACLE = load("oracle.json")
 TOWERS = load("towers.json")
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
@@ -53,56 +60,32 @@ def test_image_towers(row):
     assert Architecture.from_config(row["config"]).parameters().not_in_total["vision"] == row["vision"]
 
 
-OPENELM = {
-    "model_type": "openelm",
-    "vocab_size": 32000,
-    "model_dim": 1280,
-    "num_transformer_layers": 16,
-    "num_query_heads": [12] * 5 + [16] * 7 + [20] * 4,
-    "num_kv_heads": [3] * 5 + [4] * 7 + [5] * 4,
-    "ffn_multipliers": [0.5, 0.73, 0.97, 1.2, 1.43, 1.67, 1.9, 2.13, 2.37, 2.6, 2.83, 3.07, 3.3, 3.53, 3.77, 4.0],
-}
-LING_MINI = {
-    "model_type": "bailing_moe",
-    "vocab_size": 157184,
-    "hidden_size": 2048,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 20,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_shared_experts": 1,
-    "moe_intermediate_size": 512,
-    "first_k_dense_replace": 1,
-    "use_qk_norm": True,
-    "moe_router_enable_expert_bias": True,
-}
-EXAONE = {
-    "model_type": "exaone",
-    "vocab_size": 102400,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
+PUBLISHED = load("published.json")
 
 
-@pytest.mark.parametrize(
-    ("config", "published"),
-    [  # totals of the safetensors files, as the model pages show them
-        pytest.param({"model_type": "qwen"}, 7_721_324_544, id="Qwen/Qwen-7B"),
-        pytest.param({"model_type": "phi3small"}, 7_392_272_384, id="microsoft/Phi-3-small-8k-instruct"),
-        pytest.param(OPENELM, 271_527_168, id="apple/OpenELM-270M"),
-        pytest.param(LING_MINI, 16_255_643_392, id="inclusionAI/Ling-mini-2.0"),
-        pytest.param(EXAONE, 7_818_448_896, id="LGAI-EXAONE/EXAONE-3.0-7.8B-Instruct"),
-    ],
-)
-def test_families_of_remote_code(config, published):
-    parameters = Architecture.from_config(config).parameters()
-    assert parameters.total + parameters.not_in_total["persistent_buffers"] == published
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PUBLISHED if "total" in row])
+def test_published_totals(row):
+    """Families whose class transformers does not have, beside what the model's page states."""
+    parameters = Architecture.from_config(row["config"]).parameters()
+    ours = parameters.total + parameters.not_in_total["persistent_buffers"]
+    assert ours + row.get("tied_head", 0) == row["total"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PUBLISHED if "files" in row])
+def test_sizes_of_published_files(row):
+    """In GB; each file was rounded to the last digit that the model's page shows of it."""
+    pieces = stored(Architecture.from_config(row["config"]), Precision(weights=row.get("weights", "bf16")))
+    ours = sum(piece.nbytes * piece.tensor.count for piece in pieces)
+    sizes = [Decimal(size) for size in row["files"]]
+    rounding = sum(Decimal(5).scaleb(size.as_tuple().exponent - 1) for size in sizes)
+    assert abs(Decimal(ours).scaleb(-9) - sum(sizes)) <= rounding
+
+
+def test_every_family_was_checked():
+    """docs/families.md says against what. Write it with `python -m benchmarks.families > docs/families.md`."""
+    checked = {family_of(row["config"]) for row in (*ORACLE, *PUBLISHED, *load("small.json"))}
+    assert set(FAMILIES) <= checked
+    assert (ROOT / "docs" / "families.md").read_text(encoding="utf-8") == page()
 
 
 QWEN2 = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.families.family import QKV, QKVO
+from calc.families.attention import OUT, QKV
 from calc.model.attention import GQA
 from calc.model.mla import LatentAttention
 
@@ -37,7 +37,11 @@ def numel(shapes):
             id="Command-R+: a norm for each head",
         ),
         pytest.param(
-            2880, GQA(n_q=64, n_kv=8, d_head=64, bias=QKVO, sinks=True), 26_550_144, 1024, id="gpt-oss: biases, sinks"
+            2880,
+            GQA(n_q=64, n_kv=8, d_head=64, bias=QKV | OUT, sinks=True),
+            26_550_144,
+            1024,
+            id="gpt-oss: biases, sinks",
         ),
         pytest.param(7168, V3, 187_107_328, 576, id="DeepSeek-V3: latent"),
         pytest.param(2048, V2_LITE, 13_763_072, 576, id="DeepSeek-V2-Lite: latent, queries not compressed"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
-from calc.families.from_gguf import FAMILIES, FIELDS, LATENT, config_of
+from calc.families.from_gguf import ARCHITECTURES, FIELDS, LATENT, config_of
 from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import compare
 from calc.verify.gguf import GGUF, read_gguf
@@ -107,7 +107,7 @@ METADATA = {f"llama.{key}": 64 for key in [*FIELDS, *LATENT, "attention.key_leng
 
 
 @given(
-    st.sampled_from([*FAMILIES, *JUNK]),
+    st.sampled_from([*ARCHITECTURES, *JUNK]),
     st.dictionaries(st.sampled_from(list(METADATA)), st.sampled_from([*JUNK, 1, 2, 64, 128]), max_size=8),
 )
 @settings(max_examples=200)

@@ -52,8 +52,8 @@ def test_against_public_logs(row):
     cache = [found[term] for term in ("bytes per token", "concurrency") if term in found]
     assert cache
     trap = TRAPS.get(row["url"])
-    assert [r.sentence for r in cache if not r.agrees and (trap is None or trap not in r.sentence)] == []
-    assert trap is None or any(trap in r.sentence for r in cache)
+    assert [r.sentence for r in cache if not r.agrees and (trap is None or trap not in str(r.sentence))] == []
+    assert trap is None or any(trap in str(r.sentence) for r in cache)
     assert "weights" not in found or found["weights"].agrees
 
 
@@ -125,7 +125,7 @@ def test_weights_of_public_logs(case):
     row = beside(case)["weights"]
     other = OTHERWISE.get(case.record["model"] + " with MTP" * case.draft)
     assert row.agrees == (other is None)
-    assert other is None or other in row.sentence
+    assert other is None or other in str(row.sentence)
 
 
 KEPT = [case for case in runs(MEASURED, "kv_tokens") if isinstance(case, Run) and "kv_gib" in case.record["measured"]]
@@ -160,7 +160,7 @@ def test_how_vllm_divides_a_gpu(start):
     records = [r for r in MEASURED if r["kind"] == "vllm_startup" and (r["model"], r["version"]) == start]
     rows = max((beside(run(record)) for record in records), key=len)  # some models were started more than once
     assert {
-        term: rows[term].sentence for term, words in DIVIDED[start].items() if words not in rows[term].sentence
+        term: rows[term].sentence for term, words in DIVIDED[start].items() if words not in str(rows[term].sentence)
     } == {}
     assert [row.term for row in rows.values() if row.low is not None and not row.low <= row.ours <= row.high] == []
 
@@ -281,21 +281,25 @@ def test_cache_of_public_logs(model, text, term, bytes_):
 )
 def test_the_term_that_differs(model, text, sentence):
     _, most = ours(text, model)
-    assert most.sentence == sentence
+    assert str(most.sentence) == sentence
 
 
 def test_two_states_of_a_request_where_prefixes_are_cached():
-    """https://github.com/noonghunna/club-3090/issues/612"""
-    found, most = ours(LOGS["vllm-0.24"], "Qwen/Qwen3.6-35B-A3B")
-    assert (found["tokens"].ours, found["tokens"].log, most) == (567_978, 567_978, None)
-    assert "with --enable-prefix-caching the log's" in found["tokens"].sentence
+    """https://github.com/noonghunna/club-3090/issues/612, which does not state the version: it is a default since 0.26,
+    and a flag before."""
+    text = LOGS["vllm-0.24"]
+    start = "Initializing a V1 LLM engine (v0.24.0) with config: \n"
+    for log in (text, start + text):
+        found, most = ours(log, "Qwen/Qwen3.6-35B-A3B")
+        assert (found["tokens"].ours, found["tokens"].log, most) == (567_978, 567_978, None)
+    assert "with --enable-prefix-caching the log's" in str(found["tokens"].sentence)
 
 
 def test_out_of_memory_beside_ours():
     text = LOGS["torch-2.1"]
     found, most = ours(text, "meta-llama/Llama-3.1-8B")
     assert found["memory"].log == gib(20.81) + 3 * GIB
-    assert found["memory"].sentence.startswith(
+    assert str(found["memory"].sentence).startswith(
         "The process held 20.81 GiB and asked for 3.00 GiB more with 1.66 GiB free; we compute "
     )
     assert most == found["memory"]
@@ -309,9 +313,9 @@ def test_out_of_memory_beside_ours():
         ("x" * 2_000_001, None, "The text is 2,000,001 characters long"),
         ("ServerArgs(kv_cache_dtype='int3')", "kv_cache_dtype", "stored as .int3"),
         ("ServerArgs(tp_size=3)", "tp", "does not divide"),
-        ("ServerArgs(tp_size=5000)", "tp", "less than or equal to 1024"),
-        ("non-default args: {'gpu_memory_utilization': 90.0}", "gpu_memory_utilization", "less than or equal to 1"),
-        ("ServerArgs(context_length=99999999999)", "context", "less than or equal to"),
+        ("ServerArgs(tp_size=5000)", "tp", "from 1 to 1,024"),
+        ("non-default args: {'gpu_memory_utilization': 90.0}", "gpu_memory_utilization", "up to 1"),
+        ("ServerArgs(context_length=99999999999)", "context", "from 1 to"),
     ],
 )
 def test_what_is_refused(text, field, message):
@@ -341,5 +345,5 @@ def test_any_text_is_read_or_refused_with_a_sentence(text):
     except ConfigError as error:
         assert str(error).endswith(".")
     else:
-        assert all(row.sentence.endswith(".") for row in rows)
+        assert all(str(row.sentence).endswith(".") for row in rows)
         assert largest(rows) is None or not largest(rows).agrees

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from calc.errors import ConfigError, Message
-from calc.formats import MIXES, Precision
+from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.gpu import GPU
@@ -24,7 +24,7 @@ from calc.serving.engines.engine import Budget, Cache, DeviceBuffers, Engine, La
 from calc.serving.engines.llamacpp.buffers import Machine, Plans, plans_of
 from calc.serving.engines.llamacpp.context import Context
 from calc.serving.engines.llamacpp.forward import unknown_mixers
-from calc.serving.engines.llamacpp.options import MOST_SLOTS, LlamaCppOptions
+from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.planner import Buffer
 from calc.serving.workload import Workload
@@ -32,17 +32,26 @@ from calc.serving.workload import Workload
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
 FLOATS = ("fp32", "fp16", "bf16", "mxfp4")
+CACHE_TYPES: dict[CacheFormat, CacheType] = {
+    "fp32": "f32",
+    "fp16": "f16",
+    "bf16": "f16",
+    "q8_0": "q8_0",
+    "q4_0": "q4_0",
+}
+"""Keys and values of 16 bits are f16 unless a flag says otherwise."""
 
 
 class SlotCache(Cache):
     """The cache of all slots, set up at start, and the plans of what else is held."""
 
-    def __init__(self, plans: Plans, options: LlamaCppOptions) -> None:
+    def __init__(self, plans: Plans, options: LlamaCppOptions, kv: CacheFormat) -> None:
         self.plans, self.options = plans, options
+        self.types = cache_types(options, kv)
 
     def context(self, batch: int, length: int) -> Context:
         """The context that is set up for so many sequences of so many tokens."""
-        options, sequences = self.options, slots(self.options, batch)
+        options, sequences, (type_k, type_v) = self.options, slots(self.options, batch), self.types
         context = Context.of(
             options.ctx_size or sequences * length,
             batch=options.batch_size,
@@ -50,8 +59,8 @@ class SlotCache(Cache):
             sequences=sequences,
             unified=options.kv_unified,
             outputs=sequences if options.n_outputs_max is None else options.n_outputs_max or None,
-            type_k=options.cache_type_k,
-            type_v=options.cache_type_v,
+            type_k=type_k,
+            type_v=type_v,
             flash=options.flash_attn != "off",
             offload_cache=options.kv_offload,
             whole_windows=options.swa_full,
@@ -67,6 +76,9 @@ class LlamaCpp(Engine):
     title: ClassVar[str] = "llama.cpp"
     versions: ClassVar[str] = "0c1e57098"
     step_option: ClassVar[str] = "ubatch_size"
+    sequences_option: ClassVar[str] = "parallel"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     loads_vision: ClassVar[bool] = False
     loads_draft: ClassVar[bool] = False
 
@@ -83,16 +95,17 @@ class LlamaCpp(Engine):
             return Message(
                 "GGUF files do not store weights in {format}; Q4_K_M and Q8_0 are usual.", format=precision.weights
             )
-        if precision.kv != "bf16":
-            return Message("llama.cpp's cache has formats of its own: --cache-type-k and --cache-type-v.")
+        if precision.kv not in CACHE_TYPES:
+            return Message("llama.cpp keeps no cache in {kv}; q8_0 and q4_0 are usual.", kv=precision.kv)
+        return None
+
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        if layout.gpus > layout.pp:
+            return Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp.")
         return None
 
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         super().check(architecture, precision, layout)
-        if layout.gpus > layout.pp:
-            raise ConfigError(
-                Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp."), "tp"
-            )
         shares = self.shares(layout.pp)
         if len(shares) != layout.pp or not any(shares) or min(shares) < 0:
             raise ConfigError(
@@ -103,7 +116,8 @@ class LlamaCpp(Engine):
                 ),
                 "tensor_split",
             )
-        if self.options.flash_attn == "off" and self.options.cache_type_v not in ("f32", "f16", "bf16"):
+        _, values = cache_types(self.options, precision.kv)
+        if self.options.flash_attn == "off" and values not in ("f32", "f16", "bf16"):
             raise ConfigError(Message("Quantised values need flash attention."), "cache_type_v", ["f16"])
 
     def shares(self, gpus: int) -> list[float]:
@@ -191,7 +205,7 @@ class LlamaCpp(Engine):
         placement = self.placement(laid_out.whole.num_layers, laid_out.layout.pp)
         machine = Machine(gpus, capability)
         plans = plans_of(laid_out.whole, laid_out.precision, placement, machine, overridden=overridden)
-        return SlotCache(plans, self.options)
+        return SlotCache(plans, self.options, laid_out.precision.kv)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         raise NotImplementedError("llama.cpp's buffers hang on the context")
@@ -227,19 +241,26 @@ class LlamaCpp(Engine):
         return {"cuda_context": CUDA_CONTEXT}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         raise NotImplementedError("llama.cpp takes what it is told to")
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """A smaller pass, then a cache of 8 bits, then both."""
-        passes: list[dict[str, object]] = [{"ubatch_size": size} for size in (256, 128) if size < limits.step_tokens]
-        types: list[dict[str, object]] = []
-        if self.options.cache_type_k == self.options.cache_type_v == "f16" and self.options.flash_attn != "off":
-            types = [{"cache_type_k": "q8_0", "cache_type_v": "q8_0"}]
-        yield from passes
-        yield from types
-        yield from (one | other for one in types for other in passes)
+        """A smaller pass."""
+        for size in (256, 128):
+            if size < limits.step_tokens:
+                yield {"ubatch_size": size}
+
+
+def cache_types(options: LlamaCppOptions, kv: CacheFormat) -> tuple[CacheType, CacheType]:
+    """Storage of keys and of values: as flags say, else as the cache was asked for."""
+    return options.cache_type_k or CACHE_TYPES[kv], options.cache_type_v or CACHE_TYPES[kv]
 
 
 def slots(options: LlamaCppOptions, batch: int) -> int:

@@ -29,8 +29,8 @@ class LlamaCppOptions(Frozen):
         le=2**20,
         description="Rows of logits planned for: llama-server one a slot; 0 all tokens of a pass, as llama-bench.",
     )
-    cache_type_k: CacheType = Field(default="f16", description="Storage of keys.")
-    cache_type_v: CacheType = Field(default="f16", description="Storage of values.")
+    cache_type_k: CacheType | None = Field(default=None, description="Storage of keys; else that of the cache.")
+    cache_type_v: CacheType | None = Field(default=None, description="Storage of values; else that of the cache.")
     flash_attn: Literal["auto", "on", "off"] = Field(
         default="auto", description="Flash attention; auto: where each layer's device has it."
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from calc.errors import Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -19,7 +19,8 @@ from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
@@ -50,13 +51,20 @@ class SGLang(Engine):
     title: ClassVar[str] = "SGLang"
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
+    sequences_option: ClassVar[str | None] = "max_running_requests"
+    share_option: ClassVar[str | None] = "mem_fraction_static"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     loads_draft: ClassVar[bool] = False
 
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
+        return reads_another_cache(architecture)
+
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        return broken_tiles(architecture, precision, layout)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""
@@ -118,7 +126,13 @@ class SGLang(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
         pass and its graphs."""

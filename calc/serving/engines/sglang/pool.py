@@ -45,15 +45,16 @@ class TokenPool(Pool):
         self.states = [state_bytes(blocks) for blocks in stages]
         self.state_share = options.mamba_full_memory_ratio
         self.states_per_token = self.state_share * max(self.cells) / max(self.states) if any(self.states) else 0.0
+        self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
 
-    @property
-    def block_size(self) -> int:
+    def block_size(self, length: int) -> int:
         return self.page
 
-    def block_bytes(self, stage: int) -> int:
+    def page_bytes(self, cell: float, state: int) -> int:
+        """Bytes of a block on a stage, by those of a token and of a state."""
         if not any(self.cells):  # states alone; the share of the tokens stays empty
-            return round(STATES * self.states[stage] * (1 + self.state_share) / self.state_share)
-        return round(self.page * (self.cells[stage] + self.states_per_token * self.states[stage]))
+            return round(STATES * state * (1 + self.state_share) / self.state_share)
+        return round(self.page * (cell + self.states_per_token * state))
 
     def request_blocks(self, length: int) -> int:
         """As many as every pool needs. The window pool keeps a page beside the window of each request."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from calc.errors import Message
-from calc.formats import Precision
+from calc.formats import Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
@@ -50,6 +50,7 @@ class Transformers(Engine):
     title: ClassVar[str] = "transformers"
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")
     loads_vision: ClassVar[bool] = True
     loads_draft: ClassVar[bool] = False
 
@@ -145,7 +146,13 @@ class Transformers(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         raise NotImplementedError("transformers sets nothing aside")
 

@@ -25,6 +25,7 @@ class TransformersOptions(Frozen):
         default=None,
         pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$",
         description="Version of transformers; None: 5.23.",
+        examples=["5.23"],
     )
 
     def older(self, *version: int) -> bool:

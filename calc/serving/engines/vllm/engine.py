@@ -6,7 +6,7 @@ from math import ceil
 from typing import ClassVar, Self
 
 from calc.errors import ConfigError, Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -15,11 +15,14 @@ from calc.model.architecture import Architecture
 from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
-from calc.serving.engines.vllm.adapter import limits, plan
+from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.plan import Division, divide
 from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.refusal import refused_format, refused_options
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -45,18 +48,33 @@ class VLLM(Engine):
     title: ClassVar[str] = "vLLM"
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
+    sequences_option: ClassVar[str | None] = "max_num_seqs"
+    share_option: ClassVar[str | None] = "gpu_memory_utilization"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
 
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
 
+    def __init__(self, options: VLLMOptions | None = None) -> None:
+        super().__init__(options)
+        self.divisions = dict[tuple[int, str, str, str | None], Division]()
+        """Of the ranks that were asked about, which they keep, so that no other has the same id."""
+
     def alternatives(self) -> Iterator[Self]:
-        """With prefix caching and without."""
-        yield self
-        for caches in (True, False) if self.options.enable_prefix_caching is None else ():
-            yield self.with_options(enable_prefix_caching=caches)
+        """With prefix caching and without, with two steps in flight and with one."""
+        options = self.options
+        caching = (None, True, False) if options.enable_prefix_caching is None else (options.enable_prefix_caching,)
+        scheduling = (None, False) if options.async_scheduling is None else (options.async_scheduling,)
+        for caches, ahead in product(caching, scheduling):
+            yield self.with_options(enable_prefix_caching=caches, async_scheduling=ahead)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
+        known = reads_another_cache(architecture)
+        return known or refused_format(precision.kv) or refused_options(architecture, self.options)
+
+    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        return broken_tiles(architecture, precision, layout) or odd_vocabulary(architecture, layout)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
@@ -111,10 +129,14 @@ class VLLM(Engine):
         return rotary_tables(rank)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        return limits(self.options, gpu, architecture, workload.context, layout.pp)
+        return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        return plan(laid_out, self.options, gpu, limits)
+        rank, kv, tp = laid_out.rank, laid_out.precision.kv, laid_out.layout.tp
+        key = id(rank), kv, gpu.name, gpu.capability
+        if key not in self.divisions:
+            self.divisions[key] = divide(rank, kv, self.options, gpu, tp)
+        return self.divisions[key].plan(laid_out.ranges, limits)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of the profile run."""
@@ -133,7 +155,13 @@ class VLLM(Engine):
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
 
     def budget(
-        self, total: int, limits: Limits, loaded: int, working: int, overhead: Mapping[OverheadItem, int]
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        overhead: Mapping[OverheadItem, int],
+        stated: int | None,
     ) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`), of which CUDA graphs are a part since
         0.20; it does not start where its share is not free, which it looks at since 0.8. Or as much cache as is stated,
@@ -142,8 +170,8 @@ class VLLM(Engine):
         own = {"weights": loaded, "activations": working} | {item: overhead[item] for item in inside}
         outside = sum(size for item, size in overhead.items() if item not in inside)
         requested = ceil(total * (limits.share or 1))
-        if self.options.kv_cache_memory_bytes is not None:
-            requested = sum(own.values()) + self.options.kv_cache_memory_bytes
+        if stated is not None:
+            requested = sum(own.values()) + stated
         missing = 0 if self.options.older(0, 8) else max(0, requested + outside - total)
         return Budget(requested, own, outside, missing)
 

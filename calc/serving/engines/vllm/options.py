@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 
 Version = tuple[int, ...]
 StateDtype = Literal["auto", "bfloat16", "float16", "float32"]
@@ -41,19 +41,25 @@ class VLLMOptions(Frozen):
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="Draft layer that is loaded too: the model's multi-token prediction, or one more layer (EAGLE).",
+        description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
     )
     mxfp4_kernel: Literal["marlin", "triton"] = Field(
         default="marlin", description="Kernel that pads experts in MXFP4: Marlin, or Triton on Hopper."
     )
     version: str | None = Field(
-        default=None, pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$", description="Version of vLLM; None: 0.33."
+        default=None,
+        pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$",
+        description="Version of vLLM; None: 0.33.",
+        examples=["0.33"],
     )
 
     @model_validator(mode="after")
     def _one_size_of_the_cache(self) -> Self:
         if self.kv_cache_memory_bytes is not None and self.num_gpu_blocks_override is not None:
-            raise ValueError("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache")
+            raise ConfigError(
+                Message("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."),
+                "num_gpu_blocks_override",
+            )
         return self
 
     def older(self, *version: int) -> bool:

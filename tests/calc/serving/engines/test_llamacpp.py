@@ -109,7 +109,7 @@ def test_what_is_set_up_takes_no_more(options, sentence):
     ("model", "precision", "layout", "options", "sentence"),
     [
         (LLAMA, Precision(weights="fp8"), Layout(), {}, "do not store weights in fp8"),
-        (LLAMA, Precision(kv="fp8"), Layout(), {}, "formats of its own"),
+        (LLAMA, Precision(kv="fp8"), Layout(), {}, "no cache in fp8"),
         (LLAMA, Precision(), Layout(tp=2), {}, "layers of its own"),
         (LLAMA, Precision(), Layout(pp=2), {"tensor_split": "1"}, "each of 2 GPUs"),
         (LLAMA, Precision(), Layout(), {"override_tensor": "x=CUDA0"}, "PATTERN=CPU"),
@@ -154,10 +154,10 @@ def test_a_dry_run_asked_on_the_command_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIGS["configs"][EXPERTS]))
     words = "--engine llamacpp --weights Q4_K_M --ctx-size 32768 --parallel 1 --cpu-moe --gpu a100-sxm-80gb --json"
-    found = run(parser().parse_args([str(path), *words.split()]))
+    found, _ = run(parser().parse_args([str(path), *words.split()]))
     flags = {"ctx_size": 32_768, "parallel": 1, "n_outputs_max": 1}
     row = next(row for row in ROWS if (row["model"], row["weights"], row["flags"]) == (EXPERTS, "Q4_K_M", flags))
     assert [buffer.device for buffer in found.buffers] == ["gpu0", "host"]
-    everything = run(parser().parse_args([str(path), *words.replace("--cpu-moe ", "").split()]))
+    everything, _ = run(parser().parse_args([str(path), *words.replace("--cpu-moe ", "").split()]))
     assert [buffer.model_dump() for buffer in everything.buffers] == row["buffers"]
     assert found.buffers[0].model < everything.buffers[0].model

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision
 from calc.formats import FORMATS
-from calc.hardware.parallel import divides
+from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import LoadedWeights
 from calc.serving.engines.loading import rounded
@@ -158,7 +158,9 @@ def test_what_marlin_adds_to_gpt_oss(tp, inner):
     st.sampled_from(list(ENGINES)),
 )
 def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, engine):
-    assume(divides(ARCHITECTURES[model], 2 * tp))
+    architecture, precision = ARCHITECTURES[model], Precision(weights=weights)
+    accepted = (ENGINES[engine]().unaccepted(architecture, precision, Layout(tp=ranks)) for ranks in (tp, 2 * tp))
+    assume(divides(architecture, 2 * tp) and all(message is None for message in accepted))
     (few,), (more,) = (loaded(model, weights, engine, tp=ranks) for ranks in (tp, 2 * tp))
     assert more.weights <= few.weights
     assert more.scales <= few.scales

@@ -82,7 +82,7 @@ def test_a_start_as_logged():
     found = allocation("Qwen/Qwen3-235B-A22B", layout=layout, weights="fp8", mem_fraction_static=share)
     logged = round((log["k_gb"] + log["v_gb"]) * GIB)
     assert isinstance(found.cache, Pool)
-    assert found.cache.block_bytes(0) == 94 * 2 * 128 * 2  # one of four KV heads on each GPU
+    assert found.cache.block_bytes[0] == 94 * 2 * 128 * 2  # one of four KV heads on each GPU
     assert found.cache.tokens(found.cache.blocks([logged]), 8192) == pytest.approx(log["kv_tokens"], rel=0.001)
     assert found.kv_budget.bytes_low <= logged <= found.kv_budget.bytes_high
 
@@ -117,7 +117,7 @@ def test_the_rest_must_hold_a_pass_and_its_graphs():
 )
 def test_bytes_of_a_page(model, page, tokens, nbytes):
     cache = allocation(model, page_size=page).cache
-    assert cache.block_bytes(0) == round(nbytes)
+    assert cache.block_bytes[0] == round(nbytes)
     assert cache.request_blocks(8192) == tokens
 
 

@@ -1,0 +1,364 @@
+"""python -m benchmarks.accuracy.time: every measured speed beside the prediction with its range, written to
+docs/time.json for the Accuracy page.
+
+By kind, engine and GPU: median error, how many lie within 25 %, how many inside the range, how wide that is, and why
+rows are left out. The host time of a layer is the one thing that the table of efficiencies takes from such rows; it is
+fitted again on half of the GPUs and judged on the other half, 40 times.
+"""
+
+import json
+import random
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
+from benchmarks.accuracy.write_speed import rows_of
+from calc import Layout
+from calc.model.feedforward import MoE
+from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
+from calc.time.estimate import End, Estimate
+from calc.time.serving import Speed, speed_of
+from calc.time.training import training_speed
+from calc.training.recipe import RECIPES
+from calc.training.sharding import TrainingLayout
+from calc.training.training_workload import TrainingWorkload
+from calc.units import GIB
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docs" / "time.json"
+ROWS = ROOT / "tests" / "data" / "speed.json"
+LLAMACPP_CHUNK = 512
+"""Tokens of a physical batch (`--ubatch-size`)."""
+TRT_SHARE, TRT_RESERVE = 0.92, 3 * GIB
+"""TensorRT-LLM's share of what is free for the cache, 0.90 to 0.95 in these tables; what it keeps beside weights."""
+WAITING = 70_000
+"""Tokens at once beyond which a run's own times grow with the number of requests: its cache was full."""
+HALVES, SEED = 40, 11
+COLUMNS = ("kind", "model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
+COLUMNS += ("low", "expected", "high", "measured", "source")
+"""Of a row of the file; the source is the number of one of `sources`."""
+BOUND = "upper bound of a server at load"
+"""A kind of row that is only held against the high end."""
+
+
+class Timed(NamedTuple):
+    """A row and what is predicted for it: seconds, or tokens a second."""
+
+    case: Case
+    kind: str
+    unit: str
+    predicted: Estimate
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted.expected / self.measured - 1
+
+    @property
+    def inside(self) -> bool:
+        return self.predicted.low <= self.measured <= self.predicted.high
+
+    @property
+    def width(self) -> float:
+        return self.predicted.high / self.predicted.low
+
+
+def engine_of(row: Mapping[str, Any]) -> str:
+    """The name that the rows of efficiencies know it by."""
+    name = str(row["engine"])
+    return "llamacpp" if name.startswith(("llama.cpp", "ollama")) else name
+
+
+def speed(case: Case, layout: Layout | None = None, shift: float = 1.0) -> Speed:
+    """As it ran; `shift` multiplies the host time of a layer."""
+    layout = layout or Layout(tp=case.layout.tp)
+    model = case.architecture
+    rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
+    found = speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, engine_of(case.row))
+    if shift == 1:
+        return found
+    return Speed(found.demands, layout, lambda end: shifted(found.machines(end), shift))
+
+
+def shifted(machine: Any, shift: float) -> Any:
+    return type(machine)(
+        **{
+            name: getattr(machine, name) * (shift if name == "layer" else 1)
+            for name in type(machine).__dataclass_fields__
+        }
+    )
+
+
+def seconds_of(row: Mapping[str, Any]) -> float:
+    """A measured time, or the time of a token where a rate was measured."""
+    value, unit = float(row["value"]), str(row["unit"])
+    if unit.startswith("ms"):
+        return value / 1000
+    return value if unit.startswith("s ") else 1 / value
+
+
+def decoding(case: Case, shift: float = 1.0) -> Timed:
+    """One sequence, token by token; LMDeploy's time counts the prompt too."""
+    row, run = case.row, speed(case, shift=shift)
+    prompt, output = row["input_len"], output_of(row)
+    context = max(2, prompt + output // 2)
+
+    def token(end: End) -> float:
+        step = float(run.step(1, context, end))
+        if "includes prefill" in row["notes"]:
+            return (float(run.prompt(1, prompt, end)) + (output - 1) * step) / output
+        return step
+
+    return Timed(case, "decode, batch 1", "s", Estimate.over(token), seconds_of(row))
+
+
+def output_of(row: Mapping[str, Any]) -> int:
+    return int(str(row["output_len"]).lstrip("~"))
+
+
+def prefilling(case: Case) -> Timed:
+    row, run = case.row, speed(case)
+    prompt, chunk = row["input_len"], LLAMACPP_CHUNK if engine_of(case.row) == "llamacpp" else None
+    measured = prompt / float(row["value"]) if row["unit"] == "tokens/s" else seconds_of(row)
+    return Timed(case, "prefill", "s", Estimate.over(lambda end: float(run.prompt(1, prompt, end, chunk))), measured)
+
+
+def batched(case: Case) -> Timed | LeftOut:
+    """A static batch from its prompts to its last token; a server with as many requests at once; a server at its most
+    throughput."""
+    row, notes = case.row, str(case.row["notes"])
+    if row["batch"] == "max":
+        return full_server(case)
+    batch, prompt, output = row["batch"], row["input_len"], output_of(row)
+    if "static batch" in notes or row["unit"].startswith("s (end"):
+        if batch * (prompt + output) > WAITING and "static batch" not in notes:
+            return LeftOut(row, "requests waited for cache, whose size is not stated")
+        run = speed(case)
+        whole = Estimate.over(
+            lambda end: (
+                float(run.prompt(batch, prompt, end)) + (output - 1) * float(run.step(batch, prompt + output // 2, end))
+            )
+        )
+        measured = float(row["value"]) if row["unit"].startswith("s (end") else batch * output / float(row["value"])
+        return Timed(case, "batched decode", "s", whole, measured)
+    if row["engine"].startswith("nim") or "TPOT" in notes:
+        run = speed(case)
+        rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))
+        return Timed(case, "batched decode", "tokens/s", rate, float(row["value"]))
+    if ("all" in notes and "requests given at once" in notes) or "prefill-bound" in notes:
+        return possible(case)
+    return LeftOut(row, "how many requests ran together is not stated")
+
+
+def possible(case: Case) -> Timed:
+    """What is possible with all requests at once, were there room: no measured rate may lie above it."""
+    row, run = case.row, speed(case)
+    batch, prompt, output = row["batch"], row["input_len"], output_of(row)
+
+    def rate(end: End) -> float:
+        step = float(run.step(batch, prompt + output // 2, end))
+        return batch * output / (float(run.prompt(batch, prompt, end)) + (output - 1) * step)
+
+    return Timed(case, BOUND, "tokens/s", Estimate.over(rate), float(row["value"]))
+
+
+def full_server(case: Case) -> Timed | LeftOut:
+    """As many sequences as the cache holds, prompts prefilled beside; models with experts by data-parallel attention,
+    as the table says."""
+    row, ranks = case.row, case.layout.tp
+    sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
+    layout = Layout(dp=ranks, ep=ranks) if sparse and ranks > 1 else Layout(tp=ranks)
+    run = speed(case, layout)
+    prompt, output = row["input_len"], row["output_len"]
+    bits = growth(layout.rank(case.architecture, None).all_blocks, case.precision.kv)
+    each = (prompt + output) * bytes_per_token(bits) + window_bytes(bits, prompt + output)
+    weights = sum(run.demands[0].weights.values())
+    batch = int(TRT_SHARE * (case.gpu.usable_bytes - weights - TRT_RESERVE) // each) * layout.dp
+    if batch < 1:
+        return LeftOut(row, "the cache holds no request")
+    rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))
+    return Timed(case, "full server", "tokens/s", rate, float(row["value"]))
+
+
+def training(case: Case) -> Timed | LeftOut:
+    row, notes = case.row, str(case.row["notes"])
+
+    def stated(word: str) -> int:
+        found = re.search(rf"{word} (\d+)", notes)
+        return int(found[1]) if found else 1
+
+    pp, cp, ep = stated("PP"), stated("CP"), stated("EP")
+    dp = max(1, row["n_gpus"] // (row["tp"] * pp * cp))
+    accumulation = stated("grad accum")
+    if pp > 1 and accumulation == 1:
+        accumulation = 8 * pp  # not stated: a usual bubble of 1/9
+    work = TrainingWorkload(
+        micro_batch=row["batch"] or 1,
+        sequence=row["input_len"],
+        accumulation=accumulation,
+        recompute="full" if "checkpointing True" in notes else "none",
+    )
+    layout = TrainingLayout(
+        tp=row["tp"],
+        pp=pp,
+        cp=cp,
+        dp=dp,
+        ep=min(ep, dp * cp),
+        zero=3 if "FULL_SHARD" in notes or row["engine"] == "torchtitan" else 2 if "SHARD_GRAD" in notes else 1,
+    )
+    run = training_speed(
+        case.architecture,
+        work,
+        RECIPES["master"],
+        layout,
+        case.gpu,
+        products="fp8" if "fp8" in row["precision"] else "compute",
+        framework=row["engine"],
+    )
+    sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
+    kind = "training, with experts" if sparse else "training"
+    return Timed(case, kind, "tokens/s/GPU", run.time().tokens_per_s_per_gpu, float(row["value"]))
+
+
+def predict(case: Case) -> Timed | LeftOut:
+    match case.row["kind"]:
+        case "decode":
+            return decoding(case)
+        case "prefill":
+            return prefilling(case)
+        case "train":
+            return training(case)
+    return batched(case)
+
+
+def found(rows: Iterable[Mapping[str, Any]]) -> list[Timed | LeftOut]:
+    """Every row beside its prediction, or why it is left out."""
+    cases = (read_case(row) for row in rows)
+    return [predict(case) if isinstance(case, Case) else case for case in cases]
+
+
+def summary(rows: Iterable[Timed], by: Callable[[Timed], Any]) -> dict[str, dict[str, float]]:
+    groups: dict[str, list[Timed]] = defaultdict(list)
+    for row in rows:
+        groups[str(by(row))].append(row)
+    return {
+        name: {
+            "rows": len(group),
+            "median_error": round(median(abs(row.error) for row in group), 3),
+            "bias": round(median(row.error for row in group), 3),
+            "within_25": round(sum(abs(row.error) <= 0.25 for row in group) / len(group), 3),
+            "worst": round(max(abs(row.error) for row in group), 3),
+            "inside": round(sum(row.inside for row in group) / len(group), 3),
+            "widest": round(max(row.width for row in group), 2),
+        }
+        for name, group in sorted(groups.items())
+    }
+
+
+def cross_validated(rows: list[Timed]) -> dict[str, Any]:
+    """Host time of a layer fitted on half of the GPUs, as one factor an engine, and judged on the other half."""
+    decoded = [row for row in rows if row.kind == "decode, batch 1"]
+    shifts = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0]
+    errors = {
+        shift: {row.case.name: decoding(row.case, shift).error for row in decoded}
+        if shift != 1
+        else {row.case.name: row.error for row in decoded}
+        for shift in shifts
+    }
+    gpus = sorted({row.case.gpu.id for row in decoded})
+    chance, medians, within, chosen = random.Random(SEED), [], [], Counter[float]()
+    for _ in range(HALVES):
+        half = set(chance.sample(gpus, len(gpus) // 2))
+        judged = []
+        for engine in {engine_of(row.case.row) for row in decoded}:
+            mine = [row for row in decoded if engine_of(row.case.row) == engine]
+            fit = [row.case.name for row in mine if row.case.gpu.id in half]
+            best = min(shifts, key=lambda s: (median(abs(errors[s][n]) for n in fit), abs(s - 1))) if fit else 1.0
+            chosen[best] += 1
+            judged += [abs(errors[best][row.case.name]) for row in mine if row.case.gpu.id not in half]
+        medians.append(median(judged))
+        within.append(sum(error <= 0.25 for error in judged) / len(judged))
+    return {
+        "what": "host time of a layer, one factor an engine, fitted on half of the GPUs and judged on the other half",
+        "halves": HALVES,
+        "median_error": round(median(medians), 3),
+        "worst_half": round(max(medians), 3),
+        "within_25": round(median(within), 3),
+    }
+
+
+def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
+    """What the file holds."""
+    timed = [row for row in rows if isinstance(row, Timed)]
+    out = Counter((str(row.record["kind"]), row.reason) for row in rows if isinstance(row, LeftOut))
+    served = [row for row in timed if row.kind in ("full server", "batched decode", BOUND) and row.unit == "tokens/s"]
+    above = [row for row in served if row.measured > row.predicted.high]
+    compared = [row for row in timed if row.kind != BOUND]
+    sources = list(dict.fromkeys(str(row.case.row["source"]) for row in timed))
+    return {
+        "by_kind": summary(compared, lambda row: row.kind),
+        "by_engine": summary(compared, lambda row: f"{row.kind}: {row.case.engine}"),
+        "by_gpu": summary(compared, lambda row: f"{row.kind}: {row.case.gpu.id}"),
+        "cross_validated": cross_validated(timed),
+        "served": len(served),
+        "measured_above_high": [row.case.name for row in above],
+        "sources": sources,
+        "columns": COLUMNS,
+        "rows": [
+            [
+                row.kind,
+                row.case.row["model"],
+                row.case.gpu.id,
+                row.case.row["n_gpus"],
+                row.case.row["precision"],
+                row.case.engine,
+                row.case.row["batch"],
+                row.case.row["input_len"],
+                row.case.row["output_len"],
+                row.unit,
+                *(float(f"{figure:.4g}") for _, figure in row.predicted),
+                float(f"{row.measured:.4g}"),
+                sources.index(str(row.case.row["source"])),
+            ]
+            for row in timed
+        ],
+        "left_out": [{"kind": kind, "reason": reason, "count": count} for (kind, reason), count in sorted(out.items())],
+    }
+
+
+def main() -> None:
+    """A path of other rows of the same form may be given: then nothing is written."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    result = whole(found(rows_of(path)))
+    for name, row in {**result["by_kind"], **result["by_engine"]}.items():
+        print(f"{name:48s} {row}")
+    print("cross-validated", result["cross_validated"])
+    print("of", result["served"], "serving rates above the high end:", result["measured_above_high"])
+    for left in result["left_out"]:
+        print("left out", left)
+    if len(sys.argv) == 1:
+        FILE.write_text(as_text(result), encoding="utf-8")
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """JSON with a row a line."""
+    parts = []
+    for name, value in result.items():
+        if isinstance(value, list) and name not in ("columns", "measured_above_high"):
+            lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in value)
+            parts.append(f' "{name}": [\n{lines}\n ]' if lines else f' "{name}": []')
+        elif name.startswith("by_"):
+            lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in value.items())
+            parts.append(f' "{name}": {{\n{lines}\n }}')
+        else:
+            parts.append(f' "{name}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    main()

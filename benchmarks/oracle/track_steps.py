@@ -1,0 +1,232 @@
+"""python -m benchmarks.oracle.track_steps [CONFIG.json [OPTION=VALUE ...]]: peaks of the phases of a training step.
+
+Every storage is tracked while the class of transformers trains on fake CUDA tensors; options are those of `Step`, such
+as recipe=autocast. Without a config, small models of many families are tracked for tests/data/family_steps.json, each
+in the ways of WAYS. Needs torch, transformers, peft and a C++ compiler.
+"""
+
+import gc
+import json
+import sys
+import weakref
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.oracle import fake_cuda  # noqa: F401 - before torch
+
+# isort: split
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from presets import models
+
+DATA = Path(__file__).parents[2] / "tests" / "data" / "family_steps.json"
+BLOCK = 512  # bytes that torch's allocator rounds to
+for module in [one for name, one in sys.modules.items() if name.startswith("torch.optim")]:
+    if hasattr(module, "_get_value"):
+        module._get_value = lambda x: 1.0  # the number of the step, which is read on the host
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a step is run."""
+
+    recipe: str = "bf16"  # bf16, autocast (fp32 weights) or bf16-autocast
+    optimizer: str = "adamw-fused"
+    impl: str = "flash"
+    micro_batch: int = 1
+    sequence: int = 1024
+    checkpointing: str = "off"
+    lora: int = 0  # rank of adapters on all-linear, in fp32
+
+
+WAYS = (
+    Step(),
+    Step(impl="eager", micro_batch=2, sequence=512),
+    Step(recipe="autocast", micro_batch=2, sequence=512),
+    Step(lora=16),
+    Step(checkpointing="nonreentrant", micro_batch=2, sequence=512),
+)
+TYPES = (
+    "llama mistral qwen2 qwen3 gemma gemma3_text olmo2 olmo3 phi phi3 gpt2 gpt_neox starcoder2 stablelm granite "
+    "cohere cohere2 glm4 smollm3 ernie4_5 seed_oss qwen2_moe qwen3_moe mixtral olmoe granitemoe phimoe gpt_oss "
+    "deepseek_v2 deepseek_v3 glm4_moe hunyuan_v1_moe minimax_m2 lfm2"
+).split()
+"""One preset of each; those with recurrent layers are left out, whose kernels are not those of a plain torch."""
+
+
+class Storages(TorchDispatchMode):
+    """Bytes of the storages that are alive, from their first operation to their end, and the peak of each phase."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[int, int] = {}
+        self.total, self.phase, self.peaks = 0, "init", dict[str, int]()
+
+    def add(self, tensor: Any) -> None:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.sizes:
+            self.sizes[storage._cdata] = -(-storage.nbytes() // BLOCK) * BLOCK
+            self.total += self.sizes[storage._cdata]
+            weakref.finalize(storage, self.remove, storage._cdata)
+
+    def remove(self, key: int) -> None:
+        self.total -= self.sizes.pop(key)
+
+    def enter(self, phase: str) -> None:
+        self.phase = phase
+        self.peaks[phase] = max(self.peaks.get(phase, 0), self.total)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                self.add(tensor)
+        self.enter(self.phase)
+        return out
+
+
+def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **more: Any) -> Any:
+    """What CUDA runs: keys and values are not repeated; values are as wide as keys."""
+    width = value.shape[-1]
+    if width != query.shape[-1]:
+        value = torch.nn.functional.pad(value, [0, query.shape[-1] - width])
+    dropout = more.get("dropout", 0.0) if module.training else 0.0
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    out = attend(query, key, value, dropout, True, False, scale=scaling)[0]
+    return (out if width == query.shape[-1] else out[..., :width]).transpose(1, 2).contiguous(), None
+
+
+def built(config: dict[str, Any], step: Step) -> Any:
+    """The model, with adapters where they are asked for."""
+    ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **more: None)
+    sizes = {name: value for name, value in config.items() if name != "model_type"}
+    settings = AutoConfig.for_model(config["model_type"], **sizes).get_text_config()
+    settings.use_cache = False
+    attention = "tracked" if step.impl == "flash" else "eager"
+    dtype = torch.float32 if step.recipe == "autocast" else torch.bfloat16
+    with torch.device("cuda"):
+        model = AutoModelForCausalLM.from_config(settings, dtype=dtype, attn_implementation=attention)
+        if step.lora:
+            model = adapted(model, step.lora)
+    if step.checkpointing != "off":
+        how = {"use_reentrant": step.checkpointing == "reentrant", "preserve_rng_state": False}
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
+        if step.lora:
+            model.enable_input_require_grads()
+    return model.train()
+
+
+def adapted(model: Any, rank: int) -> Any:
+    """The model with PEFT's adapters on all-linear; they are made on the device, so that nothing is to be moved."""
+    from peft import LoraConfig, get_peft_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *args, **more: None
+    before, torch.nn.Module.to = torch.nn.Module.to, lambda self, *args, **more: self
+    try:
+        return get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+    finally:
+        torch.nn.Module.to = before
+
+
+def optimizer_of(name: str, weights: list[Any]) -> Any:
+    kind, _, kernel = name.partition("-")
+    assert kind == "adamw"
+    return torch.optim.AdamW(weights, lr=1e-5, foreach=kernel == "foreach", fused=kernel == "fused")
+
+
+def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
+    """Bytes when each phase of the second step is fullest: the optimizer has its states by then."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = built(config, step)
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        optimizer = optimizer_of(step.optimizer, weights)
+        for weight in weights:
+            weight.grad = torch.empty_like(weight)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        tokens = torch.ones((step.micro_batch, step.sequence), dtype=torch.long, device="cuda")
+        storages = Storages()
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        for tensor in (*model.parameters(), *model.buffers(), tokens, *states):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                storages.add(tensor)
+        gc.collect()
+        before = storages.total
+        heads = [module for name, module in model.named_modules() if name.endswith(("lm_head", "embed_out"))]
+        heads[0].register_forward_hook(lambda *args: storages.enter("loss"))
+        autocast = torch.autocast("cuda", torch.bfloat16) if "autocast" in step.recipe else nullcontext()
+        with storages:
+            storages.enter("forward")
+            with autocast:
+                out = model(input_ids=tokens, labels=tokens)
+            loss = out.loss
+            del out
+            storages.enter("backward")
+            loss.backward()
+            del loss
+            gc.collect()
+            storages.enter("optimizer")
+            torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        phases = {name: storages.peaks[name] for name in ("forward", "loss", "backward", "optimizer")}
+        return {"after_init": before, **phases, "after_step": before}
+
+
+def small(config: dict[str, Any]) -> dict[str, Any]:
+    """The same layers, but few of them, and few tokens to choose from."""
+    config = {name: value for name, value in config.items() if name not in ("quantization_config", "dtype")}
+    counts = {"n_layer", "n_layers", "num_layers", "num_hidden_layers"} & config.keys()
+    lists = {"layer_types", "mlp_layer_types"} & config.keys()
+    dense = {"first_k_dense_replace": min(1, config.get("first_k_dense_replace", 0))}
+    return (
+        config
+        | {name: min(4, config[name]) for name in counts}
+        | {name: config[name][:4] for name in lists}
+        | (dense if "first_k_dense_replace" in config else {})
+        | {"vocab_size": 4096, "pad_token_id": 0}
+    )
+
+
+def rows() -> list[dict[str, Any]]:
+    """Every family in every way that it can be run in."""
+    found = []
+    presets = {preset.config["model_type"]: preset.config for preset in reversed(models().values())}
+    for kind in TYPES:
+        config, steps = small(dict(presets[kind])), list[dict[str, Any]]()
+        for step in WAYS:
+            try:
+                phases = tracked(config, step)
+            except Exception as error:
+                print(f"{kind}: {step} can't be run: {error}", file=sys.stderr)
+                continue
+            steps.append({**asdict(step), "phases": phases})
+            print(kind, step.impl, step.recipe, phases["backward"], flush=True)
+        found.append({"config": config, "steps": steps})
+    return found
+
+
+def main(path: str | None = None, *options: str) -> None:
+    if path is None:
+        lines = ",\n".join(json.dumps(row) for row in rows())
+        DATA.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        return
+    given = dict(option.split("=", 1) for option in options)
+    kinds = {name: type(value) for name, value in asdict(Step()).items()}
+    step = Step(**{name: kinds[name](value) for name, value in given.items()})
+    config = json.loads(Path(path).read_text(encoding="utf-8"))
+    print(json.dumps(tracked(config, step), indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,164 @@
+"""What a slider move costs in a browser, beside Streamlit's floor: a page with one slider and one `st.write`.
+
+python -m benchmarks.speed.moves [MOVES]
+
+All pages take their moves in turn, so that what else the machine does falls on all of them. Of each move: from the key
+press to the headline in the document, to its paint, to the last visible change; CPU of the server's process; what came
+over the websocket; changes of the document; the longest task of the browser's main thread.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+FLOOR = 'import streamlit as st\nst.write("**value**", st.slider("Layers", 1, 200, 36))\n'
+PAGES = {
+    "Weigh, Qwen3-8B": "/?model=Qwen/Qwen3-8B",
+    "Weigh, DeepSeek-V3": "/?model=deepseek-ai/DeepSeek-V3",
+    "Train, Qwen3-8B": "/train?model=Qwen/Qwen3-8B",
+}
+HEADLINE = '[data-testid="stMetricValue"], [data-testid="stMarkdownContainer"] strong'
+SETTLED = 600
+"""Milliseconds without a change after which nothing more is expected."""
+WATCH = """
+() => {
+  const seen = window.seen = {};
+  const text = () => [...document.querySelectorAll(`HEADLINE`)].map(e => e.parentElement.textContent).join("|");
+  const painted = then => requestAnimationFrame(() => setTimeout(() => then(performance.now())));
+  window.arm = () => Object.assign(seen, {start: null, mutations: 0, last: null, shown: null, painted: null,
+                                          longest: 0, before: text()});
+  addEventListener("keydown", () => { seen.start ??= performance.now(); }, true);
+  new MutationObserver(changes => {
+    if (seen.start == null) return;
+    const now = performance.now();
+    seen.mutations += changes.length;
+    if (seen.shown == null && text() !== seen.before) {
+      seen.shown = now;
+      painted(at => { seen.painted = at; });
+    }
+    seen.changed = now;
+    painted(at => { seen.last = at; });
+  }).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+  new PerformanceObserver(list => {
+    if (seen.start != null) for (const e of list.getEntries()) seen.longest = Math.max(seen.longest, e.duration);
+  }).observe({entryTypes: ["longtask"]});
+}
+"""
+
+
+@contextmanager
+def server(script: Path) -> Iterator[tuple[str, int]]:
+    """The address and the process of a page that runs by itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*command, f"--server.port={port}"], cwd=script.parent, **quiet)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health").close()
+                break
+            except urllib.error.URLError:
+                time.sleep(0.25)
+        yield address, process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+class Reader:
+    """One page open in a browser, whose slider is moved."""
+
+    def __init__(self, browser: Browser, url: str, process: int) -> None:
+        self.process, self.bytes, self.messages = process, 0, 0
+        self.page: Page = browser.new_context(viewport={"width": 1440, "height": 1000}).new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("websocket", lambda socket: socket.on("framereceived", self.received))
+        self.page.goto(url)
+        labelled = re.compile("^Layers")  # with a mark once it differs from the model's own
+        self.slider = self.page.get_by_role("slider", name=labelled).or_(
+            self.page.get_by_role("group", name=labelled).get_by_role("slider")
+        )
+        self.slider.first.wait_for()
+        self.page.wait_for_timeout(4000)
+        self.page.evaluate(WATCH.replace("HEADLINE", HEADLINE))
+
+    def received(self, payload: str | bytes) -> None:
+        self.bytes, self.messages = self.bytes + len(payload), self.messages + 1
+
+    def cpu(self) -> float:
+        """Milliseconds that the server has computed."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    def move(self, key: str) -> dict[str, float]:
+        self.slider.first.focus()
+        self.page.evaluate("arm()")
+        self.bytes = self.messages = 0
+        spent = self.cpu()
+        self.page.keyboard.press(key)
+        self.page.wait_for_function(f"seen.shown != null && performance.now() - seen.changed > {SETTLED}")
+        seen = self.page.evaluate("seen")
+        return {
+            "headline in the document": seen["shown"] - seen["start"],
+            "headline painted": seen["painted"] - seen["start"],
+            "all visible": seen["last"] - seen["start"],
+            "longest task": seen["longest"],
+            "server CPU": self.cpu() - spent,
+            "kB": self.bytes / 1000,
+            "messages": self.messages,
+            "changes": seen["mutations"],
+        }
+
+
+def high(values: list[float]) -> float:
+    """The 95th percentile."""
+    return sorted(values)[-(-95 * len(values) // 100) - 1]
+
+
+def main(moves: int = 50) -> None:
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "floor.py").write_text(FLOOR)
+        floor, floor_process = stack.enter_context(server(folder / "floor.py"))
+        app, app_process = stack.enter_context(server(ROOT / "app.py"))
+        playwright = stack.enter_context(sync_playwright())
+        browser = stack.enter_context(playwright.chromium.launch(executable_path=chromium, args=flags))
+        readers = {"floor": Reader(browser, floor, floor_process)}
+        readers |= {name: Reader(browser, app + path, app_process) for name, path in PAGES.items()}
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in readers}
+        for number in range(moves + 2):
+            for name, reader in readers.items():
+                figures = reader.move("ArrowLeft" if number % 2 else "ArrowRight")
+                if number >= 2:  # the first moves warm both sides
+                    found[name].append(figures)
+    for name, rows in found.items():
+        print(name)
+        for what in rows[0]:
+            values, least = [row[what] for row in rows], [row[what] for row in found["floor"]]
+            ratio = f"{median(values) / median(least):8.2f} x floor" if median(least) else ""
+            print(f"  {what:26}{median(values):10.1f}  p95{high(values):10.1f}{ratio}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

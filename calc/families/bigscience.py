@@ -1,0 +1,177 @@
+"""Families of open collaborations: BigScience, BigCode, EleutherAI; and those of their line."""
+
+from calc.families.attention import Attention, Window
+from calc.families.family import PACKED_QKV, Family, Weights, extras
+from calc.families.feedforward import Dense, Times
+from calc.families.fields import Fields
+from calc.families.openai import EVERYWHERE, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
+from calc.families.rotary import Rotary
+from calc.model.attention import GQA
+from calc.model.block import Extra
+from calc.model.kernels import Kernels
+from calc.model.names import Names
+
+TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
+BLOOM_NAMES = Names(
+    embedding="transformer.word_embeddings",
+    layer="transformer.h.{layer}",
+    attention="self_attention",
+    final_norm="transformer.ln_f",
+    packed={"query_key_value": PACKED_QKV},
+    renamed=TWO_MATRICES,
+)
+NEOX_NAMES = Names(
+    embedding="gpt_neox.embed_in",
+    layer="gpt_neox.layers.{layer}",
+    attention="attention",
+    final_norm="gpt_neox.final_layer_norm",
+    lm_head="embed_out",
+    packed={"query_key_value": PACKED_QKV},
+    renamed=TWO_MATRICES,
+)
+GPTJ_NAMES = Names(
+    embedding="transformer.wte",
+    layer="transformer.h.{layer}",
+    attention="attn",
+    final_norm="transformer.ln_f",
+    renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"},
+)
+GPT_MHA = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd")
+BIGCODE = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
+
+
+def bigcode_attention(c: Fields, layer: int) -> GQA:
+    """StarCoder: one KV head for all."""
+    attention = BIGCODE(c, layer)
+    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
+
+
+def last_bias(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """GPT-NeoX Japanese: a bias behind attention in the last layer alone."""
+    if layer != c.size("num_hidden_layers") - 1:
+        return ()
+    return extras("attention", {"attention.dense_bias": (c.size("hidden_size"),)})
+
+
+BIGSCIENCE: dict[str, Family] = {
+    "bloom": Family(
+        maker="BigScience",
+        mixer=Attention(heads="n_head", kv=None, head_dim=None, bias=True),
+        ffn=Dense(Times(4), True, gated=False),
+        norm="layer",
+        names=BLOOM_NAMES,
+        rotary=None,
+        layers="n_layer",
+        own={"max_position_embeddings": None},
+        aliases={"n_embed": "hidden_size"},
+        extras=Weights(
+            {
+                "norms": {
+                    f"transformer.word_embeddings_layernorm.{leaf}": ("hidden_size",) for leaf in ("weight", "bias")
+                }
+            }
+        ),
+    ),
+    "gpt_bigcode": Family(
+        maker="BigCode",
+        mixer=bigcode_attention,
+        ffn=GPT2_MLP,
+        norms=("ln_1", "ln_2"),
+        norm="layer",
+        kernels=Kernels(dropout=EVERYWHERE),
+        names=GPT2_NAMES,
+        rotary=None,
+        positions="n_positions",
+        **GPT2_FIELDS,
+    ),
+    "starcoder2": Family(
+        maker="BigCode",
+        mixer=Attention(bias="use_bias", window=Window()),
+        ffn=Dense("intermediate_size", "use_bias", gated=False),
+        norm="layer",
+        names=Names(renamed={"up_proj": "c_fc", "down_proj": "c_proj"}),
+        gguf="starcoder2",
+    ),
+    "gpt_neo": Family(
+        maker="EleutherAI",
+        mixer=Attention(heads="num_heads", kv=None, head_dim=None, out_bias=True),
+        ffn=Dense(Times(4, stated="intermediate_size"), True, gated=False),
+        norms=("ln_1", "ln_2"),
+        norm="layer",
+        names=Names(
+            embedding="transformer.wte",
+            positions="transformer.wpe",
+            layer="transformer.h.{layer}",
+            attention="attn.attention",
+            final_norm="transformer.ln_f",
+            renamed={"o_proj": "out_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
+        ),
+        rotary=None,
+        layers="num_layers",
+        positions="max_position_embeddings",
+    ),
+    "gpt_neox": Family(
+        maker="EleutherAI",
+        mixer=Attention(kv=None, head_dim=None, bias="attention_bias"),
+        ffn=Dense(gated=False, bias=True),
+        norm="layer",
+        names=NEOX_NAMES,
+        rotary=Rotary(share=0.25),
+        kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
+    ),
+    "gpt_neox_japanese": Family(
+        maker="ABEJA",
+        mixer=Attention(kv=None, head_dim=None),
+        ffn=Dense(Times("intermediate_multiple_size"), False, gated=False),
+        norm="layer",
+        names=NEOX_NAMES.model_copy(
+            update={
+                "embedding": "gpt_neox_japanese.embed_in",
+                "layer": "gpt_neox_japanese.layers.{layer}",
+                "final_norm": "gpt_neox_japanese.final_layer_norm",
+            }
+        ),
+        layer_extras=last_bias,
+    ),
+    "gptj": Family(
+        maker="EleutherAI",
+        mixer=GPT_MHA,
+        ffn=GPT2_MLP,
+        kernels=Kernels(activation="written_out"),
+        norms=("ln_1",),
+        norm="layer",
+        names=GPTJ_NAMES,
+        head_bias=True,
+        **GPT2_FIELDS,
+    ),
+    "ctrl": Family(
+        maker="Salesforce",
+        mixer=BIGCODE,
+        ffn=Dense("dff", True, gated=False),
+        norms=("layernorm1", "layernorm2"),
+        norm="layer",
+        names=Names(
+            embedding="transformer.w",
+            layer="transformer.h.{layer}",
+            attention="multi_head_attention",
+            mlp="ffn",
+            final_norm="transformer.layernorm",
+            renamed={"q_proj": "Wq", "k_proj": "Wk", "v_proj": "Wv", "o_proj": "dense"}
+            | {"up_proj": "0", "down_proj": "2"},
+        ),
+        rotary=None,
+        head_bias=True,
+        **GPT2_FIELDS,
+    ),
+    "codegen": Family(
+        maker="Salesforce",
+        mixer=GPT_MHA,
+        ffn=GPT2_MLP,
+        kernels=Kernels(activation="written_out"),
+        norms=("ln_1",),
+        norm="layer",
+        names=GPTJ_NAMES.model_copy(update={"packed": {"qkv_proj": PACKED_QKV}}),
+        head_bias=True,
+        **GPT2_FIELDS,
+    ),
+}

@@ -1,0 +1,68 @@
+"""Cohere's families."""
+
+from calc.families.attention import LISTED_ONLY, Attention, Sliding
+from calc.families.family import Family, Wrapper, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields, kind
+from calc.model.kernels import Kernels
+
+COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
+COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))
+ONE_NORM = ("input_layernorm",)
+
+
+def prefix_width(c: Fields) -> int:
+    """Of the dense first layers."""
+    return c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size")
+
+
+def cohere2_moe_window(c: Fields, layer: int) -> int | None:
+    """The dense first layers have a pattern of windows of their own."""
+    if kind(c, layer) is not None:
+        return LISTED_ONLY(c, layer)
+    dense = c.maybe("first_k_dense_replace", 0) or 0
+    prefix = layer < dense
+    step = c.size("prefix_dense_sliding_window_pattern" if prefix else "sliding_window_pattern", 0)
+    full = step and (layer + 1 - (0 if prefix else dense)) % step == 0
+    return None if full else c.maybe("sliding_window")
+
+
+COHERE: dict[str, Family] = made_by(
+    "Cohere",
+    {
+        "cohere": Family(
+            mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
+            ffn=Dense(),
+            norms=ONE_NORM,
+            kernels=COHERE_KERNELS,
+        ),
+        "cohere2": Family(
+            mixer=COHERE_PATTERN,
+            ffn=Dense(),
+            norms=ONE_NORM,
+            own={"sliding_window_pattern": 4},
+            kernels=COHERE_KERNELS,
+            wrappers=(Wrapper("aya_vision", tied=True), Wrapper("cohere2_vision", tied=True)),
+        ),
+        "cohere2_moe": Family(
+            mixer=Attention(bias="attention_bias", window=cohere2_moe_window),
+            ffn=Experts(
+                "num_experts",
+                "intermediate_size",
+                shared="num_shared_experts",
+                first_dense="first_k_dense_replace",
+                dense=Dense(prefix_width, bias=False),
+            ),
+            norms=ONE_NORM,
+            own={"first_k_dense_replace": 0},
+            kernels=COHERE_KERNELS,
+        ),
+        "cohere_compass_text": Family(
+            mixer=Attention(bias="attention_bias", window=LISTED_ONLY),
+            ffn=Dense(bias=False),
+            norms=ONE_NORM,
+            kernels=Kernels(norm="centred"),
+            wrappers=(Wrapper("cohere_compass"),),
+        ),
+    },
+)

@@ -1,0 +1,210 @@
+"""DeepSeek's families."""
+
+from dataclasses import replace
+
+from calc.errors import ConfigError, Message, shown
+from calc.families.attention import MLA, Attention
+from calc.families.family import MTP, Family, Wrapper, extras, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields, near_divisors
+from calc.families.tower_readers import MOON
+from calc.model.block import Extra
+from calc.model.compressed_attention import CompressedAttention
+from calc.model.feedforward import MLP, MoE
+from calc.model.kernels import Kernels
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.tensor import Shape
+
+DEEPSEEK_EXPERTS = Experts(
+    "n_routed_experts",
+    shared="n_shared_experts",
+    correction="buffer",
+    first_dense="first_k_dense_replace",
+    dense=Dense(bias=False),
+)
+DEEPSEEK_V1_EXPERTS = replace(DEEPSEEK_EXPERTS, correction="none")
+DEEPSEEK_V2_EXPERTS = replace(DEEPSEEK_V1_EXPERTS, shared_bias="mlp_bias", dense=Dense())  # only V2 can have biases
+DEEPSEEK_MTP = MTP(MLA(), DEEPSEEK_EXPERTS, own_tables=True)  # README_WEIGHTS.md of github.com/deepseek-ai/DeepSeek-V3
+DSA = MLA(indexer=True)
+
+
+def owns_indexer(c: Fields, layer: int) -> bool:
+    """GLM-5.2: some layers share the choice of an earlier one."""
+    layers = c.size("num_hidden_layers")
+    if layer >= layers:
+        return True
+    listed = c.per_layer("indexer_types", layers, ("full", "shared"))
+    if listed is not None:
+        return listed[layer] == "full"
+    pattern = c.get("index_topk_pattern")
+    if isinstance(pattern, str) and layer < len(pattern):
+        return pattern[layer] == "F"
+    freq, skip = c.maybe("index_topk_freq", 0) or 1, c.maybe("index_skip_topk_offset", 0)
+    return max(layer - (2 if skip is None else skip) + 1, 0) % freq == 0
+
+
+OCR = Family(
+    mixer=Attention(bias="attention_bias", head_dim=None), ffn=DEEPSEEK_V2_EXPERTS, kernels=Kernels(fp32_weights=True)
+)
+
+
+V4_NORMS = ("attn_norm", "ffn_norm")
+V4_MLP = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+V4_NAMES = Names(
+    embedding="embed",
+    layer="layers.{layer}",
+    attention="attn",
+    mlp="ffn",
+    router="ffn.gate",
+    correction="ffn.gate.bias",
+    expert="ffn.experts.{expert}",
+    shared_expert="ffn.shared_experts",
+    final_norm="norm",
+    lm_head="head",
+    renamed=V4_MLP,
+    expert_renamed=V4_MLP,
+)
+V4_KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
+V4_RATIOS = {0: V4_KINDS[0], 4: V4_KINDS[1], 128: V4_KINDS[2]}
+
+
+def v4_mixer(c: Fields, layer: int) -> Mixer:
+    """By `layer_types`, by the ratios that the checkpoints list, or the class's pattern."""
+    if isinstance(c.get("layer_types"), list) and len(c.get("layer_types")) == c.size("num_hidden_layers"):
+        words = c.per_layer("layer_types", c.size("num_hidden_layers"), V4_KINDS)
+        if words:
+            return v4_attention(c, words[layer])
+    ratios = c.get("compress_ratios")
+    if isinstance(ratios, list) and layer < len(ratios):
+        if type(ratios[layer]) is not int or ratios[layer] not in V4_RATIOS:
+            message = Message("compress_ratios holds {ratio}; it must be 0, 4 or 128.", ratio=shown(ratios[layer]))
+            raise ConfigError(message, "compress_ratios")
+        return v4_attention(c, V4_RATIOS[ratios[layer]])
+    return v4_attention(c, V4_KINDS[1] if layer >= 2 and layer % 2 else V4_KINDS[2])
+
+
+def v4_attention(c: Fields, what: str) -> CompressedAttention:
+    return c.once(("v4", what), lambda: v4_kind(c, what))
+
+
+def v4_kind(c: Fields, what: str) -> CompressedAttention:
+    """Attention of one kind of layer."""
+    n_q, groups = c.size("num_attention_heads"), c.size("o_groups")
+    if n_q % groups:
+        sentence = "o_groups is {groups:,}, which does not divide num_attention_heads {n_q:,}."
+        raise ConfigError(Message(sentence, groups=groups, n_q=n_q), "o_groups", near_divisors(n_q, groups))
+    sparse = what == "compressed_sparse_attention"
+    return CompressedAttention(
+        o_groups=groups,
+        group_heads=n_q // groups,
+        d_head=c.size("head_dim"),
+        q_rank=c.size("q_lora_rank"),
+        o_rank=c.size("o_lora_rank"),
+        window=c.size("sliding_window"),
+        rate=None if what == "sliding_attention" else 4 if sparse else 128,
+        overlap=2 if sparse else 1,
+        n_index=c.size("index_n_heads") if sparse else None,
+        top_entries=c.maybe("index_topk") or CompressedAttention.model_fields["top_entries"].default,
+        d_index=c.size("index_head_dim") if sparse else None,
+    )
+
+
+def v4_hashes(c: Fields, layer: int) -> bool:
+    """The first layers choose experts by a table over the vocabulary."""
+    listed = c.get("mlp_layer_types")
+    if isinstance(listed, list) and layer < len(listed):
+        return bool(listed[layer] == "hash_moe")
+    return layer < c.size("num_hash_layers", 0)
+
+
+def v4_moe(c: Fields, layer: int) -> MoE:
+    """One shared expert, whatever `n_shared_experts` says."""
+    width = c.size("moe_intermediate_size")
+    return MoE(
+        n_experts=c.size("n_routed_experts"),
+        top_k=c.size("num_experts_per_tok"),
+        expert=MLP(intermediate=width),
+        shared=MLP(intermediate=width, bias=c.flag("mlp_bias")),
+        router_correction="none" if v4_hashes(c, layer) else "buffer",
+    )
+
+
+def v4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Hyper-connections, arXiv:2409.19606, around attention and feed-forward; and the table of hashed layers."""
+    hyper = c.once("hyper connections", lambda: hyper_connections(c))
+    if not v4_hashes(c, layer):
+        return hyper
+    table = {"ffn.gate.tid2eid": (c.size("vocab_size"), c.size("num_experts_per_tok"))}
+    return (*hyper, *extras("router", table, apart="persistent_buffers"))
+
+
+def hyper_connections(c: Fields) -> tuple[Extra, ...]:
+    streams = c.size("hc_mult")
+    rows = streams * streams + 2 * streams
+    shapes: dict[str, Shape] = {}
+    for around in ("hc_attn", "hc_ffn"):
+        shapes |= {f"{around}_fn": (rows, streams * c.size("hidden_size")), f"{around}_base": (rows,)}
+        shapes |= {f"{around}_scale": (3,)}
+    return extras("other", shapes)
+
+
+def v4_head(c: Fields) -> tuple[Extra, ...]:
+    streams = c.size("hc_mult")
+    shapes = {"fn": (streams, streams * c.size("hidden_size")), "base": (streams,), "scale": (1,)}
+    return extras("other", {f"hc_head_{name}": shape for name, shape in shapes.items()})
+
+
+def v4_last_mixer(c: Fields, layer: int) -> Mixer:
+    return v4_attention(c, "sliding_attention")
+
+
+DEEPSEEK: dict[str, Family] = made_by(
+    "DeepSeek",
+    {
+        "deepseek": Family(
+            mixer=Attention(bias="attention_bias"),
+            ffn=DEEPSEEK_V1_EXPERTS,
+            kernels=Kernels(fp32_weights=True),
+            defaults="deepseek_v2",
+            own={"head_dim": None},
+        ),
+        "deepseek_v2": Family(
+            mixer=MLA(),
+            ffn=DEEPSEEK_V2_EXPERTS,
+            kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
+            wrappers=(Wrapper("deepseek_vl_v2"),),
+        ),
+        "deepseek_v3": Family(
+            mixer=MLA(),
+            ffn=DEEPSEEK_EXPERTS,
+            prediction=DEEPSEEK_MTP,
+            gguf="deepseek2",
+            wrappers=(Wrapper("kimi_k25", tied=True, tower=MOON), Wrapper("kimi_vl")),
+            kernels=Kernels(turn="pairs"),
+        ),
+        "deepseek_v32": Family(
+            mixer=DSA,
+            ffn=DEEPSEEK_EXPERTS,
+            own={"num_nextn_predict_layers": 0},
+            prediction=replace(DEEPSEEK_MTP, attention=DSA),
+        ),
+        "deepseek_v4": Family(
+            mixer=v4_mixer,
+            ffn=v4_moe,
+            kernels=Kernels(fp32_weights=False),
+            norms=V4_NORMS,
+            names=V4_NAMES,
+            own={"num_hash_layers": 3, "compress_ratios": None},
+            extras=v4_head,
+            layer_extras=v4_layer_extras,
+            prediction=MTP(
+                v4_last_mixer, v4_moe, layer_norms=V4_NORMS, extras=lambda c: (*hyper_connections(c), *v4_head(c))
+            ),
+        ),
+        "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=(Wrapper("deepseek_ocr2"),)),
+        "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
+            OCR, own={"first_k_dense_replace": 1}, wrappers=(Wrapper("unlimited_ocr"),)
+        ),
+    },
+)

@@ -1,0 +1,68 @@
+"""The Technology Innovation Institute's families: Falcon."""
+
+from dataclasses import replace
+
+from calc.families.attention import Attention, SideBySide
+from calc.families.bigscience import BLOOM_NAMES
+from calc.families.family import TWO_NORMS, Family, made_by
+from calc.families.feedforward import Dense, Times, no_feedforward
+from calc.families.fields import Fields
+from calc.families.granite import BAMBA_NAMES, FF_NORMS
+from calc.families.mamba import MAMBA_NAMES, UNBOUNDED
+from calc.families.recurrent import BAMBA, Mamba
+from calc.model.attention import GQA
+from calc.model.kernels import Kernels
+
+MANY = Attention(kv=None, head_dim=None, bias="bias")
+GROUPED = Attention(kv="num_kv_heads", head_dim=None, bias="bias")
+
+
+def falcon_attention(c: Fields, layer: int) -> GQA:
+    """40B and 180B group their heads; 7B has one KV head; the earliest have one for each."""
+    if c.flag("new_decoder_architecture"):
+        return GROUPED(c, layer)
+    attention = MANY(c, layer)
+    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
+
+
+def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    new = c.flag("new_decoder_architecture")
+    if new and (c.maybe("num_ln_in_parallel_attn") or 2) == 2:
+        return ("ln_attn", "ln_mlp")
+    return ("input_layernorm",) if c.flag("parallel_attn") else TWO_NORMS
+
+
+FALCON_7B_AND_40B = Family(
+    mixer=falcon_attention,
+    ffn=Dense(Times(4, stated="ffn_hidden_size"), "bias", gated=False),
+    norms=falcon_norms,
+    norm="layer",
+    names=BLOOM_NAMES,
+    kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
+    aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
+)
+
+FALCON: dict[str, Family] = made_by(
+    "TII",
+    {
+        "falcon": FALCON_7B_AND_40B,
+        "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
+        "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
+        "falcon_mamba": Family(
+            mixer=Mamba(inner="intermediate_size"),
+            ffn=no_feedforward,
+            norms=("norm",),
+            names=MAMBA_NAMES,
+            own=UNBOUNDED,
+        ),
+        "falcon_h1": Family(
+            mixer=SideBySide(
+                (Attention(bias="attention_bias"), replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))
+            ),
+            ffn=Dense(),
+            norms=FF_NORMS,
+            names=BAMBA_NAMES,
+            own={"head_dim": None},
+        ),
+    },
+)

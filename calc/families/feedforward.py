@@ -1,0 +1,130 @@
+"""The vocabulary of rows: feed-forwards, and which layers have experts. Strings name config fields."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.errors import ConfigError, Message
+from calc.families.fields import MLP_KINDS, Fields, Flag, Rule, Size, number, true
+from calc.model.feedforward import MLP, FeedForward, MoE, Stacked
+
+FeedForwardOf = Callable[[Fields, int], FeedForward | None]
+"""The feed-forward of layer i."""
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """A width that is a multiple of another where the config does not say it."""
+
+    times: Size
+    of: str = "hidden_size"
+    stated: str | None = None
+
+    def __call__(self, c: Fields) -> int:
+        stated = None if self.stated is None else c.maybe(self.stated)
+        return stated or number(c, self.times) * c.size(self.of)
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """A field that counts both halves of a gated feed-forward."""
+
+    field: str = "intermediate_size"
+
+    def __call__(self, c: Fields) -> int:
+        return c.size(self.field) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """Two matrices, or with a gate three."""
+
+    width: Size = "intermediate_size"
+    bias: Flag = "mlp_bias"
+    gated: Flag = True
+
+    def __call__(self, c: Fields, layer: int = 0) -> MLP:
+        return c.once(
+            self, lambda: MLP(intermediate=number(c, self.width), gated=true(c, self.gated), bias=true(c, self.bias))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Experts:
+    """A mixture of experts; in some layers, or in all."""
+
+    n: str = "num_experts"
+    width: str = "moe_intermediate_size"
+    top_k: str = "num_experts_per_tok"
+    bias: Flag = False
+    gated: bool = True
+    shared: str | None = None  # how many shared experts there are, which are one MLP as wide as all of them
+    shared_width: str | None = None  # of one of them, where it is not that of the routed ones; without a number: of all
+    shared_bias: Flag = False
+    shared_gate: bool = False
+    correction: Literal["none", "buffer", "parameter", "row"] = "none"
+    corrected_when: Flag = True
+    router_bias: Flag = False
+    d_router: str | None = None
+    n_zero: Size = 0
+    latent: str | None = None
+    latent_bias: Flag = False
+    stacked: Stacked = "no"
+    first_dense: int | str | None = None  # so many first layers are dense, unless `mlp_layer_types` lists them
+    sparse: Rule | None = None  # another rule for layers that have experts; neither: all of them
+    dense: FeedForwardOf = Dense()
+
+    def __call__(self, c: Fields, layer: int) -> FeedForward | None:
+        return self.experts(c) if self.is_sparse(c, layer) else self.dense(c, layer)
+
+    def is_sparse(self, c: Fields, layer: int) -> bool:
+        """Whether layer i has experts."""
+        if self.sparse is not None:
+            return self.sparse(c, layer)
+        return self.first_dense is None or is_sparse(c, layer, self.first_dense)
+
+    def experts(self, c: Fields) -> MoE:
+        """Those of a layer that has them."""
+        return c.once(self, lambda: self.read(c))
+
+    def read(self, c: Fields) -> MoE:
+        """Those of any layer."""
+        n_experts, chosen = c.size(self.n), c.size(self.top_k)
+        if chosen > n_experts:
+            sentence = "{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({name})."
+            message = Message(sentence, top_k=self.top_k, chosen=chosen, n_experts=n_experts, name=self.n)
+            raise ConfigError(message, self.top_k, [n_experts])
+        return MoE(
+            n_experts=n_experts,
+            top_k=chosen,
+            expert=MLP(intermediate=c.size(self.width), gated=self.gated, bias=true(c, self.bias)),
+            shared=self.read_shared(c),
+            shared_gate=self.shared_gate,
+            router_bias=true(c, self.router_bias),
+            router_correction=self.correction if true(c, self.corrected_when) else "none",
+            d_router=None if self.d_router is None else c.size(self.d_router),
+            n_zero=c.maybe(self.n_zero, 0) or 0 if isinstance(self.n_zero, str) else number(c, self.n_zero),
+            latent=None if self.latent is None else c.maybe(self.latent),
+            latent_bias=true(c, self.latent_bias),
+            stacked=self.stacked,
+        )
+
+    def read_shared(self, c: Fields) -> MLP | None:
+        """The shared experts; None without."""
+        if self.shared is None and self.shared_width is None:
+            return None
+        n = 1 if self.shared is None else c.maybe(self.shared, 0) or 0
+        wide = n and n * c.size(self.shared_width or self.width, 0)
+        return MLP(intermediate=wide, gated=self.gated, bias=true(c, self.shared_bias)) if wide else None
+
+
+def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
+    """By `mlp_layer_types` where they are listed, else after the first dense layers."""
+    kinds = c.per_layer("mlp_layer_types", c.size("num_hidden_layers"), MLP_KINDS)
+    if kinds:
+        return kinds[layer] == "sparse"
+    return layer >= (first_dense if isinstance(first_dense, int) else c.maybe(first_dense, 0) or 0)
+
+
+def no_feedforward(c: Fields, layer: int) -> None:
+    """Layers of a mixer alone: Mamba."""

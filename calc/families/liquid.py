@@ -1,0 +1,88 @@
+"""Liquid AI's families: LFM2 and LFM3, with short convolutions between attention."""
+
+from calc.families.attention import Attention, Hybrid, Listed, Sliding
+from calc.families.family import Family, If, Wrapper, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields
+from calc.families.recurrent import short_conv
+from calc.families.tower_readers import LFM2_VL
+from calc.model.kernels import Kernels
+from calc.model.names import Names
+
+W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+LFM2_MIXER = Hybrid(Attention(head_dim=None, qk_norm="head"), short_conv, Listed("full_attn_idxs", absent=True))
+LFM2_NAMES = Names(
+    recurrent="conv",
+    mlp="feed_forward",
+    router="feed_forward.gate",
+    correction="feed_forward.expert_bias",
+    expert="feed_forward.experts.{expert}",
+    final_norm="model.embedding_norm",
+    renamed={"o_proj": "out_proj", "q_norm": "q_layernorm", "k_norm": "k_layernorm"} | W123,
+    expert_renamed=W123,
+)
+LFM3_NORMS = ("operator_norm", "ffn_norm", "post_operator_norm", "post_ffn_norm")
+
+
+def lfm2_width(c: Fields) -> int:
+    """Cut to two thirds and rounded up where `block_auto_adjust_ff_dim` says so."""
+    width = c.maybe("block_ff_dim") or c.size("intermediate_size")
+    if not c.flag("block_auto_adjust_ff_dim"):
+        return width
+    width = 2 * width // 3
+    if c.get("block_ffn_dim_multiplier") is not None:
+        width = int(c.real("block_ffn_dim_multiplier") * width)
+    multiple = c.size("block_multiple_of")
+    return -(-width // multiple) * multiple
+
+
+def lfm3_attends(c: Fields, layer: int) -> bool:
+    """Of four layers one keeps all, one slides (the first of all does not), two are short convolutions."""
+    return layer % 4 == 2 or (layer % 4 == 0 and layer > 0)
+
+
+LIQUID: dict[str, Family] = made_by(
+    "Liquid AI",
+    {
+        "lfm2": Family(
+            mixer=LFM2_MIXER,
+            ffn=Dense(lfm2_width, False),
+            norms=("operator_norm", "ffn_norm"),
+            names=LFM2_NAMES,
+            own={"block_ff_dim": None},
+            aliases={"tie_embedding": "tie_word_embeddings"},
+            wrappers=(Wrapper("lfm2_vl", tied=True, tower=LFM2_VL),),
+        ),
+        "lfm2_moe": Family(
+            mixer=LFM2_MIXER,
+            ffn=Experts(correction="buffer", corrected_when="use_expert_bias", first_dense="num_dense_layers"),
+            norms=("operator_norm", "ffn_norm"),
+            names=LFM2_NAMES,
+            aliases={"tie_embedding": "tie_word_embeddings"},
+            kernels=Kernels(fp32_weights=False, fp32_router=False),
+        ),
+        "lfm3": Family(
+            mixer=Hybrid(
+                Attention(
+                    bias="attention_bias",
+                    qk_norm="head",
+                    gate="heads",
+                    gate_when="use_attention_gate",
+                    window=Sliding(full_every=4, full_at=2),
+                ),
+                short_conv,
+                lfm3_attends,
+            ),
+            ffn=Dense(bias=False),
+            norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),
+            own={"use_sandwich_norm": True, "use_attention_gate": True},
+            names=Names(
+                recurrent="conv",
+                mlp="feed_forward",
+                final_norm="model.embedding_norm",
+                renamed={"g_proj": "gate_proj"} | W123,
+            ),
+            wrappers=(Wrapper("lfm3_vl", tied=True),),
+        ),
+    },
+)

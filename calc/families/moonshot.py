@@ -1,0 +1,127 @@
+"""Moonshot's families: Kimi; and Ling, which is made of the same parts."""
+
+from calc.families.attention import MLA, Attention, Every, Hybrid
+from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
+from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields, Size, number
+from calc.families.recurrent import KimiDelta
+from calc.model.names import Names
+
+
+def kimi_full(c: Fields, layer: int) -> bool:
+    """`linear_attn_config` counts layers from 1."""
+    stated = c.get("linear_attn_config")
+    if isinstance(stated, dict):
+        return layer + 1 in c.once("full layers", lambda: c.within(stated).indices("full_attn_layers"))
+    return layer > 0 and layer % 4 == 0
+
+
+def in_section(field: str, otherwise: str) -> Size:
+    """A size that checkpoints state in `linear_attn_config`."""
+    return lambda c: c.within(c.get("linear_attn_config")).maybe(field) or c.size(otherwise)
+
+
+def stated_or(field: str, otherwise: str) -> Size:
+    return lambda c: c.maybe(field) or number(c, otherwise)
+
+
+KIMI_EXPERTS = Experts(
+    "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
+)
+KIMI: dict[str, Family] = made_by(
+    "Moonshot AI",
+    {
+        "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP),
+        "kimi_linear": Family(
+            mixer=Hybrid(
+                MLA(),
+                KimiDelta(
+                    heads=in_section("num_heads", "linear_num_heads"),
+                    d_head=in_section("head_dim", "linear_head_dim"),
+                    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+                ),
+                kimi_full,
+            ),
+            ffn=KIMI_EXPERTS,
+            own={"first_k_dense_replace": 1},
+            ties=False,
+            names=Names(
+                recurrent="self_attn",
+                router="block_sparse_moe.gate",
+                correction="block_sparse_moe.gate.e_score_correction_bias",
+                expert="block_sparse_moe.experts.{expert}",
+                shared_expert="block_sparse_moe.shared_experts",
+                expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
+            ),
+        ),
+    },
+)
+
+LING_NAMES = Names(
+    embedding="model.word_embeddings",
+    attention="attention",
+    recurrent="attention",
+    correction="mlp.gate.expert_bias",
+    renamed={"o_proj": "dense"},
+)
+LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
+LING_MLA = MLA(gate="heads")
+LING_EXPERTS = Experts(
+    shared="num_shared_experts",
+    shared_bias="use_bias",
+    correction="buffer",
+    corrected_when="moe_router_enable_expert_bias",
+    first_dense="first_k_dense_replace",
+    dense=Dense(bias="use_bias"),
+)
+
+LING: dict[str, Family] = made_by(
+    "Ant Group",
+    {
+        "bailing_moe": Family(
+            mixer=LING_ATTENTION,
+            ffn=LING_EXPERTS,
+            names=LING_NAMES.model_copy(
+                update={"packed": {"query_key_value": PACKED_QKV}, "renamed": {"o_proj": "dense"} | QUERY_LAYERNORM}
+            ),
+            defaults="llama",
+            own={
+                "head_dim": None,
+                "num_experts": 16,
+                "num_experts_per_tok": 2,
+                "num_shared_experts": 0,
+                "moe_intermediate_size": None,
+                "first_k_dense_replace": 0,
+                "use_bias": False,
+                "use_qkv_bias": False,
+                "use_qk_norm": False,
+                "moe_router_enable_expert_bias": False,
+                "num_nextn_predict_layers": 0,
+            },
+            prediction=MTP(LING_ATTENTION, LING_EXPERTS),
+        ),
+        "bailing_hybrid": Family(
+            mixer=Hybrid(
+                LING_MLA,
+                KimiDelta(
+                    heads=stated_or("linear_num_heads", "num_attention_heads"),
+                    d_head=stated_or("linear_head_dim", "head_dim"),
+                    d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
+                    low_rank_gates=False,
+                ),
+                Every("layer_group_size"),
+            ),
+            ffn=KIMI_EXPERTS,
+            own={
+                "q_lora_rank": None,
+                "linear_head_dim": None,
+                "linear_num_heads": None,
+                "linear_conv_kernel_dim": None,
+            },
+            ties=False,
+            names=LING_NAMES,
+            prediction=MTP(LING_MLA, KIMI_EXPERTS),
+        ),
+    },
+)

@@ -1,0 +1,188 @@
+"""NVIDIA's families: Nemotron and Cosmos."""
+
+from calc.errors import ConfigError, Message
+from calc.families.attention import Attention
+from calc.families.family import MTP, TWO_NORMS, Family, Wrapper, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields
+from calc.families.mamba import MAMBA_NAMES
+from calc.families.recurrent import Mamba2
+from calc.families.rotary import Rotary
+from calc.model.block import Extra
+from calc.model.feedforward import MLP, FeedForward
+from calc.model.kernels import Kernels
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.tensor import Component
+
+SQUARED = Kernels(activation="squared")
+
+# Nemotron-H and 3: each layer is a mixer or a feed-forward
+
+NEMOTRON_KINDS = ["mamba", "moe", "attention", "mlp"]
+"""The class's default."""
+LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+WORDS = {"linear_attention": "mamba", "full_attention": "attention", **{word: word for word in NEMOTRON_KINDS}}
+NEMOTRON_ATTENTION = Attention()
+NEMOTRON_WIDE = Attention(head_dim="attention_head_dim")
+NEMOTRON_MAMBA = Mamba2(heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
+NEMOTRON_MLP = Dense(gated=False)
+NEMOTRON_EXPERTS = Experts(
+    "n_routed_experts",
+    gated=False,
+    shared_width="moe_shared_expert_intermediate_size",
+    shared_bias="mlp_bias",
+    correction="buffer",
+    latent="moe_latent_size",
+    latent_bias="mlp_bias",
+)
+
+
+def nemotron_layers(c: Fields) -> int:
+    """`num_hidden_layers` is ignored where the layers are listed, and where nothing is: then there are four."""
+    listed = c.get("layers_block_type")
+    if isinstance(listed, list) and listed:
+        return len(listed)
+    return c.size("num_hidden_layers") if isinstance(c.get("hybrid_override_pattern"), str) else len(NEMOTRON_KINDS)
+
+
+def nemotron_kinds(c: Fields) -> list[str]:
+    """What each layer is: letters in `hybrid_override_pattern`, or words."""
+    layers, letters = nemotron_layers(c), c.get("hybrid_override_pattern")
+    if isinstance(letters, str):
+        if len(letters) != layers or not set(letters) <= set(LETTERS):
+            sentence = "hybrid_override_pattern must have one of the letters M * - E for each of {layers:,} layers."
+            raise ConfigError(Message(sentence, layers=layers), "hybrid_override_pattern")
+        return [LETTERS[letter] for letter in letters]
+    listed = c.per_layer("layers_block_type", layers, tuple(WORDS)) or NEMOTRON_KINDS
+    return [WORDS[word] for word in listed]
+
+
+def nemotron_kind(c: Fields, layer: int) -> str:
+    return c.once("nemotron kinds", lambda: nemotron_kinds(c))[layer]
+
+
+def nemotron_attention(c: Fields, layer: int) -> Mixer:
+    return (NEMOTRON_WIDE if c.maybe("attention_head_dim") else NEMOTRON_ATTENTION)(c, layer)
+
+
+def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
+    what = nemotron_kind(c, layer)
+    if what == "attention":
+        return nemotron_attention(c, layer)
+    return NEMOTRON_MAMBA(c) if what == "mamba" else None
+
+
+def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
+    what = nemotron_kind(c, layer)
+    if what == "mlp":
+        return NEMOTRON_MLP(c)
+    return NEMOTRON_EXPERTS.experts(c) if what == "moe" else None
+
+
+# Nemotron-NAS: each layer has widths of its own
+
+
+def nas_part(c: Fields, layer: int, part: str) -> Fields:
+    """The attention or the ffn of one layer in `block_configs`."""
+    blocks, layers = c.get("block_configs"), c.size("num_hidden_layers")
+    if not isinstance(blocks, list) or len(blocks) != layers:
+        message = Message("block_configs must list the {layers:,} layers of the model.", layers=layers)
+        raise ConfigError(message, "block_configs")
+    found = blocks[layer].get(part) if isinstance(blocks[layer], dict) else None
+    if not isinstance(found, dict):
+        message = Message("block_configs does not say the {part} of layer {layer:,}.", part=part, layer=layer)
+        raise ConfigError(message, "block_configs")
+    return c.within(found)
+
+
+def nas_mixer(c: Fields, layer: int) -> Mixer | None:
+    part = nas_part(c, layer, "attention")
+    if part.flag("no_op") or part.flag("replace_with_linear"):
+        return None
+    n_q, group = c.size("num_attention_heads"), part.size("n_heads_in_group")
+    if n_q % group:
+        message = Message("n_heads_in_group is {group:,}, which does not divide {n_q:,} heads.", group=group, n_q=n_q)
+        raise ConfigError(message, "block_configs")
+    return Attention(bias="attention_bias")(c.with_stated("num_key_value_heads", n_q // group), layer)
+
+
+def nas_ffn(c: Fields, layer: int) -> FeedForward | None:
+    part = nas_part(c, layer, "ffn")
+    if part.flag("no_op") or part.flag("replace_with_linear"):
+        return None
+    width = int(2 * part.real("ffn_mult") * c.size("hidden_size") / 3)
+    return MLP(intermediate=-(-width // 256) * 256, bias=c.flag("mlp_bias"))
+
+
+def nas_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    parts = zip(("attention", "ffn"), TWO_NORMS, strict=True)
+    return tuple(norm for part, norm in parts if not nas_part(c, layer, part).flag("no_op"))
+
+
+NAS_LINEAR: tuple[tuple[str, Component, str], ...] = (
+    ("attention", "attention", "self_attn.linear_attn.weight"),
+    ("ffn", "mlp", "mlp.linear_mlp.weight"),
+)
+
+
+def nas_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    hidden = c.size("hidden_size")
+    return tuple(
+        Extra(name=name, shape=(hidden, hidden), component=component)
+        for part, component, name in NAS_LINEAR
+        if nas_part(c, layer, part).flag("replace_with_linear")
+    )
+
+
+NVIDIA: dict[str, Family] = made_by(
+    "NVIDIA",
+    {
+        "nemotron": Family(
+            mixer=Attention(bias="attention_bias"),
+            ffn=Dense(gated=False),
+            norm="layer",
+            kernels=SQUARED,
+            rotary=Rotary(share=0.5),
+        ),
+        "nemotron_h": Family(
+            mixer=nemotron_mixer,
+            ffn=nemotron_ffn,
+            count=nemotron_layers,
+            ties=False,
+            norms=("norm",),
+            names=MAMBA_NAMES,
+            rotary=None,
+            own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
+            prediction=MTP(  # an attention layer and one with experts for each further token
+                nemotron_attention,
+                NEMOTRON_EXPERTS,
+                layer_norms=("norm", "moe_norm"),
+                norms=("enorm", "hnorm", "final_layernorm"),
+                after=nemotron_layers,
+            ),
+            wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),
+        ),
+        "nemotron-nas": Family(
+            mixer=nas_mixer,
+            ffn=nas_ffn,
+            norms=nas_norms,
+            defaults="llama",
+            own={"block_configs": None},
+            layer_extras=nas_extras,
+        ),
+        "cosmos3_edge_text": Family(
+            mixer=Attention(bias="attention_bias"),
+            ffn=Dense(gated=False),
+            ties=False,
+            kernels=SQUARED,
+            names=Names(
+                embedding="embed_tokens",
+                layer="layers.{layer}",
+                final_norm="norm",
+                renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
+            ),
+            wrappers=(Wrapper("cosmos3_edge"),),
+        ),
+    },
+)

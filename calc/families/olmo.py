@@ -1,0 +1,96 @@
+"""Ai2's families: OLMo and Molmo."""
+
+from dataclasses import replace
+
+from calc.families.attention import Attention, Every, Hybrid, Sliding
+from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights, Wrapper, made_by
+from calc.families.feedforward import Dense, Experts
+from calc.families.fields import Fields
+from calc.families.rotary import Rotary
+from calc.model.attention import GQA
+from calc.model.kernels import Kernels
+from calc.model.linear_attention import GatedDeltaNet
+from calc.model.names import Names
+
+OLMO_ATTENTION = Attention(bias="attention_bias")
+OLMO2_ATTENTION = replace(OLMO_ATTENTION, qk_norm="full")
+OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")
+
+
+def olmo_delta_net(c: Fields, layer: int = 0) -> GatedDeltaNet:
+    """Widths follow from attention's where they are left out."""
+    heads = c.size("num_attention_heads")
+    n_k = c.maybe("linear_num_key_heads") or heads
+    d_k = c.maybe("linear_key_head_dim") or 3 * c.size("hidden_size") // (4 * n_k)
+    return GatedDeltaNet(
+        n_k=n_k,
+        n_v=c.maybe("linear_num_value_heads") or heads,
+        d_k=d_k,
+        d_v=c.maybe("linear_value_head_dim") or 2 * d_k,
+        d_conv=c.size("linear_conv_kernel_dim"),
+    )
+
+
+def fourth_or_last(c: Fields) -> int:
+    """Every fourth layer attends, and the last one of a model that has no fourth."""
+    return min(4, c.size("num_hidden_layers"))
+
+
+OLMO_HYBRID = Hybrid(OLMO2_ATTENTION, olmo_delta_net, Every(fourth_or_last))
+
+
+def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    attends = OLMO_HYBRID.is_attention(c, layer)
+    return POST_NORMS if attends else ("attention_layer_norm", "feedforward_layer_norm")
+
+
+MOLMO_HEAD = Attention(qkv_bias="attention_bias", qk_norm="head")
+MOLMO_FULL = replace(MOLMO_HEAD, qk_norm="full")
+
+
+def molmo_attention(c: Fields, layer: int) -> GQA:
+    return (MOLMO_HEAD if c.get("qk_norm_type") == "qwen3" else MOLMO_FULL)(c, layer)
+
+
+OLMO: dict[str, Family] = made_by(
+    "Ai2",
+    {
+        "olmo": Family(mixer=OLMO_ATTENTION, ffn=Dense(), norms=(), norm="none", kernels=Kernels(rotation="fp32")),
+        "olmo2": Family(mixer=OLMO2_ATTENTION, ffn=Dense(), norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf="olmo2"),
+        "olmo3": Family(
+            mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),
+            ffn=Dense(),
+            norms=POST_NORMS,
+            kernels=OLMO2_KERNELS,
+            rotary=Rotary(own_within_windows=True),
+        ),
+        "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size")),
+        "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
+        "olmo_hybrid": Family(
+            mixer=OLMO_HYBRID,
+            ffn=Dense(),
+            norms=hybrid_norms,
+            names=Names(
+                renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
+                | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"}
+            ),
+        ),
+        "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
+            mixer=molmo_attention,
+            ffn=Dense(bias=False),
+            norms=("attn_norm", "ff_norm"),
+            extras=Weights(
+                {"embedding": {"model.transformer.wte.new_embedding": ("additional_vocab_size", "hidden_size")}}
+            ),
+            ties=False,
+            names=Names(
+                embedding="model.transformer.wte.embedding",
+                layer="model.transformer.blocks.{layer}",
+                final_norm="model.transformer.ln_f",
+                packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
+                renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
+            ),
+            wrappers=(Wrapper("molmo2"),),
+        ),
+    },
+)

@@ -1,0 +1,74 @@
+"""OpenAI's families."""
+
+from typing import TypedDict
+
+from calc.families.attention import Attention, Sliding
+from calc.families.family import GATE_UP, PACKED_QKV, Family, made_by
+from calc.families.feedforward import Dense, Experts, Times
+from calc.model.kernels import Dropout, Kernels
+from calc.model.names import Names
+
+
+class FieldNames(TypedDict):
+    """Of the sizes that stand outside the layers."""
+
+    layers: str
+    hidden: str
+    max_positions: str
+
+
+GPT2_ATTENTION = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
+GPT2_MLP = Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False)
+GPT2_FIELDS = FieldNames(layers="n_layer", hidden="n_embd", max_positions="n_positions")
+GPT2_NAMES = Names(
+    embedding="transformer.wte",
+    positions="transformer.wpe",
+    layer="transformer.h.{layer}",
+    attention="attn",
+    final_norm="transformer.ln_f",
+    packed={"c_attn": PACKED_QKV},
+    renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
+)
+CONV1D = {"transposed": True}
+EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
+
+GPT2 = Family(
+    mixer=GPT2_ATTENTION,
+    ffn=GPT2_MLP,
+    norms=("ln_1", "ln_2"),
+    norm="layer",
+    kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out"),
+    names=GPT2_NAMES.model_copy(update=CONV1D),
+    rotary=None,
+    positions="n_positions",
+    **GPT2_FIELDS,
+)
+
+OPENAI: dict[str, Family] = made_by(
+    "OpenAI",
+    {
+        "openai-gpt": Family(
+            mixer=GPT2_ATTENTION,
+            ffn=Dense(Times(4, "n_embd"), True, gated=False),
+            norms=("ln_1", "ln_2"),
+            norm="layer",
+            final_norm="none",
+            kernels=Kernels(fp32_softmax=False),
+            names=GPT2_NAMES.model_copy(
+                update=CONV1D | {"embedding": "transformer.tokens_embed", "positions": "transformer.positions_embed"}
+            ),
+            rotary=None,
+            positions="n_positions",
+            **GPT2_FIELDS,
+        ),
+        "gpt2": GPT2,
+        "gpt-sw3": GPT2,  # of AI Sweden
+        "gpt_oss": Family(
+            mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
+            ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
+            kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
+            names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+            gguf="gpt-oss",
+        ),
+    },
+)

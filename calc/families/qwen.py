@@ -1,0 +1,302 @@
+"""Alibaba's families: Qwen."""
+
+from dataclasses import replace
+from functools import cache
+from math import isqrt
+
+from calc.families.attention import Attention, Every, Hybrid, Sliding, Window
+from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.feedforward import Dense, Experts, Half
+from calc.families.fields import Fields, Size
+from calc.families.recurrent import DeltaNet
+from calc.families.rotary import Rotary
+from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_OMNI, QWEN3, QWEN3_OMNI, QWEN3_VL
+from calc.model.attention import GQA, BlockIndexer
+from calc.model.block import Extra
+from calc.model.kernels import Kernels
+from calc.model.names import Names
+from calc.model.tensor import Shape
+
+THREE_AXES = Rotary(axes=3)
+QWEN2_ATTENTION = Attention(qkv_bias=True, window=Sliding(after="max_window_layers", when="use_sliding_window"))
+QWEN3_ATTENTION = Attention(bias="attention_bias", qk_norm="head")
+
+
+def qwen_sparse(c: Fields, layer: int) -> bool:
+    """Experts in every `decoder_sparse_step`-th layer but those listed as dense."""
+    step = c.size("decoder_sparse_step")
+    return layer not in c.indices("mlp_only_layers") and c.size("num_experts", 0) > 0 and (layer + 1) % step == 0
+
+
+def has_bias(c: Fields) -> bool:
+    return not c.flag("no_bias")
+
+
+QWEN2_EXPERTS = Experts(shared_width="shared_expert_intermediate_size", shared_gate=True, sparse=qwen_sparse)
+QWEN3_EXPERTS = Experts(sparse=qwen_sparse)
+QWEN35_EXPERTS = replace(QWEN2_EXPERTS, sparse=None)
+GATED_ATTENTION = Attention(bias="attention_bias", qk_norm="head", gated=True)
+CONVS = ("q_conv1d", "k_conv1d", "v_conv1d")
+QWEN35_NAMES = Names(
+    shared_expert="mlp.shared_expert",
+    packed={"in_proj_qkv": ("in_q", "in_k", "in_v"), "conv1d": CONVS},
+    renamed={"in_z": "in_proj_z", "in_b": "in_proj_b", "in_a": "in_proj_a"},
+)
+QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtype`)
+    mixer=Hybrid(GATED_ATTENTION, DeltaNet(fp32_state=True), Every("full_attention_interval")),
+    ffn=Dense(),
+    names=QWEN35_NAMES,
+    rotary=Rotary(share=0.25, axes=3),
+    kernels=Kernels(norm="rms32"),
+    own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
+    prediction=MTP(GATED_ATTENTION, Dense(), "mtp_num_hidden_layers"),
+)
+
+# Qwen4-Exp: hyper-connections, and hashed n-grams embedded in some layers
+
+
+def qwen4_attention(c: Fields, layer: int) -> GQA:
+    """Attends to blocks that an indexer picks."""
+    n_index = c.maybe("indexer_n_heads")
+    if n_index is None:
+        return GATED_ATTENTION(c, layer)
+    d_index, pool = c.size("indexer_head_dim"), c.size("indexer_compress_ratio")
+    return c.once(
+        "qwen4 attention",
+        lambda: GATED_ATTENTION(c).model_copy(
+            update={"indexer": BlockIndexer(n_index=n_index, d_index=d_index, pool=pool)}
+        ),
+    )
+
+
+def streams(c: Fields) -> int:
+    return c.size("hc_count") * c.size("hidden_size")
+
+
+def mixing(path: str) -> dict[str, tuple[Size, ...]]:
+    """Weights that mix the residual streams."""
+    return {
+        f"{path}.input_mix_weight_down.weight": ("hc_lowrank", streams),
+        f"{path}.input_mix_weight_up.weight": (streams, "hc_lowrank"),
+    }
+
+
+def ple_width(c: Fields) -> int:
+    return c.maybe("ple_embed_dim") or c.size("hidden_size")
+
+
+@cache
+def primes(least: int, skipped: int, count: int) -> tuple[int, ...]:
+    """`count` primes from `least` on, after as many as are skipped."""
+    found: list[int] = []
+    n = least - 1
+    while len(found) < skipped + count:
+        n += 1
+        if n > 1 and all(n % divisor for divisor in range(2, isqrt(n) + 1)):
+            found.append(n)
+    return tuple(found[skipped:])
+
+
+HYPER = ("attn_hyper_connection", "mlp_hyper_connection")
+QWEN4_LAYER = Weights(
+    {
+        "other": mixing(HYPER[0])
+        | mixing(HYPER[1])
+        | {f"{path}.block_inject_weight.weight": ("hc_count", streams) for path in HYPER},
+        "norms": {f"{path}.hc_norm.weight": (streams,) for path in HYPER},
+    }
+)
+QWEN4_PLE = Weights(
+    {
+        "other": {
+            "ple.key_proj.weight": (streams, ple_width),
+            "ple.value_proj.weight": ("hidden_size", ple_width),
+            "ple.conv1d.weight": (streams, 1, "ple_conv_kernel_size"),
+        },
+        "norms": {f"ple.norm_{name}.weight": (streams,) for name in ("query", "key", "conv")},
+    }
+)
+
+
+def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Layers are counted from 1; each table has rows for the next primes, one a head."""
+    ids = sorted(c.indices("ple_layer_ids"))
+    if layer + 1 not in ids:
+        return QWEN4_LAYER(c)
+    heads, parts = (c.size("ngram_size") - 1) * c.size("heads_per_ngram"), c.size("split_ngram_parts")
+    rows = sum(primes(c.size("ngram_vocab_size_base"), ids.index(layer + 1) * heads, heads))
+    divisor = c.size("make_ngram_vocab_size_divisible_by")
+    part = -(-(-(-rows // divisor) * divisor) // parts)
+    table = "ple.ple_embedding.ngram_embedding"
+    sizes: dict[str, Shape] = {"layer_multipliers": (c.size("ngram_size"),)}
+    sizes |= {f"ngram_heads_{name}": (heads,) for name in ("offsets", "vocab_sizes")}
+    buffers: dict[str, Shape] = {f"ple.ple_embedding.{name}": shape for name, shape in sizes.items()}
+    shards: dict[str, Shape] = {f"{table}.shard_{i}.weight": (part, ple_width(c) // heads) for i in range(parts)}
+    return (
+        *QWEN4_LAYER(c),
+        *QWEN4_PLE(c),
+        *extras("embedding", shards),
+        *extras("other", buffers, apart="persistent_buffers"),
+    )
+
+
+QWEN: dict[str, Family] = made_by(
+    "Alibaba",
+    {
+        "qwen": Family(
+            mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
+            ffn=Dense(Half(), has_bias),
+            norms=("ln_1", "ln_2"),
+            names=Names(
+                embedding="transformer.wte",
+                layer="transformer.h.{layer}",
+                attention="attn",
+                final_norm="transformer.ln_f",
+                packed={"c_attn": PACKED_QKV},
+                renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
+            ),
+            defaults="none",
+            own={
+                "vocab_size": 151936,
+                "hidden_size": 4096,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "kv_channels": 128,
+                "intermediate_size": 22016,
+                "no_bias": True,
+                "tie_word_embeddings": False,
+                "max_position_embeddings": 8192,
+            },
+        ),
+        "qwen2": Family(
+            mixer=QWEN2_ATTENTION,
+            ffn=Dense(),
+            gguf="qwen2",
+            wrappers=(
+                Wrapper("fast_vlm"),
+                Wrapper("got_ocr2", tied=True),
+                Wrapper("internvl", tower=INTERN),
+                Wrapper("internvl_chat"),
+                Wrapper("llava_onevision", tower=LLAVA),
+                Wrapper("ovis2"),
+                Wrapper("pp_chart2table", tied=True),
+                Wrapper("qwen2_audio"),
+                Wrapper("vibevoice_asr"),
+                Wrapper("video_llama_3"),
+            ),
+        ),
+        "qwen2_moe": Family(
+            mixer=Attention(
+                qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
+            ),
+            ffn=QWEN2_EXPERTS,
+            names=Names(shared_expert="mlp.shared_expert"),
+            kernels=Kernels(shared_first=True),
+        ),
+        "qwen2_vl_text": Family(
+            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_vl", tower=QWEN2),)
+        ),
+        "qwen2_5_vl_text": Family(
+            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_5_vl", tower=QWEN2_5),)
+        ),
+        "qwen2_5_omni_text": Family(
+            mixer=QWEN2_ATTENTION,
+            ffn=Dense(),
+            wrappers=(
+                Wrapper("qwen2_5_omni_thinker", tower=QWEN2_5_OMNI),
+                Wrapper("qwen2_5_omni", around="qwen2_5_omni_thinker"),
+            ),
+        ),
+        "qwen3": Family(
+            mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
+            ffn=Dense(),
+            gguf="qwen3",
+            wrappers=(
+                Wrapper("fun_asr_nano", tied=True),
+                Wrapper("lighton_ocr"),
+                Wrapper("moss_transcribe_diarize", tied=True),
+                Wrapper("qianfan_ocr"),
+                Wrapper("qwen3_asr", tied=True),
+            ),
+        ),
+        "qwen3_moe": Family(
+            mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")), ffn=QWEN3_EXPERTS, gguf="qwen3moe"
+        ),
+        "qwen3_vl_text": Family(
+            mixer=QWEN3_ATTENTION,
+            ffn=Dense(),
+            rotary=THREE_AXES,
+            own={"tie_word_embeddings": False},
+            wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl", tower=QWEN3_VL)),
+        ),
+        "qwen3_vl_moe_text": Family(
+            mixer=QWEN3_ATTENTION,
+            ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
+            rotary=THREE_AXES,
+            names=STACKED_EXPERTS,
+            wrappers=(Wrapper("qwen3_vl_moe", tower=QWEN3_VL),),
+        ),
+        "qwen3_omni_moe_text": Family(
+            mixer=replace(QWEN3_ATTENTION, window=Window()),
+            ffn=QWEN3_EXPERTS,
+            wrappers=(
+                Wrapper("qwen3_omni_moe_thinker", tower=QWEN3_OMNI),
+                Wrapper("qwen3_omni_moe", around="qwen3_omni_moe_thinker"),
+            ),
+        ),
+        "qwen3_next": Family(
+            mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
+            ffn=QWEN2_EXPERTS,
+            names=Names(
+                shared_expert="mlp.shared_expert",
+                packed={
+                    "in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"),
+                    "in_proj_ba": ("in_b", "in_a"),
+                    "conv1d": CONVS,
+                },
+            ),
+            rotary=Rotary(share=0.25),
+            kernels=Kernels(norm="rms32", shared_first=True),
+            own={"full_attention_interval": 4},
+        ),
+        "qwen3_5_text": replace(
+            QWEN35,
+            wrappers=(
+                Wrapper("minicpm_ocr", tied=True),
+                Wrapper("minicpmv4_6"),
+                Wrapper("minicpmv4_7"),
+                Wrapper("qwen3_5", tower=QWEN3),
+            ),
+        ),
+        "qwen4_exp_text": Family(
+            mixer=Hybrid(qwen4_attention, DeltaNet(), Every("full_attention_interval")),
+            ffn=QWEN35_EXPERTS,
+            norms=(),
+            final_norm="none",
+            names=QWEN35_NAMES.model_copy(
+                update={
+                    "packed": QWEN35_NAMES.packed | {"indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
+                    "renamed": QWEN35_NAMES.renamed
+                    | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
+                }
+            ),
+            kernels=Kernels(norm="rms32"),
+            own={"full_attention_interval": 4},
+            layer_extras=qwen4_extras,
+            extras=Weights(
+                {
+                    "other": mixing("model.hyper_connection_mixer"),
+                    "norms": {"model.hyper_connection_mixer.hc_norm.weight": (streams,)},
+                }
+            ),
+            wrappers=(Wrapper("qwen4_exp"),),
+        ),
+        "qwen3_5_moe_text": replace(
+            QWEN35,
+            ffn=QWEN35_EXPERTS,
+            prediction=MTP(GATED_ATTENTION, QWEN35_EXPERTS, "mtp_num_hidden_layers"),
+            wrappers=(Wrapper("qwen3_5_moe", tower=QWEN3),),
+            kernels=Kernels(norm="rms32", shared_first=True),
+        ),
+    },
+)

@@ -1,0 +1,231 @@
+"""Zyphra's families: Zamba and Zamba 2, where one attention block, or a few, run in many layers; and ZAYA."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from calc.families.attention import Attention, Window
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.feedforward import Experts, no_feedforward
+from calc.families.fields import Fields, Size
+from calc.families.recurrent import Mamba, Mamba2
+from calc.families.rotary import Rotary
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import MLP
+from calc.model.mixers import Mixer
+from calc.model.names import Names
+from calc.model.recurrent import QKConvs
+from calc.model.tensor import Shape
+
+
+def zamba_is_hybrid(c: Fields, layer: int) -> bool:
+    listed = c.get("layers_block_type")
+    if isinstance(listed, list) and layer < len(listed):
+        return bool(listed[layer] == "hybrid")
+    if "attn_layer_period" in c.defaults:
+        period, offset = c.size("attn_layer_period"), c.size("attn_layer_offset", 0)
+        return layer == 2 if layer < 3 else (layer - 3) % period == offset
+    return layer in ZAMBA2_HYBRID
+
+
+ZAMBA2_HYBRID = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
+"""The class's default for Zamba2 of 54 layers."""
+
+
+def zamba_path(c: Fields, layer: int) -> str:
+    return "mamba_decoder" if zamba_is_hybrid(c, layer) else ""
+
+
+def zamba_places(c: Fields) -> tuple[int, ...]:
+    return tuple(i for i in range(c.size("num_hidden_layers")) if zamba_is_hybrid(c, i))
+
+
+def zamba2_d_head(c: Fields) -> int:
+    return c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads")
+
+
+def zamba_attention(c: Fields) -> GQA:
+    """Its input is the hidden state beside the embedding: twice as wide."""
+    twice, n_q = 2 * c.size("hidden_size"), c.size("num_attention_heads")
+    d_head = c.maybe("attention_head_dim") or twice // n_q
+    return GQA(n_q=n_q, n_kv=c.maybe("num_key_value_heads") or n_q, d_head=d_head, d_in=twice)
+
+
+def zamba_linear(c: Fields, layer: int) -> tuple[Extra, ...]:
+    hidden = c.size("hidden_size")
+    return extras("other", {"linear.weight": (hidden, hidden)}) if zamba_is_hybrid(c, layer) else ()
+
+
+def zamba_shared(c: Fields) -> tuple[Block, ...]:
+    places = zamba_places(c)
+    return (
+        (zamba_block(c, places, MLP(intermediate=c.size("intermediate_size")), "shared_transf", ()),) if places else ()
+    )
+
+
+def zamba_block(c: Fields, places: tuple[int, ...], ffn: MLP, path: str, adapters: tuple[Extra, ...]) -> Block:
+    hidden = c.size("hidden_size")
+    norms: dict[str, Shape] = {
+        f"{path}.input_layernorm.weight": (2 * hidden,),
+        f"{path}.pre_ff_layernorm.weight": (hidden,),
+    }
+    return Block(
+        layers=places[:1],
+        mixers=(zamba_attention(c),),
+        ffn=ffn,
+        norms=(),
+        extras=(*extras("norms", norms), *adapters),
+        places=places,
+    )
+
+
+def zamba2_shared(c: Fields) -> tuple[Block, ...]:
+    """`num_mem_blocks` blocks take turns; each place that runs one has low-rank adapters of its own."""
+    places, number = zamba_places(c), c.size("num_mem_blocks")
+    width = c.maybe("intermediate_size") or 4 * c.size("hidden_size")
+    return tuple(
+        zamba_block(
+            c,
+            places[block::number],
+            MLP(intermediate=width, bias=c.flag("add_bias_linear")),
+            "shared_transformer",
+            zamba2_adapters(c, range(block, len(places), number), width),
+        )
+        for block in range(min(number, len(places)))
+    )
+
+
+def zamba2_adapters(c: Fields, turns: range, width: int) -> tuple[Extra, ...]:
+    hidden, rank = c.size("hidden_size"), c.size("adapter_rank")
+    attention: dict[str, Shape] = {}
+    mlp: dict[str, Shape] = {}
+    for turn in turns:
+        path = f"shared_transformer.feed_forward.gate_up_proj_adapter_list.{turn}"
+        mlp |= {f"{path}.0.weight": (rank, hidden), f"{path}.1.weight": (2 * width, rank)}
+        if c.flag("use_shared_attention_adapter"):
+            for part in ("q", "k", "v"):
+                path = f"shared_transformer.self_attn.linear_{part}_adapter_list.{turn}"
+                attention |= {f"{path}.0.weight": (rank, 2 * hidden), f"{path}.1.weight": (2 * hidden, rank)}
+    return (*extras("attention", attention), *extras("mlp", mlp))
+
+
+def zamba_names(path: str, **more: Any) -> Names:
+    return Names(
+        recurrent="mamba",
+        attention=f"{path}.self_attn",
+        mlp=f"{path}.feed_forward",
+        final_norm="model.final_layernorm",
+        **more,
+    )
+
+
+# ZAYA, arXiv:2605.05365: convolutions over queries and keys, a router of its own width that passes its state on
+
+ZAYA_FULL = Attention(bias="attention_bias", delayed=True)
+ZAYA_SLIDING = replace(ZAYA_FULL, window=Window())
+
+
+def zaya_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
+    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), ("hybrid", "hybrid_sliding"))
+    attention = (ZAYA_SLIDING if kinds and kinds[layer] == "hybrid_sliding" else ZAYA_FULL)(c, layer)
+    convs = QKConvs(
+        n_q=attention.n_q,
+        n_kv=attention.n_kv,
+        d_head=attention.d_head,
+        d_channel=c.size("cca_time0"),
+        d_grouped=c.size("cca_time1"),
+    )
+    return attention, convs
+
+
+ZAYA_ROUTER: Mapping[str, tuple[Size, ...]] = {
+    "mlp.gate.down_proj.weight": ("router_hidden_size", "hidden_size"),
+    "mlp.gate.down_proj.bias": ("router_hidden_size",),
+    "mlp.gate.router_mlp.norm.weight": ("router_hidden_size",),
+} | {
+    f"mlp.gate.router_mlp.{name}.{leaf}": ("router_hidden_size",) * sides
+    for name in ("fc1", "fc2")
+    for leaf, sides in (("weight", 2), ("bias", 1))
+}
+ZAYA_SCALES: Mapping[str, tuple[Size, ...]] = {
+    f"post_{part}_residual_scale.{name}_{leaf}": ("hidden_size",)
+    for part in ("attention", "mlp")
+    for name in ("hidden_states", "residual")
+    for leaf in ("scale", "bias")
+}
+ZAYA_FIRST = Weights({"router": ZAYA_ROUTER, "other": ZAYA_SCALES})
+ZAYA_REST = Weights(
+    {"router": {**ZAYA_ROUTER, "mlp.gate.router_states_scale": ("router_hidden_size",)}, "other": ZAYA_SCALES}
+)
+
+
+def zaya_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """The first router has no state before it."""
+    return (ZAYA_REST if layer else ZAYA_FIRST)(c)
+
+
+ZYPHRA: dict[str, Family] = made_by(
+    "Zyphra",
+    {
+        "zamba": Family(
+            mixer=Mamba(
+                expand="mamba_expand",
+                d_state="mamba_d_state",
+                d_conv="mamba_d_conv",
+                dt_rank="mamba_dt_rank",
+                conv_bias="mamba_conv_bias",
+                bias="mamba_proj_bias",
+                heads="n_mamba_heads",
+            ),
+            ffn=no_feedforward,
+            norms=("input_layernorm",),
+            names=zamba_names("shared_transf"),
+            shared=zamba_shared,
+            layer_extras=zamba_linear,
+            path=zamba_path,
+        ),
+        "zamba2": Family(
+            mixer=Mamba2(
+                heads="n_mamba_heads",
+                d_head=zamba2_d_head,
+                d_state="mamba_d_state",
+                groups="mamba_ngroups",
+                d_conv="mamba_d_conv",
+                conv_bias=True,
+                bias="add_bias_linear",
+            ),
+            ffn=no_feedforward,
+            norms=("input_layernorm",),
+            names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
+            shared=zamba2_shared,
+            layer_extras=zamba_linear,
+            path=zamba_path,
+        ),
+        "zaya": Family(
+            mixer=zaya_mixers,
+            ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
+            names=STACKED_EXPERTS.model_copy(
+                update={
+                    "recurrent": "self_attn",
+                    "router": "mlp.gate.router_mlp.out_proj",
+                    "correction": "mlp.gate.balancing_biases",
+                    "renamed": {
+                        name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")
+                    },
+                }
+            ),
+            rotary=Rotary(share=0.5, own_within_windows=True),
+            layer_extras=zaya_extras,
+            extras=Weights(
+                {
+                    "other": {
+                        "model.input_hidden_states_scale": ("hidden_size",),
+                        "model.input_hidden_states_bias": ("hidden_size",),
+                    }
+                }
+            ),
+            head_bias="lm_head_bias",
+        ),
+    },
+)

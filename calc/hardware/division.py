@@ -1,0 +1,79 @@
+"""What tensor parallelism can divide: heads, KV heads and columns of feed-forwards, each rule with its sentence."""
+
+from collections.abc import Callable, Iterator
+
+from calc.errors import Message
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.feedforward import MLP, MoE
+
+MOST_RANKS = 64
+"""How far the next degree that is allowed is looked for."""
+
+
+def undivided(architecture: Architecture, tp: int, slices: int) -> Message | None:
+    """Why tp ranks can't share every layer evenly, each routed expert cut into so many slices; None where they can."""
+    found = heads(architecture, tp), kv_heads(architecture, tp), columns(architecture, tp, slices)
+    return next((message for message in found if message is not None), None)
+
+
+def heads(architecture: Architecture, tp: int) -> Message | None:
+    """Query heads are divided, and those of recurrences."""
+    for block in architecture.all_blocks:
+        for mixer in block.mixers:
+            count = getattr(mixer, "n_q", None)
+            if count is not None and count % tp:
+                return Message("tp is {tp:,}, which does not divide the {n:,} attention heads.", tp=tp, n=count)
+            if count is None and not mixer.divides(tp):
+                return Message("tp is {tp:,}, which does not divide the heads of the recurrent layers.", tp=tp)
+    return None
+
+
+def kv_heads(architecture: Architecture, tp: int) -> Message | None:
+    """KV heads are divided, or each is held by several ranks (vLLM `linear.py`, QKVParallelLinear); a latent counts as
+    one."""
+    for block in architecture.all_blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, GQA) and mixer.n_kv % tp and tp % mixer.n_kv:
+                return Message(
+                    "tp is {tp:,}, which neither divides the {n:,} KV heads nor is a multiple of them.",
+                    tp=tp,
+                    n=mixer.n_kv,
+                )
+    return None
+
+
+def columns(architecture: Architecture, tp: int, slices: int) -> Message | None:
+    """Columns of each feed-forward are divided."""
+    for wide, ranks in widths(architecture, tp, slices):
+        if wide % ranks:
+            return Message(
+                "tp is {tp:,}, which does not divide the {n:,} columns of the feed-forward into {ranks:,} equal parts.",
+                tp=tp,
+                n=wide,
+                ranks=ranks,
+            )
+    return None
+
+
+def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[int, int]]:
+    """Columns of each feed-forward, and over how many ranks they are cut."""
+    for block in architecture.all_blocks:
+        if isinstance(block.ffn, MLP):
+            yield block.ffn.intermediate, tp
+        elif isinstance(block.ffn, MoE):
+            yield block.ffn.expert.intermediate, slices
+            for part in (block.ffn.shared, block.ffn.beside, block.ffn.image_expert):
+                if part is not None:
+                    yield part.intermediate, tp
+
+
+def nearest(tp: int, allowed: Callable[[int], bool]) -> tuple[int, ...]:
+    """The degrees around the one asked for that are allowed."""
+    degrees = [other for other in range(1, MOST_RANKS + 1) if other != tp and allowed(other)]
+    return (*[other for other in degrees if other < tp][-1:], *[other for other in degrees if other > tp][:1])
+
+
+def divides(architecture: Architecture, tp: int) -> bool:
+    """Whether tp ranks can share every layer evenly, each routed expert too."""
+    return undivided(architecture, tp, tp) is None

@@ -1,0 +1,197 @@
+"""What a field of a model takes, read off the field: a link, a control and the command line say the same of it."""
+
+import re
+from collections.abc import Collection, Mapping
+from functools import cached_property, lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+from calc.errors import ConfigError, Frozen, Message, shown
+from calc.hardware.overhead import Range
+from calc.units import decimal
+
+Model = TypeVar("Model", bound=Frozen)
+WHOLE = re.compile(r"-?[0-9]{1,30}")
+DECIMAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?")
+SWITCH = {"true": True, "false": False}
+FEW = 8
+"""Choices that a sentence names; of more it names the first ones."""
+
+
+class OneOf:
+    """Metadata of a text field whose choices are the keys of a table."""
+
+    def __init__(self, choices: Collection[str]) -> None:
+        self.choices = choices
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def check(self, value: str) -> str:
+        if value not in self.choices:
+            raise ValueError(value)
+        return value
+
+
+class Option:
+    """One field that a reader may set."""
+
+    def __init__(self, name: str, field: FieldInfo) -> None:
+        self.name, self.field = name, field
+        self.kinds = alternatives(field.annotation)
+
+    @property
+    def default(self) -> Any:
+        return self.field.get_default(call_default_factory=True)
+
+    @property
+    def description(self) -> str | None:
+        return self.field.description
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may be left to whoever knows better."""
+        return self.default is None
+
+    @cached_property
+    def choices(self) -> tuple[Any, ...]:
+        """The values that it may have; none where it is a number or free text."""
+        tables = [item.choices for item in self.field.metadata if isinstance(item, OneOf)]
+        if tables:
+            return tuple(tables[0])
+        return tuple(word for kind in self.kinds if get_origin(kind) is Literal for word in words(kind))
+
+    @property
+    def is_switch(self) -> bool:
+        return bool in self.kinds
+
+    @property
+    def is_whole(self) -> bool:
+        return int in self.kinds
+
+    @property
+    def is_number(self) -> bool:
+        return int in self.kinds or float in self.kinds
+
+    @property
+    def is_range(self) -> bool:
+        return Range in self.kinds
+
+    @cached_property
+    def least(self) -> Any:
+        """The smallest number; None where there is no limit. With `open_below` it is just not reached."""
+        return self._limit(Ge, "ge") if not self.open_below else self._limit(Gt, "gt")
+
+    @cached_property
+    def open_below(self) -> bool:
+        return any(isinstance(item, Gt) for item in self.field.metadata)
+
+    @cached_property
+    def most(self) -> Any:
+        """The largest number; None where there is no limit."""
+        return self._limit(Le, "le")
+
+    def _limit(self, kind: type, name: str) -> Any:
+        return next((getattr(item, name) for item in self.field.metadata if isinstance(item, kind)), None)
+
+    @property
+    def expected(self) -> Message:
+        """What it takes, as a sentence without a full stop."""
+        known: dict[str, Any] = {"name": self.name}
+        if self.choices:
+            some, more = ", ".join(map(str, self.choices[:FEW])), len(self.choices) - FEW
+            if more > 0:
+                return Message("{name} is one of {some} and {more:,} more", **known, some=some, more=more)
+            return Message("{name} is one of {some}", **known, some=some)
+        if self.is_switch:
+            return Message("{name} is true or false", **known)
+        if self.is_range:
+            return Message("{name} is a range such as {example}", **known, example="0.25-0.6")
+        if not self.is_number:
+            return Message("{name} is a text such as {example}", **known, example=(self.field.examples or ["…"])[0])
+        if self.least is None or self.most is None:
+            return Message("{name} is a number", **known)
+        limits: dict[str, Any] = {"least": self.least, "most": self.most}
+        if self.is_whole:
+            return Message("{name} is a whole number from {least:,} to {most:,}", **known, **limits)
+        if self.open_below:
+            return Message("{name} is a number above {least:g} and up to {most:g}", **known, **limits)
+        return Message("{name} is a number from {least:g} to {most:g}", **known, **limits)
+
+    @cached_property
+    def _type(self) -> TypeAdapter[Any]:
+        kind, limits = self.field.annotation, self.field.metadata
+        constrained: Any = Annotated[(kind, *limits)] if limits else kind
+        return TypeAdapter(constrained)
+
+    def checked(self, value: Any) -> Any:
+        """The value where the field takes it. Raises ValueError."""
+        return self._type.validate_python(value)
+
+    def parse(self, text: str) -> Any:
+        """The value that a text means. Raises ValueError."""
+        known = {str(choice): choice for choice in self.choices} or (SWITCH if self.is_switch else {})
+        if known:
+            if text not in known:
+                raise ValueError(text)
+            return known[text]
+        if self.is_number and not (WHOLE if self.is_whole else DECIMAL).fullmatch(text):
+            raise ValueError(text)
+        return self.checked(text)
+
+    def written(self, value: Any) -> str:
+        """The text that means a value."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return decimal(value) if isinstance(value, float) else str(value)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The types that a field may have, None apart."""
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for kind in get_args(annotation) if kind is not NoneType]
+    return [annotation]
+
+
+def words(literal: Any) -> list[Any]:
+    """The values of a Literal and of those in it."""
+    return [word for part in get_args(literal) for word in (words(part) if get_origin(part) is Literal else [part])]
+
+
+@lru_cache(maxsize=64)
+def options(model: type[Frozen]) -> Mapping[str, Option]:
+    """The fields of a model by name."""
+    return {name: Option(name, field) for name, field in model.model_fields.items()}
+
+
+def checked(value: Model) -> Model:
+    """A model whose fields were set one by one, checked as a whole. Raises ConfigError."""
+    return made(type(value), dict(value))
+
+
+def made(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """A model of some values from outside. Raises ConfigError."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise refusal(model, error) from None
+
+
+def refusal(model: type[Frozen], error: ValidationError) -> ConfigError:
+    """What a model has against its values, as a sentence about a field."""
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return cause
+    if not first["loc"] or first["loc"][0] not in model.model_fields:
+        said = first["msg"].removeprefix("Value error, ")
+        return ConfigError(Message("{said}.", said=f"{said[:1].upper()}{said[1:]}"))
+    option = options(model)[str(first["loc"][0])]
+    nearest = [limit for limit in (option.least, option.most) if limit is not None and not option.open_below]
+    sentence = Message("{value} can't be taken: {expected}.", value=shown(first["input"]), expected=option.expected)
+    return ConfigError(sentence, option.name, nearest)

@@ -1,0 +1,206 @@
+"""What vLLM caches for each layer (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal, NamedTuple
+
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.linear_attention import GatedDeltaNet, KimiDelta
+from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba, Mamba2, SideConvs
+from calc.serving.engines.vllm.habits import Habits, habits, sees_images_whole
+from calc.serving.engines.vllm.kernels import (
+    INDEXER,
+    M3_INDEXER,
+    M3_SPARSE,
+    Asked,
+    Kernel,
+    attention_kernel,
+    capability,
+    latent_kernel,
+)
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.since import holds
+
+Kind = Literal["full", "mla", "window", "chunk", "state"]
+HEAD_SCALES = 8
+"""Bytes of the fp32 scales of a key and a value, in int8 and int4."""
+PADDED = 256
+"""Bytes of which a latent is a multiple in old versions."""
+DELTA_CHECKPOINT = 64
+"""Tokens of which FlashInfer's delta net hands out its state at a multiple."""
+
+
+class Cached(NamedTuple):
+    """One thing that a layer keeps, before its blocks are sized."""
+
+    kind: Kind
+    nbytes: int  # of a token, or of a state
+    shape: tuple[int, ...]  # what tells two layers apart: KV heads, widths of key and value; elements of states
+    reach: int = 0  # tokens of a window or a chunk
+    kernel: Kernel | None = None  # None: no kernel fits; a state has none
+    checkpoint: int | None = None  # tokens of which a state can be handed out at a multiple, inside a prompt
+    block: int = 0  # tokens of a block where the layer decides that itself
+
+
+Layers = dict[Cached, list[int]]
+"""Layers by what they keep; draft layers count on behind the last."""
+
+
+class Setting(NamedTuple):
+    """What decides, beside the layer itself, what it keeps."""
+
+    kv: CacheFormat
+    options: VLLMOptions
+    gpu: GPU
+    tp: int
+    drafts: int  # tokens that draft layers guess at once
+    family: Habits
+    image_prefix: bool
+
+    def asked(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> Asked:
+        """What a layer with such heads asks of a kernel."""
+        cuda, block = capability(self.gpu), self.options.block_size
+        return Asked(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope)
+
+    def stored(self, elements: int, n_kv: int = 1) -> int:
+        """Bytes of a token's elements, with the scales of each head."""
+        scales = HEAD_SCALES * n_kv if self.kv in ("int8", "int4") else 0
+        return int(elements * CACHE_BITS[self.kv]) // 8 + scales
+
+
+def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Setting:
+    """The cache's format as this family takes it, and all else."""
+    family, cuda = habits(architecture), capability(gpu)
+    if family.own_format:
+        kv = "bf16"
+    if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
+        kv = "fp8"
+    drafts = 0 if options.speculative == "none" else len(architecture.prediction)  # each guesses one
+    return Setting(kv, options, gpu, tp, drafts, family, sees_images_whole(architecture, options))
+
+
+def cached_layers(rank: Architecture, setting: Setting) -> Layers:
+    """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
+    found: Layers = {}
+    for block, places in blocks_with_drafts(rank, setting.options):
+        for cached in chain.from_iterable(kept(mixer, block, setting) for mixer in block.mixers):
+            found.setdefault(cached, []).extend(places)
+    for places in found.values():
+        places.sort()
+    return found
+
+
+def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
+    for block in rank.all_blocks:
+        yield block, block.runs_in
+    if options.speculative != "none":
+        for i, module in enumerate(rank.prediction):
+            first = rank.num_layers + i * len(module.block.layers)
+            yield module.block, range(first, first + len(module.block.layers))
+
+
+def kept(mixer: Mixer, block: Block, setting: Setting) -> Iterator[Cached]:
+    if isinstance(mixer, GQA):
+        yield from of_attention(mixer, setting)
+    elif isinstance(mixer, LatentAttention):
+        yield from of_latents(mixer, setting)
+    elif isinstance(mixer, SideConvs):
+        yield of_side_convs(mixer, block, setting)
+    elif isinstance(mixer, Recurrent):
+        yield of_state(mixer, setting)
+    else:
+        raise TypeError(f"packed layers have blocks of their own: {mixer.kind}")
+
+
+def of_attention(mixer: GQA, setting: Setting) -> Iterator[Cached]:
+    """Keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
+    if not mixer.own_keys or mixer.cross:
+        return
+    d_v = mixer.d_v or mixer.d_head
+    if mixer.indexer is not None:
+        yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
+        kernel: Kernel | None = M3_SPARSE
+    else:
+        kernel = attention_kernel(setting.asked(mixer.d_head, sinks=mixer.sinks))
+    yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
+
+
+def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: Setting) -> Cached:
+    kind: Kind = "full" if window is None else "chunk" if setting.family.chunks else "window"
+    reach = 0 if window is None else window + setting.family.window_shift
+    return Cached(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
+
+
+def of_latents(mixer: LatentAttention, setting: Setting) -> Iterator[Cached]:
+    """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
+    if setting.family.expanded:
+        d_head = mixer.d_nope + mixer.d_rope
+        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.asked(d_head)), setting)
+        return
+    width = mixer.kv_rank + mixer.d_rope
+    asked = setting.asked(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
+    kernel = latent_kernel(asked, sparse=mixer.indexer is not None)
+    packed = asked.packed or (kernel is not None and kernel.packed)
+    nbytes = packed_latent(mixer) if packed else setting.stored(width)
+    if not holds("latents are not padded", setting.options):
+        nbytes = -(-nbytes // PADDED) * PADDED
+    yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
+    if mixer.indexer is not None and mixer.indexer.owned:
+        index = with_scales(mixer.indexer.d_index)
+        yield Cached("mla", index, (1, index, 0), 0, INDEXER if asked.capability is not None else kernel)
+
+
+def packed_latent(mixer: LatentAttention) -> int:
+    """Bytes of a latent in fp8_ds_mla: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)."""
+    return with_scales(mixer.kv_rank) + 2 * mixer.d_rope
+
+
+def with_scales(width: int) -> int:
+    """Bytes of a vector in fp8 with an fp32 scale for each 128."""
+    return width + 4 * -(-width // 128)
+
+
+def of_side_convs(mixer: SideConvs, block: Block, setting: Setting) -> Cached:
+    """What the convolutions of Inkling look back on, in 16 bits and blocks of as many tokens; for each KV head its key,
+    its value and its part of both outputs, rounded up to a power of two (`models/inkling/nvidia/sconv_swa_attn.py`)."""
+    n_kv = sum(attention.n_kv for attention in block.mixers if isinstance(attention, GQA))
+    width = 2 * mixer.kv // n_kv + 2 * (mixer.hidden // (n_kv * setting.tp))
+    wide = 1 << (width - 1).bit_length()
+    return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
+
+
+def of_state(mixer: Recurrent, setting: Setting) -> Cached:
+    """A recurrent state and the memory of its convolution, in 16 bits: one column fewer than the kernel has, and but
+    for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
+    asked = setting.options.mamba_ssm_cache_dtype
+    fp32 = asked == "float32" or (asked == "auto" and (mixer.fp32_state or setting.family.fp32_state))
+    columns = getattr(mixer, "d_conv", 1)
+    guessed = 0 if isinstance(mixer, Mamba) else setting.drafts
+    conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
+    state = mixer.state_elements()
+    nbytes = (4 if fp32 else 2) * state + 2 * conv
+    return Cached("state", nbytes, (conv, state, 4 if fp32 else 2), checkpoint=checkpoint_step(mixer, setting))
+
+
+def checkpoint_step(mixer: Recurrent, setting: Setting) -> int | None:
+    """Tokens at whose multiples the kernel hands out a state inside a prompt; None where it does not."""
+    if isinstance(mixer, Mamba2) and holds("Mamba-2 keeps a checkpoint", setting.options):
+        return 1
+    if isinstance(mixer, KimiDelta) or not isinstance(mixer, GatedDeltaNet):
+        return None
+    if not setting.family.delta_checkpoint or not holds("delta nets keep a checkpoint", setting.options):
+        return None
+    cuda = capability(setting.gpu)
+    flashinfer = cuda == (9, 0) or (cuda is not None and cuda[0] in (10, 12) and mixer.d_k == 128)
+    return DELTA_CHECKPOINT if flashinfer and setting.options.gdn_prefill_backend != "triton" else None
+
+
+def compressed(rank: Architecture) -> bool:
+    """Whether the layers are DeepSeek-V4's."""
+    return any(isinstance(mixer, CompressedAttention) for block in rank.blocks for mixer in block.mixers)

@@ -1,0 +1,102 @@
+"""vLLM's plan of its cache: blocks, tokens and requests that so many bytes hold, and whether it starts with them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from calc.errors import Message
+from calc.formats import CacheFormat
+from calc.hardware.gpu import GPU
+from calc.hardware.solver import largest
+from calc.model.architecture import Architecture
+from calc.model.mixers import CompressedAttention
+from calc.serving.engines.engine import Limits, Pool
+from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
+from calc.serving.engines.vllm.layers import blocks_with_drafts, cached_layers, compressed, setting
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.packed import packed_groups, packed_specs
+from calc.serving.engines.vllm.pool import Group, block_bytes, groups
+from calc.serving.engines.vllm.refusal import refused_family, refused_layers
+from calc.serving.engines.vllm.since import holds
+
+
+@dataclass(frozen=True)
+class CachePlan(Pool):
+    """How the cache of one rank is divided."""
+
+    groups: tuple[Group, ...]
+    block_bytes: tuple[int, ...]
+    in_flight: int  # tokens that pass at once
+    options: VLLMOptions
+    refusal: Message | None
+
+    def block_size(self, length: int) -> int:
+        return min(length if group.block is None else group.block for group in self.groups)
+
+    def request_blocks(self, length: int) -> int:
+        """Those of all groups."""
+        return sum(group.blocks(length, self.in_flight) for group in self.groups)
+
+    def stated_bytes(self, stage: int) -> int | None:
+        """Those of --kv-cache-memory-bytes, or of the blocks of --num-gpu-blocks-override."""
+        if self.options.num_gpu_blocks_override is not None:
+            return self.options.num_gpu_blocks_override * self.block_bytes[stage]
+        return self.options.kv_cache_memory_bytes
+
+    def tokens(self, blocks: int, length: int) -> int:
+        if holds("tokens are concurrency times length", self.options):
+            return int(self.concurrency(blocks, length) * length)
+        return blocks // len(self.groups) * self.block_size(length)
+
+    def usable_blocks(self, budgets: Sequence[int]) -> int:
+        """Blocks that the check at start counts on: all but the null block."""
+        return self.blocks(budgets) - holds("the null block is reserved", self.options)
+
+    def starts(self, budgets: Sequence[int], length: int) -> bool:
+        """Whether one request of that length fits, without which vLLM refuses to start."""
+        return self.request_blocks(length) <= self.usable_blocks(budgets)
+
+    def max_length(self, budgets: Sequence[int], most: int) -> int:
+        usable = self.usable_blocks(budgets)
+        return largest(lambda length: self.request_blocks(length) <= usable, most)
+
+
+class Division(NamedTuple):
+    """What a rank's layers keep, however they are cut into pipeline stages."""
+
+    rank: Architecture
+    groups: tuple[Group, ...]
+    options: VLLMOptions
+    refusal: Message | None
+
+    def plan(self, stages: Sequence[range], limits: Limits) -> CachePlan | None:
+        """The plan with the layers on these stages; None for a model that caches nothing."""
+        if not self.groups:
+            return None
+        behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
+        of_stages = block_bytes(self.groups, [*stages[:-1], behind])
+        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.options, self.refusal)
+
+
+def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Division:
+    """The groups of one of tp tensor-parallel ranks. `kv` in 16 bits is what vLLM calls auto."""
+    refusal = refused_family(rank, options)
+    if compressed(rank):
+        return Division(rank, packed_groups(compressed_specs(rank, options)), options, refusal)
+    of_layers = setting(rank, kv, options, gpu, tp)
+    layers = cached_layers(rank, of_layers)
+    if not layers:
+        return Division(rank, (), options, refusal)
+    prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
+    found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts), options)
+    return Division(rank, found, options, refusal or refused_layers(rank, layers, of_layers))
+
+
+def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
+    found: Specs = {}
+    for block, places in blocks_with_drafts(rank, options):
+        for mixer in block.mixers:
+            assert isinstance(mixer, CompressedAttention)
+            for spec, layers in packed_specs(mixer, list(places)).items():
+                found[spec] = sorted([*found.get(spec, []), *layers])
+    return found

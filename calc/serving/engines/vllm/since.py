@@ -1,0 +1,44 @@
+"""What changed in vLLM's planning, and with which version. The other modules say how the newest does it."""
+
+from typing import Literal
+
+from calc.serving.engines.vllm.options import Version, VLLMOptions
+
+Change = Literal[
+    "latents are not padded",
+    "prompts are cut into chunks",
+    "windows free their blocks",
+    "groups half as large again",
+    "0.92 of the GPU",
+    "tokens are concurrency times length",
+    "windows choose their blocks",
+    "steps in flight",
+    "hybrids cache prefixes",
+    "latents beside states in blocks of 128",
+    "16,384 tokens from 160 GiB on",
+    "the null block is reserved",
+    "Mamba-2 keeps a checkpoint",
+    "delta nets keep a checkpoint",
+]
+SINCE: dict[Change, Version] = {
+    "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
+    "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
+    "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
+    "groups half as large again": (0, 18),  # before, a quarter
+    "0.92 of the GPU": (0, 20),  # before, 0.9
+    "tokens are concurrency times length": (0, 21),  # before, one group's share of the blocks
+    "windows choose their blocks": (0, 25),  # before, those of all layers
+    "steps in flight": (0, 26),  # before, windows reserve for one step
+    "hybrids cache prefixes": (0, 26),  # by default; before, only when asked
+    "latents beside states in blocks of 128": (0, 27),
+    "16,384 tokens from 160 GiB on": (0, 28),
+    "the null block is reserved": (0, 29),  # in the check at start
+    "Mamba-2 keeps a checkpoint": (0, 32),
+    "delta nets keep a checkpoint": (0, 33),
+}
+"""First version that does so: read in the wheels of 0.16 to 0.33; what is older, in start-up logs."""
+
+
+def holds(change: Change, options: VLLMOptions) -> bool:
+    """Whether the version of vLLM in the options already does so."""
+    return not options.older(*SINCE[change])

@@ -1,0 +1,220 @@
+"""What would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one computed."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc.errors import ConfigError, Frozen, Message
+from calc.formats import CACHE_BITS, Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout, shapes
+from calc.serving.engines.engine import Engine
+from calc.serving.memory import Allocation, Serving
+from calc.serving.verdict import Word, fewest_gpus, max_batch, max_context, remedy, said
+from calc.serving.workload import Workload
+
+WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit")
+WORK = Workload.model_fields.keys()
+LEAST_CONTEXT = 1024
+"""Tokens. Nobody is helped by a shorter context."""
+
+
+class Way(Frozen):
+    """One layout of a model over some equal GPUs."""
+
+    layout: Layout
+    verdict: Word
+    spare: int  # bytes on the fullest GPU; below zero, what is missing there
+    max_batch: int | None  # sequences at this context; None: no limit
+
+
+class Lever(Frozen):
+    """A change with which it fits."""
+
+    what: tuple[Message, ...]
+    changes: dict[str, Any]  # by the fields' names, as on the command line
+    saves: int  # bytes on the fullest GPU
+    spare: int  # bytes that are free there afterwards
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a reader can change about one model on one kind of GPU."""
+
+    engine: Engine
+    precision: Precision
+    layout: Layout
+    workload: Workload
+
+    def fields(self) -> dict[str, Any]:
+        """Every field by its name, in the order of the least change."""
+        return {
+            **self.engine.options.model_dump(),
+            **self.layout.model_dump(),
+            **self.precision.model_dump(include={"kv"}),
+            **self.workload.model_dump(),
+            **self.precision.model_dump(include={"weights"}),
+        }
+
+    def changes(self, before: "Setting") -> dict[str, Any]:
+        """The fields that differ."""
+        known = before.fields()
+        return {name: value for name, value in self.fields().items() if value != known[name]}
+
+    def sentences(self, before: "Setting") -> Iterator[Message]:
+        """The same for people."""
+        changes = self.changes(before)
+        flags = {name: value for name, value in changes.items() if name in type(self.engine.options).model_fields}
+        if flags:
+            yield Message("{flags}", flags=" ".join(self.engine.flags(flags)))
+        if self.layout.gpus != before.layout.gpus:
+            yield Message("{n:,} GPUs", n=self.layout.gpus)
+        if self.layout != before.layout:
+            yield Message("{layout}", layout=spelled(self.layout))
+        if "kv" in changes:
+            yield Message("KV cache in {kv}", kv=self.precision.kv)
+        if "batch" in changes:
+            yield Message("{n:,} concurrent sequence", plural="{n:,} concurrent sequences", n=self.workload.batch)
+        if "context" in changes:
+            yield Message("{n:,} tokens of context", n=self.workload.context)
+        if "weights" in changes:
+            yield Message("Weights in {weights}", weights=self.precision.weights)
+
+
+def spelled(layout: Layout) -> str:
+    """A layout in a word: TP 8; DP 8 + EP 8; TP 4 + PP 2."""
+    return " + ".join(f"{name.upper()} {n}" for name, n in layout if n > 1) or "TP 1"
+
+
+def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way, ...]:
+    """Every layout over so many GPUs that the engine takes, the best first: one that fits; of these the one with fewer
+    pipeline stages, since each waits for the one before; of these the one that holds more sequences."""
+    found = []
+    for shape in shapes(serving.architecture):
+        stages, rest = divmod(gpus, shape.gpus)
+        if rest or stages > serving.architecture.num_layers:
+            continue
+        try:
+            laid_out = serving.with_layout(shape.model_copy(update={"pp": stages}))
+        except ConfigError:  # the engine does not take it
+            continue
+        allocation = laid_out.on(gpu, workload)
+        most = max_batch(allocation, shape.dp)
+        found.append(Way(layout=laid_out.layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
+
+    def order(way: Way) -> tuple[int, int, int, int]:
+        return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
+
+    return tuple(sorted(found, key=order))
+
+
+def spread(gpu: GPU, serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
+    """How a model is spread over so many GPUs: as asked, else in the way that does best. Raises ConfigError where the
+    two disagree, or there is no way."""
+    if layout is not None:
+        if layout.gpus != num_gpus:
+            raise ConfigError(
+                Message("The layout spreads over {n:,} GPUs, not over {asked:,}.", n=layout.gpus, asked=num_gpus),
+                "num_gpus",
+                [layout.gpus],
+            )
+        return layout
+    found = ways(gpu, serving, workload, num_gpus)
+    if not found:
+        most = serving.architecture.num_layers
+        raise ConfigError(
+            Message("No layout spreads this model over {n:,} GPUs.", n=num_gpus),
+            "num_gpus",
+            [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(gpu, serving, workload, n)][:1],
+        )
+    return found[0].layout
+
+
+def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
+    """The changes with which it fits, the least first; where none does it alone without less work, two together. More
+    GPUs come last."""
+    now = Setting(serving.engine, serving.precision, serving.layout, workload)
+    before = serving.on(gpu, workload)
+
+    def found(settings: Iterable[Setting]) -> Iterator[Lever]:
+        for setting in settings:
+            after = allocated(gpu, serving, setting)
+            if after is not None and said(after) == "fits":
+                yield Lever(
+                    what=tuple(setting.sentences(now)),
+                    changes=setting.changes(now),
+                    saves=after.spare - before.spare,
+                    spare=after.spare,
+                    gpus=setting.layout.gpus,
+                )
+
+    does = tuple(found(alone(before, now)))
+    if all(lever.changes.keys() & WORK for lever in does):
+        does = (*found(together(before, now)), *does)
+    more = fewest_gpus(gpu, serving, workload)
+    if more is not None and more.gpus > serving.layout.gpus:
+        does += tuple(found([replace(now, layout=more)]))
+    return does
+
+
+def allocated(gpu: GPU, serving: Serving, setting: Setting) -> Allocation | None:
+    """A setting weighed; None where the engine does not take it."""
+    try:
+        if setting.precision == serving.precision:
+            changed = serving.with_layout(setting.layout)
+            return (changed if setting.engine is serving.engine else changed.with_engine(setting.engine)).on(
+                gpu, setting.workload
+            )
+        model = serving.architecture, setting.engine, setting.precision, setting.layout, serving.overhead
+        return Serving(*model).on(gpu, setting.workload)
+    except ConfigError:
+        return None
+
+
+def alone(before: Allocation, now: Setting) -> Iterator[Setting]:
+    """One change each: flags, the best other layout, a smaller cache, smaller weights, fewer users, a shorter
+    context."""
+    gpu, serving, workload = before.gpu, before.serving, now.workload
+    if (flags := remedy(before)) is not None:
+        yield replace(now, engine=now.engine.with_options(**flags))
+    for way in ways(gpu, serving, workload, now.layout.gpus)[:1]:
+        if way.layout != now.layout:
+            yield replace(now, layout=way.layout)
+    yield from smaller_caches(now)
+    yield from smaller_weights(before, now)
+    fewer, shorter = max_batch(before, now.layout.dp), max_context(before)
+    if fewer is not None and 1 <= fewer < workload.batch:
+        yield replace(now, workload=workload.model_copy(update={"batch": fewer}))
+    if shorter is not None and LEAST_CONTEXT <= shorter < workload.context:
+        yield replace(now, workload=workload.model_copy(update={"context": shorter}))
+
+
+def together(before: Allocation, now: Setting) -> Iterator[Setting]:
+    """Two changes each: smaller weights, or a smaller cache, in the layout that is best then; both of them."""
+    weights, caches = list(smaller_weights(before, now)), list(smaller_caches(now))
+    for setting in [*caches, *weights]:
+        changed = allocated(before.gpu, before.serving, setting)
+        if changed is not None:
+            for way in ways(before.gpu, changed.serving, now.workload, now.layout.gpus)[:1]:
+                yield replace(setting, layout=way.layout)
+    for setting in weights:
+        for cache in caches:
+            precision = setting.precision.model_copy(update={"kv": cache.precision.kv})
+            yield replace(setting, precision=precision)
+
+
+def smaller_caches(now: Setting) -> Iterator[Setting]:
+    """The cache in each smaller format that the engine has."""
+    for kv in now.engine.cache_formats:
+        if CACHE_BITS[kv] < CACHE_BITS[now.precision.kv]:
+            yield replace(now, precision=now.precision.model_copy(update={"kv": kv}))
+
+
+def smaller_weights(before: Allocation, now: Setting) -> Iterator[Setting]:
+    """The weights in each smaller format that the engine loads."""
+    for weights in now.engine.weight_formats:
+        setting = replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
+        after = allocated(before.gpu, before.serving, setting)
+        if after is not None and after.serving.weights < before.serving.weights:
+            yield setting

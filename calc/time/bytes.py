@@ -1,0 +1,82 @@
+"""Bytes that a forward pass reads and writes: weights, cache, and what goes in and out of matrix products."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.formats.stored import Piece
+from calc.hardware.shards import copies_within
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mla import LatentAttention
+from calc.serving.kv_cache import state_bytes, token_bits
+from calc.time.flops import Product, Window, is_multiplied, product_of
+
+
+def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
+    """The share of equal experts that some token chooses, where each takes top_k of them at random: an expert is left
+    out by one token with a chance of 1 - top_k / experts."""
+    return 1 - (1 - top_k / experts) ** tokens
+
+
+def weight_bytes(
+    architecture: Architecture, pieces: Iterable[Piece], stage: range, apart: frozenset[str] = frozenset()
+) -> dict[Product, int]:
+    """Bytes of the weights of a stage by the product that reads them, all experts included; the rest by component."""
+    sizes: dict[Product, int] = {}
+    for piece in pieces:
+        tensor = piece.tensor
+        if tensor.apart is None or tensor.apart in apart:
+            product = product_of(architecture, tensor)
+            held = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, stage)
+            sizes[product] = sizes.get(product, 0) + held
+    return sizes
+
+
+def row_elements(architecture: Architecture, stage: range, apart: frozenset[str] = frozenset()) -> dict[Product, int]:
+    """Elements that one row takes into the matrix products of a stage and brings out of them."""
+    widths: dict[Product, int] = {}
+    for tensor in architecture.tensors():
+        if is_multiplied(tensor) and (tensor.apart is None or tensor.apart in apart):
+            product = product_of(architecture, tensor)
+            wide = sum(tensor.shape[-2:]) * copies_within(architecture, tensor, stage)
+            widths[product] = widths.get(product, 0) + wide
+    return widths
+
+
+def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[Window, Any]:
+    """Bits of a layer's cache that attention reads of each token, by how far back: those of the window; or all index
+    keys, and the rest of what the indexer picks."""
+    bits = token_bits(mixer, kv)
+    match mixer:
+        case CompressedAttention(rate=rate) if rate is not None:
+            entry, key = mixer.d_head * CACHE_BITS[kv] / rate, (mixer.d_index or 0) * CACHE_BITS[kv] / rate
+            if mixer.n_index is None:
+                return {mixer.window: bits, None: entry}
+            return {mixer.window: bits, mixer.top_entries * rate: entry, None: key}
+        case LatentAttention(indexer=indexer) if indexer is not None:
+            index = fp8_index_bits(indexer.d_index) if kv == "fp8_ds_mla" else indexer.d_index * CACHE_BITS[kv]
+            index = index * indexer.owned
+            return {indexer.top_tokens: bits - index, None: index}
+        case GQA(indexer=indexer) if indexer is not None:
+            index = indexer.d_index * CACHE_BITS[kv]
+            return {indexer.top_tokens: bits - index, None: index}
+    return {mixer.window: bits}
+
+
+def fp8_index_bits(width: int) -> int:
+    """An index key in fp8 with an fp32 scale for each 128 (vLLM `flashmla_sparse.py`)."""
+    return 8 * width + 32 * -(-width // 128)
+
+
+def written_bits(mixer: Mixer, kv: CacheFormat) -> Any:
+    """Bits that a token adds to a layer's cache."""
+    more = mixer.compressed_elements() * CACHE_BITS[kv] if isinstance(mixer, CompressedAttention) else 0
+    return token_bits(mixer, kv) + more
+
+
+def state_traffic(blocks: Iterable[Block]) -> int:
+    """Bytes of recurrent state that the layers of a stage read and write, once for each sequence."""
+    return 2 * state_bytes(blocks)

@@ -1,0 +1,188 @@
+"""What share of a GPU's printed peaks real kernels reach, and what time hosts and links add: data with a source each.
+
+The rows are in efficiencies.json. Those of a GPU and an engine make one `Efficiency`, whose figures a page can edit.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from calc.errors import Frozen
+from calc.hardware.generations import Dtype
+from calc.hardware.gpu import GPU
+from calc.time.estimate import Estimate
+
+FILE = Path(__file__).with_name("efficiencies.json")
+Route = Literal["link", "pcie", "network"]
+"""What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
+What = Literal[
+    "bandwidth",
+    "bandwidth_quantised",
+    "cache",
+    "matmul",
+    "experts_bandwidth",
+    "experts_matmul",
+    "attention",
+    "layer_us",
+    "sparse_us",
+    "prefill_layer_us",
+    "prefill_sparse_us",
+    "request_ms",
+    "all_reduce_us",
+    "link",
+    "training_matmul",
+    "training_experts",
+    "training_attention",
+    "training_elementwise",
+    "training_overlap",
+    "inter_node_gb_s",
+]
+"""Shares of the bandwidth at which weights (in 16 bits, or quantised) and the cache are read. Shares of the peak in
+matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
+layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
+share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
+element of a layer's state; the share of communication that hides behind compute; GB/s of a GPU to another node."""
+
+
+class Row(Frozen):
+    """A row of efficiencies.json. It holds for what it names; what it leaves out, it holds for all of."""
+
+    what: What
+    engines: tuple[str, ...] = ()
+    generations: tuple[str, ...] = ()
+    dtypes: tuple[Dtype, ...] = ()
+    gpus: int | None = None  # that take part in an all-reduce, at most
+    over: Route | None = None
+    value: Estimate
+    source: str
+
+    def holds(
+        self, what: What, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
+    ) -> bool:
+        return (
+            self.what == what
+            and (not self.engines or engine in self.engines)
+            and (not self.generations or generation in self.generations)
+            and (not self.dtypes or dtype in self.dtypes)
+            and (self.gpus is None or gpus <= self.gpus)
+            and (self.over is None or self.over == over)
+        )
+
+    @property
+    def detail(self) -> tuple[bool, int]:
+        """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
+        return bool(self.engines), bool(self.generations) + bool(self.dtypes)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All rows, in the order of the file."""
+    read: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(
+        Row(**{k: v for k, v in row.items() if k not in ("low", "expected", "high")}, value=Estimate(**ends(row)))
+        for row in read
+    )
+
+
+def ends(row: dict[str, Any]) -> dict[str, float]:
+    return {name: row[name] for name in ("low", "expected", "high")}
+
+
+@cache
+def row(
+    what: What, engine: str, generation: str | None, dtype: Dtype | None = None, gpus: int = 1, over: Route = "link"
+) -> Row:
+    """The row that decides for GPUs of a generation."""
+    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over)]
+    return max(fitting, key=lambda row: row.detail)
+
+
+class Efficiency(Frozen):
+    """Of one kind of GPU under one engine. Shares are of printed peaks and may be above 1: GeForce cards clock higher
+    than printed."""
+
+    bandwidth: Estimate
+    bandwidth_quantised: Estimate
+    cache: Estimate
+    matmul: Estimate
+    matmul_quantised: Estimate
+    experts_bandwidth: Estimate
+    experts_matmul: Estimate
+    attention: Estimate
+    layer_us: Estimate
+    sparse_us: Estimate
+    prefill_layer_us: Estimate
+    prefill_sparse_us: Estimate
+    request_ms: Estimate
+    all_reduce_us: Estimate
+    link: Estimate
+    inter_node_gb_s: Estimate
+
+
+@cache
+def efficiency(
+    generation: str | None,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantised: Dtype,
+    gpus: int = 1,
+    over: Route = "link",
+) -> Efficiency:
+    """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
+    where they are quantised, the GPUs that share a layer, and over what."""
+
+    def value(what: What, dtype: Dtype | None = None) -> Estimate:
+        return row(what, engine, generation, dtype, gpus, over).value
+
+    return Efficiency(
+        bandwidth=value("bandwidth"),
+        bandwidth_quantised=value("bandwidth_quantised"),
+        cache=value("cache"),
+        matmul=value("matmul", dtype),
+        matmul_quantised=value("matmul", dtype_quantised),
+        experts_bandwidth=value("experts_bandwidth", dtype_quantised),
+        experts_matmul=value("experts_matmul", dtype_quantised),
+        attention=value("attention", dtype),
+        layer_us=value("layer_us"),
+        sparse_us=value("sparse_us"),
+        prefill_layer_us=value("prefill_layer_us"),
+        prefill_sparse_us=value("prefill_sparse_us"),
+        request_ms=value("request_ms"),
+        all_reduce_us=value("all_reduce_us"),
+        link=value("link"),
+        inter_node_gb_s=value("inter_node_gb_s"),
+    )
+
+
+class TrainingEfficiency(Frozen):
+    """What training reaches on one kind of GPU; shares of printed peaks."""
+
+    matmul: Estimate
+    experts: Estimate
+    attention: Estimate
+    bandwidth: Estimate
+    elementwise: Estimate  # bytes that kernels between products move, for each element of a layer's state
+    link: Estimate
+    all_reduce_us: Estimate
+    overlap: Estimate  # share of the communication between replicas that hides behind compute
+    inter_node_gb_s: Estimate  # of one GPU, one direction
+
+
+def training_efficiency(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> TrainingEfficiency:
+    """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what."""
+
+    def value(what: What, dtype: Dtype | None = None) -> Estimate:
+        return row(what, framework, gpu.generation, dtype, ranks, over).value
+
+    return TrainingEfficiency(
+        matmul=value("training_matmul", dtype),
+        experts=value("training_experts", dtype),
+        attention=value("training_attention"),
+        bandwidth=value("bandwidth"),
+        elementwise=value("training_elementwise"),
+        link=value("link"),
+        all_reduce_us=value("all_reduce_us"),
+        overlap=value("training_overlap"),
+        inter_node_gb_s=value("inter_node_gb_s"),
+    )

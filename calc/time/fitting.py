@@ -1,0 +1,183 @@
+"""The reverse question: which models fit some GPUs, in which format, up to which context, and how fast."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within
+from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
+from calc.model.mixers import Recurrent
+from calc.serving.engines.engine import Engine, LaidOut, LoadedWeights, Stage
+from calc.serving.engines.loading import vision_share
+from calc.serving.kv_cache import state_bytes
+from calc.serving.workload import Workload
+from calc.time.layouts import refusal
+from calc.time.machines import Cards
+from calc.time.roofline import Machine, all_reduce
+from calc.time.shards import BLOCK, held_bits
+from calc.time.sizes import Array, Table, bytes_by_tensor
+from calc.units import GIB
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A row a model, a column a format."""
+
+    models: tuple[str, ...]
+    precisions: tuple[Precision, ...]
+    layouts: tuple[Layout | None, ...]  # on that many GPUs; None: the engine accepts none
+    max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
+    tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: it does not fit
+
+
+def fitting(
+    models: Mapping[str, Architecture],
+    gpu: GPU,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    *,
+    count: int = 1,
+    context: int = 8192,
+    node: int = 8,
+) -> Fitting:
+    """Every model in every format on so many GPUs of one kind, by the engine's defaults."""
+    cards = Cards([gpu], [precision.weights for precision in precisions], engine.name, node)
+    rows = [of_model(model, gpu, engine, precisions, cards, count, context, node) for model in models.values()]
+    return Fitting(
+        models=tuple(models),
+        precisions=tuple(precisions),
+        layouts=tuple(row[0] for row in rows),
+        max_context=np.array([row[1] for row in rows]),
+        tokens_per_s=np.array([row[2] for row in rows]),
+    )
+
+
+def of_model(
+    model: Architecture,
+    gpu: GPU,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    cards: Cards,
+    count: int,
+    context: int,
+    node: int,
+) -> tuple[Layout | None, Array, Array]:
+    """One row."""
+    none = np.zeros(len(precisions))
+    layout = layout_on(model, engine, precisions[0], count, node)
+    if layout is None:
+        return None, none, none
+    rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
+    table = Table.of(rank.tensors())
+    sizes = np.array([bytes_by_tensor(model, rank, table, precision) for precision in precisions])
+    weights = Weights.of(rank, engine, table, sizes, layout)
+    blocks = blocks_within(rank, range(rank.num_layers))
+    per_token, window, windows = cache_terms(rank, precisions)
+    state = state_bytes(blocks)
+    free = budget(model, rank, gpu, engine, layout, context) - weights.total / layout.pp
+    growth, kept = per_token / 8 / layout.pp, (window / 8 + state) / layout.pp
+    longest = np.where(growth > 0, (free - kept) / np.maximum(growth, 1e-9), np.inf)
+    longest = np.floor(np.minimum(longest, model.max_positions or 2**24) / BLOCK) * BLOCK
+    longest = np.where(free > kept, np.maximum(longest, 0), 0)
+    at = np.minimum(context, longest)
+    read = (per_token * at + sum((bits * np.minimum(at, back) for back, bits in windows.items()), none)) / 8
+    on = cards.of(layout.tp, range(len(precisions)), (0,))
+    seconds = token_seconds(rank, layout, weights, read + 2 * state, on)
+    return layout, longest, np.where(longest > 0, 1 / seconds, 0)
+
+
+def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
+    """Tensor parallelism over all of them where the engine accepts it, else over as many as it does."""
+    for tp in range(min(count, node), 0, -1):
+        layout = Layout(tp=tp, pp=count // tp)
+        if count % tp == 0 and refusal(model, engine, precision, layout, node) is None:
+            return layout
+    return None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Bytes of a tensor-parallel rank of all layers, [formats]: in all, and what one token reads in 16 bits, in fewer,
+    and of routed experts."""
+
+    total: Array
+    plain: Array
+    narrow: Array
+    routed: Array
+
+    @classmethod
+    def of(cls, rank: Architecture, engine: Engine, table: Table, sizes: Array, layout: Layout) -> "Weights":
+        count = np.array([tensor.count for tensor in table.tensors])
+        apart = [tensor.apart for tensor in table.tensors]
+        own = np.array([one is None for one in apart])
+        loaded = sizes * count
+        vision = (
+            sum(vision_share(t, layout) for t in table.tensors if t.apart == "vision") if engine.loads_vision else 0
+        )
+        routed = own & (table.component == "experts_routed")
+        lookup = own & (table.component == "embedding")
+        share = np.array([tensor.top_k / tensor.experts for tensor in table.tensors])
+        small = sizes * 8 < 15 * table.numel
+        rest = own & ~routed & ~lookup
+        head = sizes[:, lookup].max(axis=1) if rank.tied and lookup.any() else 0.0
+        return cls(
+            total=(loaded * own).sum(axis=1) + vision,
+            plain=(loaded * (rest & ~small)).sum(axis=1) + head,
+            narrow=(loaded * (rest & small)).sum(axis=1),
+            routed=(loaded * routed * share).sum(axis=1),
+        )
+
+
+def cache_terms(rank: Architecture, precisions: Sequence[Precision]) -> tuple[Array, Array, dict[int, Array]]:
+    """Bits that a token adds where all are kept; those of full windows; and a token's by window. All [formats]."""
+    grown, windows = np.zeros(len(precisions)), dict[int, Array]()
+    for f, precision in enumerate(precisions):
+        for block in rank.all_blocks:
+            for mixer in block.mixers:
+                for back, bits in {} if isinstance(mixer, Recurrent) else held_bits(mixer, precision.kv).items():
+                    size = len(block.runs_in) * float(bits)
+                    if back is None:
+                        grown[f] += size
+                    else:
+                        windows.setdefault(back, np.zeros(len(precisions)))[f] += size
+    return grown, sum((back * bits for back, bits in windows.items()), np.zeros(len(precisions))), windows
+
+
+def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, layout: Layout, context: int) -> float:
+    """Bytes that the engine surely has for weights and cache on a GPU: at the high end of the overhead, as a verdict of
+    "fits" asks; of the first stage, with the head."""
+    limits = engine.limits(Workload(context=context), gpu, model, layout)
+    blocks = tuple(blocks_within(rank, range(-(-rank.num_layers // layout.pp))))
+    stage = Stage(blocks, weights=0, vision=0, first=True, last=True, loaded=LoadedWeights())
+    laid_out = LaidOut(model, rank, (stage,), (range(rank.num_layers),), layout, Precision())
+    working = max((int(peak.bytes) for peak in engine.peaks(laid_out, 0, limits)), default=0)
+    ranges = engine.overhead(layout.gpus)
+    sizes: dict[OverheadItem, int] = {
+        item: round(span.high * GIB) for item, span in ranges.items() if item != "fragmentation"
+    }
+    if limits.share is None:
+        return float(gpu.usable_bytes - working - sum(sizes.values()))
+    return float(engine.budget(gpu.usable_bytes, limits, 0, working, sizes, None).cache)
+
+
+def token_seconds(rank: Architecture, layout: Layout, weights: Weights, cache: Array, on: Machine) -> Array:
+    """A decode step of one sequence: bound by memory, links and the host (see `Speed.step`, which also looks at
+    arithmetic)."""
+
+    def flat(figure: Any) -> Any:
+        return figure[:, 0, 0]
+
+    sparse = sum(len(block.runs_in) for block in rank.blocks if isinstance(block.ffn, MoE))
+    seconds = weights.plain / flat(on.bandwidth) + weights.narrow / flat(on.bandwidth_quantised)
+    seconds = seconds + weights.routed / flat(on.bandwidth_experts) + cache / flat(on.bandwidth_cache)
+    seconds = seconds + rank.num_layers * flat(on.layer) + sparse * flat(on.sparse)
+    if layout.tp > 1:
+        seconds = seconds + 2 * rank.num_layers * np.ravel(all_reduce(on, layout.tp, 2 * rank.hidden))
+    return np.asarray(seconds, dtype=np.float64)

@@ -1,0 +1,38 @@
+"""Layouts that an engine accepts on so many GPUs in nodes of so many."""
+
+from collections.abc import Iterator
+
+from calc.errors import ConfigError, Message
+from calc.formats import Precision
+from calc.hardware.parallel import Layout, shapes
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import Engine
+
+STAGES = (1, 2, 3, 4, 6, 8, 16)
+"""Pipeline stages that are tried."""
+
+
+def refusal(
+    architecture: Architecture, engine: Engine, precision: Precision, layout: Layout, node: int = 8
+) -> ConfigError | None:
+    """Why a layout is none to plan with, and what is nearest to it; None where it is."""
+    if layout.tp > node:
+        sentence = "Tensor parallelism over {tp:,} GPUs leaves the node, which has {node:,}: use pipeline stages."
+        return ConfigError(Message(sentence, tp=layout.tp, node=node), "tp", (node,))
+    try:
+        engine.check_layout(architecture, precision, layout)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def layouts(
+    architecture: Architecture, engine: Engine, precision: Precision, most: int = 64, node: int = 8
+) -> Iterator[Layout]:
+    """What the engine accepts on up to `most` GPUs: ways to share a layer, and pipeline stages of them."""
+    for shape in shapes(architecture, node):
+        if shape.gpus > most or refusal(architecture, engine, precision, shape, node) is not None:
+            continue
+        for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
+            if shape.gpus * stages <= most and stages <= architecture.num_layers:
+                yield shape.model_copy(update={"pp": stages})

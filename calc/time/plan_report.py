@@ -1,0 +1,84 @@
+"""Everything about one planning question, in one object: what the page draws and the command line prints."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from calc.errors import Frozen, Message
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import gpus as all_gpus
+from calc.model.architecture import Architecture
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Engine
+from calc.time.plan import Needs, Plan, Search, Sensitivity, sensitivity
+from calc.time.prices import Price, prices
+
+
+class PlanReport(Frozen):
+    """The best plans first; those that miss a target last."""
+
+    model: str
+    needs: Needs
+    plans: tuple[Plan, ...]
+    sensitivity: tuple[Sensitivity, ...]
+    prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
+    assumptions: tuple[Message, ...]
+
+
+def plan_report(
+    config: Mapping[str, Any],
+    needs: Needs,
+    *,
+    model: str | None = None,
+    engine: Engine | None = None,
+    gpus: Sequence[GPU] | None = None,
+    precisions: Sequence[Precision] | None = None,
+    most: int = 64,
+    node: int = 8,
+    prices_stated: Mapping[str, float] | None = None,
+    limit: int = 50,
+) -> PlanReport:
+    """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise. Raises
+    ConfigError with a sentence for people."""
+    architecture = Architecture.from_config(config)
+    engine = engine or ENGINES["vllm"]()
+    kinds = list(all_gpus().values()) if gpus is None else list(gpus)
+    search = Search(
+        architecture,
+        engine,
+        needs,
+        kinds,
+        precisions or [Precision.of(config)],
+        most=most,
+        node=node,
+        prices=dict(prices_stated or {}),
+    )
+    plans = search.plans(limit)
+    named = {plan.gpu for plan in plans} - set(prices_stated or {})
+    return PlanReport(
+        model=model or architecture.model_type,
+        needs=needs,
+        plans=tuple(plans),
+        sensitivity=tuple(sensitivity(search)) if plans else (),
+        prices=tuple(price for price in prices() if price.gpu in named),
+        assumptions=tuple(assumptions(search)),
+    )
+
+
+def assumptions(search: Search) -> Iterable[Message]:
+    """What the plans take for granted."""
+    needs = search.needs
+    yield Message(
+        "A server is always full: sequences are on average half way through their {n:,} output tokens, and prompts are "
+        "prefilled in the same steps.",
+        n=needs.output,
+    )
+    yield Message(
+        "At most {n:,} GPUs in all; nodes have {node:,}, and tensor parallelism stays inside one.",
+        n=search.most,
+        node=search.node,
+    )
+    yield Message("Time to first token is that of a prompt that does not wait for others.")
+    yield Message(
+        "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
+    )

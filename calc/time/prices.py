@@ -1,0 +1,34 @@
+"""Prices of a GPU-hour: a dated sample of list prices, each with its source; a reader states their own instead."""
+
+import json
+from datetime import date
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from calc.errors import Frozen
+
+FILE = Path(__file__).with_name("prices.json")
+
+
+class Price(Frozen):
+    """A list price, before tax, storage and traffic."""
+
+    gpu: str
+    provider: str
+    usd_per_gpu_hour: float
+    min_gpus: int = 1
+    read_on: date
+    source: str
+
+
+@cache
+def prices() -> tuple[Price, ...]:
+    """All rows."""
+    return tuple(Price(**row) for row in json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def price_of(gpu: str) -> float | None:
+    """The median of a GPU's list prices; None where there is none. The same GPU spans a factor of 4."""
+    found = [row.usd_per_gpu_hour for row in prices() if row.gpu == gpu]
+    return median(found) if found else None

@@ -1,0 +1,211 @@
+"""Roofline, doi:10.1145/1498765.1498785: an operation takes the larger of its arithmetic and its memory traffic; links
+and the host add theirs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from calc.formats import WeightFormat
+from calc.formats.format_names import MatrixFormat
+from calc.hardware.generations import Dtype
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.time.efficiency import Efficiency, Route, TrainingEfficiency, efficiency
+from calc.time.estimate import End
+from calc.time.operations import Operation, What
+
+Work = What | Literal["communication", "host", "elementwise"]
+Bound = Literal["compute", "bandwidth", "link", "host"]
+HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
+ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
+    "fp32": ("fp32",),
+    "fp16": ("fp16", "fp32"),
+    "fp8": ("fp8", *HALF),
+    "fp8-channel": ("fp8", *HALF),
+    "fp8-tensor": ("fp8", *HALF),
+    "int8": ("int8", *HALF),
+    "nvfp4": ("fp4", *HALF),
+}
+"""What a product of quantised weights is computed in where the GPU has units for it; all other formats are turned into
+16 bits first."""
+PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
+"""Of a lane, one direction: PCI-SIG's rates less their encoding."""
+UNKNOWN = 1e12
+"""TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
+Seconds = Any
+"""A number, or an array of them."""
+
+
+def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
+    """What the GPU computes products with weights of a format in."""
+    wanted = next((dtypes for name, dtypes in ARITHMETIC.items() if name == weights), HALF)
+    return next((dtype for dtype in wanted if dtype in gpu.tflops), HALF[0])
+
+
+def path(gpu: GPU, ranks: int, node: int) -> Route:
+    """What connects so many GPUs: their links as far as they reach, PCIe within a node."""
+    if gpu.link_gb_s is not None and ranks <= (gpu.link_gpus or node):
+        return "link"
+    return "pcie" if ranks <= node else "network"
+
+
+def bus_gb_s(gpu: GPU, over: Route) -> float:
+    """One direction of a GPU's links, or of its bus."""
+    if over == "link":
+        return (gpu.link_gb_s or 0) / 2
+    generation, _, lanes = (gpu.pcie or "4.0 x16").partition(" x")
+    return PCIE_GB_S.get(generation, PCIE_GB_S["4.0"]) * float(lanes or 16)
+
+
+def path_gb_s(gpu: GPU, over: Route, shares: Efficiency | TrainingEfficiency, end: End) -> float:
+    """One direction of what connects GPUs, as it is reached."""
+    if over == "network":
+        return shares.inter_node_gb_s.share(end)
+    return bus_gb_s(gpu, over) * shares.link.share(end)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What one GPU does in a second, its links and its host, at one end of their ranges; numbers or arrays of them."""
+
+    peak: Any  # FLOP/s of products with weights in 16 bits
+    peak_quantised: Any
+    peak_experts: Any
+    peak_attention: Any
+    bandwidth: Any  # bytes/s
+    bandwidth_quantised: Any
+    bandwidth_experts: Any
+    bandwidth_cache: Any
+    layer: Any  # s a layer and pass, decode
+    sparse: Any  # what routed experts add to it
+    prefill_layer: Any
+    prefill_sparse: Any
+    request: Any  # s a request
+    all_reduce: Any  # s each
+    link: Any  # bytes/s, one direction
+
+    def compute(self, operation: Operation) -> Seconds:
+        if operation.what == "scores":
+            return operation.flops / self.peak_attention
+        if operation.what == "experts_routed":
+            return operation.flops / self.peak_experts
+        return operation.flops / either(operation.quantised, self.peak_quantised, self.peak)
+
+    def memory(self, operation: Operation) -> Seconds:
+        weights = either(operation.quantised, self.bandwidth_quantised, self.bandwidth)
+        weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
+        rest = operation.cache + operation.activations
+        return operation.weights / weights + rest / self.bandwidth_cache
+
+
+def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
+    """Those of a GPU of which so many share a layer."""
+    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+
+
+def machine(
+    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edited: Efficiency | None = None, node: int = 8
+) -> Machine:
+    """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
+    instead of the usual ones."""
+    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    over = path(gpu, ranks, node)
+    shares = edited or usual_shares(gpu, engine, weights, ranks, node)
+
+    def peak(dtype: Dtype) -> float:
+        return gpu.tflops.get(dtype, UNKNOWN) * 1e12
+
+    bandwidth = gpu.bandwidth_gb_s * 1e9
+    return Machine(
+        peak=peak(plain) * shares.matmul.share(end),
+        peak_quantised=peak(narrow) * shares.matmul_quantised.share(end),
+        peak_experts=peak(narrow) * shares.experts_matmul.share(end),
+        peak_attention=peak(plain) * shares.attention.share(end),
+        bandwidth=bandwidth * shares.bandwidth.share(end),
+        bandwidth_quantised=bandwidth * shares.bandwidth_quantised.share(end),
+        bandwidth_experts=bandwidth * shares.experts_bandwidth.share(end),
+        bandwidth_cache=bandwidth * shares.cache.share(end),
+        layer=shares.layer_us.duration(end) * 1e-6,
+        sparse=shares.sparse_us.duration(end) * 1e-6,
+        prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
+        prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
+        request=shares.request_ms.duration(end) * 1e-3,
+        all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
+        link=path_gb_s(gpu, over, shares, end) * 1e9,
+    )
+
+
+def either(condition: Any, a: Any, b: Any) -> Any:
+    """The first where a condition holds, else the second; of conditions in an array each for its own."""
+    return a * condition + b * (1 - condition)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers, or of each pair in two arrays."""
+    return a * (a >= b) + b * (b > a)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long an operation takes, and what binds it."""
+
+    what: Work
+    seconds: Seconds
+    compute: Seconds = 0.0
+    memory: Seconds = 0.0
+
+    def is_bound_by(self, bound: Bound) -> Any:
+        """Whether something is what binds it; of arrays each for its own."""
+        if self.what in ("communication", "host"):
+            return bound == ("link" if self.what == "communication" else "host")
+        if bound == "compute":
+            return self.compute > self.memory
+        return self.compute <= self.memory if bound == "bandwidth" else False
+
+    @property
+    def bound(self) -> Bound:
+        return next(bound for bound in get_args(Bound) if self.is_bound_by(bound))
+
+
+def timed(operation: Operation, on: Machine) -> Timed:
+    """The larger of an operation's arithmetic and its memory traffic."""
+    compute, memory = on.compute(operation), on.memory(operation)
+    return Timed(operation.what, larger(compute, memory), compute, memory)
+
+
+def all_reduce(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+    """A ring over `ranks` GPUs: each sends its share twice, arXiv:1802.05799."""
+    return 0.0 if ranks == 1 else on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link
+
+
+def all_to_all(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+    """Each GPU sends all but its own share of what it has."""
+    return 0.0 if ranks == 1 else on.all_reduce + (ranks - 1) / ranks * nbytes / on.link
+
+
+def sharing(layout: Layout, *, experts: bool) -> int:
+    """GPUs that work on one layer together: those of a copy, of all copies where these share routed experts."""
+    return layout.tp * layout.dp if experts else layout.tp
+
+
+def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
+    """Of all layers of a stage: two all-reduces each over the tensor-parallel ranks. `row` are bytes of a hidden state.
+
+    Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
+    second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
+    whole = all_reduce(on, layout.tp, tokens * row)
+    if layout.dp == 1 or not sparse:
+        return 2 * layers * whole
+    if layout.ep == 1:
+        return 2 * layers * whole + 2 * sparse * all_to_all(on, layout.dp, layout.dp * tokens * row)
+    reach = min(top_k, layout.ep)
+    return (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
+
+
+def binds(parts: Iterable[Timed]) -> Bound:
+    """What takes the most time."""
+    times: dict[Bound, float] = {}
+    for part in parts:
+        times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
+    return max(times, key=lambda bound: times[bound])

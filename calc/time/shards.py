@@ -1,0 +1,280 @@
+"""What one rank of each layout holds and does, in several formats at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calc.formats import CacheFormat, Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within
+from calc.model.architecture import Architecture
+from calc.model.mixers import Recurrent
+from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.loading import vision_share
+from calc.serving.kv_cache import state_bytes
+from calc.time.bytes import read_bits, written_bits
+from calc.time.flops import Product, Window, is_multiplied, product_of, unrolled
+from calc.time.operations import Demand, demand, of_all_layers, routing
+from calc.time.sizes import Array, Flags, Table, bytes_by_tensor
+
+BLOCK = 16
+"""Tokens that a paged cache is handed out in."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A rank of a layout; arrays are [formats] first."""
+
+    demand: Demand  # of all stages together, its figures [formats, 1, 1]
+    stage_bytes: Array  # weights of each pipeline stage, [formats, stages]
+    bits: dict[Window, Array]  # of cache a token on each stage, [formats, stages]
+    state: Array  # bytes of recurrent state a sequence, [stages]
+    rank: Architecture
+    whole: Architecture
+    layout: Layout
+    precisions: tuple[Precision, ...]
+    ranges: tuple[range, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every layer keeps all tokens: an engine then needs whole blocks of each, and no more."""
+        return set(self.bits) == {None} and not self.state.any()
+
+    def sequence_bytes(self, engine: Engine, gpu: GPU, limits: Limits, length: int) -> Array:
+        """Bytes of cache of a sequence on each stage, [formats, stages]: whole blocks, or as the engine keeps windows
+        and states."""
+        if self.is_plain:
+            return np.maximum(self.bits[None] * (-(-length // BLOCK) * BLOCK) / 8, 1.0)
+        by_kv: dict[CacheFormat, list[float]] = {}
+        for precision in self.precisions:
+            if precision.kv not in by_kv:
+                cache = engine.cache(self.laid_out(precision), gpu, limits)
+                stages = range(self.layout.pp)
+                by_kv[precision.kv] = [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in stages]
+        return np.array([by_kv[precision.kv] for precision in self.precisions])
+
+    def laid_out(self, precision: Precision) -> LaidOut:
+        """Its stages without their weights."""
+        ranges = tuple(self.ranges)
+        last = self.rank.num_layers
+        stages = tuple(
+            Stage(
+                tuple(blocks_within(self.rank, stage)),
+                weights=0,
+                vision=0,
+                first=stage.start == 0,
+                last=stage.stop == last,
+                loaded=LoadedWeights(),
+            )
+            for stage in ranges
+        )
+        return LaidOut(self.whole, self.rank, stages, ranges, self.layout, precision)
+
+    def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
+        """The largest pass of each stage; those between the first and the last are alike."""
+        laid_out, stages = self.laid_out(self.precisions[0]), self.layout.pp
+
+        def peak(stage: int) -> int:
+            return max((int(one.bytes) for one in engine.peaks(laid_out, stage, limits)), default=0)
+
+        return [peak(0)] if stages == 1 else [peak(0)] * (stages - 1) + [peak(stages - 1)]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A tensor-parallel rank in all formats, all experts whole: [formats] and [formats, layers]."""
+
+    rank: Architecture
+    plain: Array  # bytes of each layer without routed experts
+    routed: Array
+    first: Array
+    last: Array
+    products: dict[Product, Array]
+    quantised: dict[Product, Flags]
+    table_row: Array
+    tied_head: Array
+    base: Demand
+
+
+Shards = Callable[[Layout, tuple[int, ...]], Shard]
+"""The shard of a layout in some of the formats."""
+
+
+def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> Shards:
+    """The shard of a layout in some of the formats; each tensor-parallel degree is weighed once."""
+    whole = engine.with_draft(architecture)
+    known: dict[int, Weighed] = {}
+    cached: dict[tuple[Layout, tuple[int, ...]], Shard] = {}
+
+    def of(tp: int) -> Weighed:
+        if tp not in known:
+            known[tp] = weighed(whole, engine, precisions, tp)
+        return known[tp]
+
+    def shard(layout: Layout, formats: tuple[int, ...]) -> Shard:
+        key = layout, formats
+        if key not in cached:
+            cached[key] = laid_out(whole, engine, precisions, layout, formats, of)
+        return cached[key]
+
+    return shard
+
+
+def weighed(whole: Architecture, engine: Engine, precisions: Sequence[Precision], tp: int) -> Weighed:
+    """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
+    layout = Layout(tp=tp)
+    rank = layout.rank(whole, engine.vocabulary(whole.vocab, tp))
+    counted = {None, "vision" if engine.loads_vision else None}
+    counted |= {"multi_token_prediction"} if engine.loads_draft else set()
+    table = Table.of(rank.tensors())
+    sizes = np.array([bytes_by_tensor(whole, rank, table, precision) for precision in precisions])
+    shape = (len(precisions), rank.num_layers)
+    plain, routed = np.zeros(shape), np.zeros(shape)
+    first, last = np.zeros(len(precisions)), np.zeros(len(precisions))
+    tied = np.zeros(len(precisions))
+    products: dict[Product, Array] = {}
+    balance: dict[Product, Array] = {}
+    table_row = np.zeros(len(precisions))
+    running = {block.layers: block.runs_in for block in whole.shared}
+    for i, tensor in enumerate(table.tensors):
+        size = sizes[:, i] * (tensor.count // max(1, len(tensor.layers)))
+        if tensor.apart not in counted:
+            continue
+        if tensor.apart == "vision":
+            first += vision_share(tensor, layout)
+            continue
+        if tensor.apart is not None:
+            last += sizes[:, i] * tensor.count
+            continue
+        if tensor.layers:
+            target = routed if tensor.component == "experts_routed" else plain
+            target[:, list(tensor.layers)] += size[:, None]
+        elif tensor.component == "embedding":
+            first += size
+            if tensor.name == f"{rank.names.embedding}.weight":
+                table_row = size / tensor.shape[0]
+                tied = size if whole.tied else tied
+        else:
+            last += size
+        product = product_of(rank, tensor)
+        times = len(running.get(tensor.layers, tensor.layers)) if tensor.layers else 1
+        products[product] = products.get(product, 0) + size * times
+        if is_multiplied(tensor):
+            narrow = np.where(sizes[:, i] * 8 < 15 * tensor.numel, 1, -1) * tensor.parameters
+            balance[product] = balance.get(product, 0) + narrow
+    return Weighed(
+        rank=rank,
+        plain=plain,
+        routed=routed,
+        first=first,
+        last=last,
+        products=products,
+        quantised={product: sign > 0 for product, sign in balance.items()},
+        table_row=table_row,
+        tied_head=tied,
+        base=demand(whole, rank, precisions[0], layout, range(rank.num_layers)),
+    )
+
+
+def laid_out(
+    whole: Architecture,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    layout: Layout,
+    formats: tuple[int, ...],
+    of: Callable[[int], Weighed],
+) -> Shard:
+    """A layout: routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
+    chosen, held = of(layout.tp), list(formats)
+    slices = layout.tp * layout.dp // layout.ep
+    one = chosen if slices == layout.tp else of(1)
+    route = routing(whole, layout)
+    share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
+    routed = one.routed[held] * share
+    ranges = list(engine.stages(whole.num_layers, layout.pp))
+    by_layer = chosen.plain[held] + routed
+    stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges], axis=1)
+    stage_bytes[:, 0] += chosen.first[held]
+    stage_bytes[:, -1] += chosen.last[held] + (chosen.tied_head[held] if layout.pp > 1 else 0)
+    rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
+    bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
+    states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
+    return Shard(
+        demand=as_arrays(chosen, one, route, share, [precisions[f] for f in formats], held),
+        stage_bytes=stage_bytes,
+        bits=bits,
+        state=states,
+        rank=rank,
+        whole=whole,
+        layout=layout,
+        precisions=tuple(precisions[f] for f in formats),
+        ranges=tuple(ranges),
+    )
+
+
+def cache_bits(rank: Architecture, precisions: Sequence[Precision], ranges: Sequence[range]) -> dict[Window, Array]:
+    """Bits that a token holds in the layers of each stage, by their window."""
+    rows: dict[Window, Array] = {}
+    where = {
+        kv: [f for f, precision in enumerate(precisions) if precision.kv == kv] for kv in {p.kv for p in precisions}
+    }
+    for block in rank.all_blocks:
+        layers = np.array([sum(stage.start <= place < stage.stop for place in block.runs_in) for stage in ranges])
+        for mixer in block.mixers:
+            if isinstance(mixer, Recurrent):
+                continue
+            for kv, formats in where.items():
+                for back, each in held_bits(mixer, kv).items():
+                    grid = rows.setdefault(back, np.zeros((len(precisions), len(ranges))))
+                    grid[formats] += layers * float(each)
+    return rows
+
+
+def held_bits(mixer: Any, kv: CacheFormat) -> dict[Window, Any]:
+    """Bits that a layer keeps of each token within its window, or of all: of what an indexer picks from, all."""
+    compressed = getattr(mixer, "compressed_elements", None)
+    if compressed is not None:
+        extra = written_bits(mixer, kv) - sum(read_bits(mixer.model_copy(update={"rate": None}), kv).values())
+        return {mixer.window: written_bits(mixer, kv) - extra, None: extra}
+    return {mixer.window: written_bits(mixer, kv)}
+
+
+def as_arrays(
+    chosen: Weighed, one: Weighed, route: Any, share: float, precisions: Sequence[Precision], held: list[int]
+) -> Demand:
+    """The demand of a rank with figures for all formats, [formats, 1, 1]."""
+
+    def column(values: Any) -> Any:
+        return np.asarray(values, dtype=np.float64)[:, None, None]
+
+    base = chosen.base
+    weights = {product: column(size[held]) for product, size in chosen.products.items()}
+    flops, elements = dict(base.flops), dict(base.elements)
+    if "experts_routed" in weights:
+        weights["experts_routed"] = column(one.products["experts_routed"][held] * share)
+        flops["experts_routed"] = one.base.flops["experts_routed"]
+        elements["experts_routed"] = one.base.elements["experts_routed"]
+    attending = [
+        (mixer, len(block.layers))
+        for block in blocks_within(unrolled(chosen.rank), range(chosen.rank.num_layers))
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    ]
+    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
+    written = {p.kv: sum(layers * written_bits(m, p.kv) for m, layers in attending) for p in precisions}
+    return replace(
+        base,
+        flops=flops,
+        elements=elements,
+        weights=weights,
+        quantised={product: column(narrow[held]) for product, narrow in chosen.quantised.items()},
+        read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
+        written=column([float(written[p.kv]) for p in precisions]),
+        routing=route,
+        table_row=column(chosen.table_row[held]),
+        tied_head=column(chosen.tied_head[held]),
+    )

@@ -1,0 +1,105 @@
+"""Bytes of many tensors in many formats at once: what `stored` says of each, as arrays."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calc.formats import Precision
+from calc.formats.format_names import FLOATS
+from calc.formats.mixes import MIXES
+from calc.formats.scheme import is_matrix, matrices
+from calc.formats.stored import Piece, stored
+from calc.formats.table import FORMATS, Format
+from calc.model.architecture import Architecture
+from calc.model.tensor import Apart, Component, Tensor
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Part = tuple[Component, Apart | None]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Tensors as columns: elements, rows and columns of a matrix, how many one occurrence holds."""
+
+    tensors: tuple[Tensor, ...]
+    numel: Array
+    rows: Array
+    columns: Array
+    matrices: Array
+    is_matrix: Flags
+    component: np.ndarray[Any, np.dtype[np.str_]]
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> "Table":
+        held = [matrices(tensor) for tensor in tensors]
+        columns = [tensor.shape[-1] if tensor.shape else 1 for tensor in tensors]
+        numel = [tensor.numel for tensor in tensors]
+        return cls(
+            tensors=tuple(tensors),
+            numel=np.array(numel, dtype=np.float64),
+            rows=np.array([n // c // h for n, c, h in zip(numel, columns, held, strict=True)], dtype=np.float64),
+            columns=np.array(columns, dtype=np.float64),
+            matrices=np.array(held, dtype=np.float64),
+            is_matrix=np.array([is_matrix(tensor) for tensor in tensors], dtype=np.bool_),
+            component=np.array([tensor.component for tensor in tensors]),
+        )
+
+    def nbytes(self, form: Format) -> Array:
+        """Of one occurrence of each in a format, as `Format.nbytes` has it."""
+        down, across = form.block
+        blocks = np.ceil(self.rows / (down or self.rows)) * np.ceil(self.columns / (across or self.columns))
+        outer = 0.0 if form.outer is None else 32 * np.ceil(blocks / form.outer)
+        bits = blocks * form.scale_bits + outer + self.columns * form.column_bits + form.matrix_bits
+        return np.ceil(self.numel * form.bits / 8) + np.ceil(self.matrices * bits / 8)
+
+    def quantised(self, precision: Precision, *, experts: bool) -> Flags:
+        """Which of them a plain format quantises: all linear matrices that it is for."""
+        components = precision.scheme(experts=experts).components
+        return np.asarray(self.is_matrix & np.isin(self.component, [str(one) for one in components]))
+
+
+def is_plain(precision: Precision) -> bool:
+    """Whether a format is chosen by component alone: no checkpoint's own list, no mix by layer."""
+    return precision.checkpoint is None and precision.weights not in MIXES
+
+
+def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Array:
+    """Bytes of one occurrence of each tensor."""
+    if precision.weights in FLOATS:
+        return table.nbytes(FORMATS[precision.weights])
+    narrow = table.quantised(precision, experts=experts)
+    return np.where(narrow, table.nbytes(FORMATS[precision.weights]), table.nbytes(FORMATS["bf16"]))
+
+
+def bytes_by_tensor(whole: Architecture, rank: Architecture, table: Table, precision: Precision) -> Array:
+    """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
+    if precision.weights in MIXES:
+        return bytes_of_mix(stored(whole, precision, rank), table)
+    if is_plain(precision):
+        return occurrence_bytes(table, precision, experts=any(t.component == "experts_routed" for t in table.tensors))
+    pieces, sizes = iter(stored(whole, precision, rank)), []
+    for tensor in table.tensors:
+        size, left = 0, max(1, len(tensor.layers))
+        while left:
+            piece = next(pieces)
+            here = max(1, len(piece.tensor.layers))
+            size, left = size + piece.nbytes * here, left - here
+        sizes.append(size / max(1, len(tensor.layers)))
+    return np.array(sizes, dtype=np.float64)
+
+
+def bytes_of_mix(pieces: Sequence[Piece], table: Table) -> Array:
+    """A GGUF file divides a layer into other tensors: each part of the model takes what it does there, its tensors by
+    their elements."""
+    held: Counter[Part] = Counter()
+    elements: Counter[Part] = Counter()
+    for piece in pieces:
+        held[piece.tensor.component, piece.tensor.apart] += piece.nbytes * piece.tensor.count
+    for tensor in table.tensors:
+        elements[tensor.component, tensor.apart] += tensor.numel * tensor.count
+    parts = [(tensor.component, tensor.apart) for tensor in table.tensors]
+    return np.array([table.numel[i] * held[part] / elements[part] for i, part in enumerate(parts)], dtype=np.float64)

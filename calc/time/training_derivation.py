@@ -1,0 +1,77 @@
+"""How the time of a training step comes about: the functions that compute it, run on figures."""
+
+from dataclasses import replace
+
+from calc.time.derivation import (
+    PassDerivation,
+    operation_steps,
+    row_steps,
+    total,
+    traced_demand,
+    traced_gpu,
+    traced_shares,
+    traced_sizes,
+)
+from calc.time.estimate import End
+from calc.time.traced import Figures
+from calc.time.training import TrainingSpeed
+
+WORK = {
+    "micro_batch": ("B", "sequences of a micro-batch on each replica"),
+    "sequence": ("S", "tokens of a sequence"),
+    "accumulation": ("N_mb", "micro-batches of a step"),
+}
+LAYOUT = {
+    "tp": ("tp", "tensor-parallel ranks"),
+    "pp": ("pp", "pipeline stages"),
+    "dp": ("dp", "data-parallel replicas"),
+    "cp": ("cp", "context-parallel ranks"),
+    "ep": ("ep", "expert-parallel ranks"),
+}
+
+
+def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
+    """A micro-batch on the stage that takes longest, forward and backward, and the step that such ones make."""
+    figures = Figures()
+    times = [float(sum(part.seconds for part in speed.parts(demand, end))) for demand in speed.demands]
+    stage = times.index(max(times))
+    demand = traced_demand(figures, speed.demands[stage])
+    traced = replace(
+        speed,
+        demands=(demand,),
+        work=traced_sizes(figures, speed.work, WORK),
+        layout=traced_sizes(figures, speed.layout, LAYOUT),
+        gpu=traced_gpu(figures, speed.gpu),
+        shares=traced_shares(figures, speed.shares),
+        trained=figures.figure("τ", speed.trained, "share of the weights that are trained"),
+    )
+    parts = [part for part in traced.parts(demand, end) if part.seconds]
+    operations = operation_steps(figures, parts, demand.operations(traced.forward()))
+    busy = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])
+    lines = [figures.step("busy", busy, "s")]
+    rest = dict(zip(("each", "once"), traced.between_replicas(end), strict=True)) | {"update": traced.optimizer(end)}
+    lines += [figures.step(name, seconds, "s") for name, seconds in rest.items() if seconds]
+    named = {
+        name: seconds and figures.figure(f"t_{name}", float(seconds), MEANINGS[name])
+        for name, seconds in {"busy": busy, **rest}.items()
+    }
+    step = traced.step(named["busy"], named["each"], named["once"], named["update"], end)
+    seconds = figures.figure("t_step", float(step), "seconds of a step")
+    flops = figures.figure("φ", speed.model_flops(), "FLOPs of a token, forward and backward, nothing recomputed")
+    lines += [
+        figures.step("step", step, "s"),
+        figures.step("rate", traced.rate(seconds), "tokens/s"),
+        figures.step("mfu", traced.mfu(seconds, flops), "of the peak"),
+    ]
+    rows = row_steps(figures, speed.rank, speed.stages[stage], speed.demands[stage], decodes=False)
+    return PassDerivation(
+        rows=tuple(rows), machine=(), operations=tuple(operations), sums=tuple(lines), legend=figures.occurring()
+    )
+
+
+MEANINGS = {
+    "busy": "seconds of a micro-batch on the slowest stage",
+    "each": "seconds in which replicas exchange, each micro-batch",
+    "once": "seconds in which replicas exchange, each step",
+    "update": "seconds of the optimizer",
+}

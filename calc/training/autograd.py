@@ -1,0 +1,196 @@
+"""What PyTorch's autograd holds while a layer runs forward and backward.
+
+Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. A
+storage lives as long as something refers to it, a variable of the function that made it or a node that saved it, by
+Python's own reference counts, as in PyTorch. The tape notes when each storage comes and goes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import cast
+
+Bytes = tuple[int, ...]
+"""Bytes of each unit."""
+Name = str | tuple[str, str]
+"""What a storage is called: in words, or in words with {tensor} and the name that stands there."""
+
+
+class Unit(IntEnum):
+    """What a size is counted by, so that one run holds for any batch and length."""
+
+    ONCE = 0  # weights and their gradients
+    POSITION = 1  # tokens of one sequence: rotary tables
+    TOKEN = 2  # tokens of a micro-batch on one rank
+    STREAM = 3  # those of them that a rank holds of what is as wide as the model (sequence parallelism)
+    SCORE = 4  # pairs of a token and one that it may look at
+
+
+NOTHING: Bytes = (0,) * len(Unit)
+
+
+class Storage:
+    """Memory of one or more tensors; gone with the last reference."""
+
+    __slots__ = ("number", "tape")
+
+    def __init__(self, tape: "Tape", number: int) -> None:
+        self.tape, self.number = tape, number
+
+    def __del__(self) -> None:
+        self.tape.freed(self.number)
+
+
+class Tensor:
+    """So many columns for each of a unit, of `width` bytes. A weight has no storage of its own here: it is counted
+    with the weights."""
+
+    __slots__ = ("by_heads", "columns", "node", "slot", "storage", "unit", "width")
+
+    def __init__(
+        self,
+        storage: Storage | None,
+        columns: int,
+        width: int,
+        unit: Unit,
+        node: "Node | None" = None,
+        slot: int = 0,
+        *,
+        by_heads: bool = False,
+    ) -> None:
+        self.storage, self.columns, self.width, self.unit = storage, columns, width, unit
+        self.node, self.slot = node, slot
+        self.by_heads = by_heads  # laid out head by head, not token by token
+
+
+Backward = Callable[[Tensor], Sequence[Tensor | None]]
+"""From the gradient of an operation's output to those of its inputs."""
+
+
+class Node:
+    """One operation as autograd remembers it: where its inputs came from, how to go back, and what it saved."""
+
+    __slots__ = ("backward", "gradients", "inputs", "saved")
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple["Node", int] | None] = (),
+        backward: Backward | None = None,
+        saved: Sequence[Storage | None] = (),
+        outputs: int = 1,
+    ) -> None:
+        self.inputs, self.backward, self.saved = inputs, backward, saved
+        self.gradients: list[Tensor | None] = [None] * outputs
+
+
+class Accumulator(Node):
+    """Where the gradient of a weight ends, once those of all its uses are there."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, uses: int = 1) -> None:
+        super().__init__()
+        self.left = uses
+
+
+class Tape:
+    """Storages in the order in which they come and go, and the nodes of the graph in the order of the forward pass."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[Name, Unit, int]] = []  # name, unit and bytes of each storage
+        self.events: list[int] = []  # number of a storage that comes; of one that goes, counted from -1 down
+        self.alive = [0] * len(Unit)
+        self.tops: list[tuple[int, Bytes]] = []  # events after which memory was fuller than before and after
+        self.rising = False
+        self.nodes: list[Node] = []
+        self.weights: list[Accumulator] = []  # those that have a gradient
+        self.casts: dict[Tensor, Tensor] = {}  # of weights, which autocast keeps until its region ends
+        self.outputs: list[Tensor] = []  # what a training loop holds until the backward pass is over
+        self.mark: int | None = None  # tops before the loss
+        self.recording = True
+        self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
+
+    def new(self, name: Name, columns: int, width: int, unit: Unit = Unit.TOKEN, *, by_heads: bool = False) -> Tensor:
+        """A tensor in memory of its own."""
+        number, nbytes = len(self.sizes), columns * width
+        self.sizes.append((name, unit, nbytes))
+        self.events.append(number)
+        self.alive[unit] += int(nbytes)  # plain, also where sizes are traced
+        self.rising = True
+        return Tensor(Storage(self, number), columns, width, unit, by_heads=by_heads)
+
+    def like(self, name: Name, tensor: Tensor) -> Tensor:
+        return self.new(name, tensor.columns, tensor.width, tensor.unit, by_heads=tensor.by_heads)
+
+    def freed(self, number: int) -> None:
+        """A storage has lost its last reference."""
+        if self.rising:
+            self.top()
+        _, unit, nbytes = self.sizes[number]
+        self.events.append(-1 - number)
+        self.alive[unit] -= int(nbytes)
+
+    def top(self) -> None:
+        """Note what is alive now."""
+        self.tops.append((len(self.events), tuple(self.alive)))
+        self.rising = False
+
+    def record(
+        self, out: Tensor, inputs: Iterable[Tensor], backward: Backward, saved: Sequence[Storage | None] = ()
+    ) -> Tensor:
+        """The output of an operation, with its node where a gradient will pass."""
+        if self.recording:
+            sources = [None if tensor.node is None else (tensor.node, tensor.slot) for tensor in inputs]
+            if any(sources):
+                out.node = Node(sources, backward, saved)
+                self.nodes.append(out.node)
+        return out
+
+    def leaf(self, tensor: Tensor) -> Node:
+        """Make a tensor one whose gradient is asked for."""
+        tensor.node = Node()
+        return tensor.node
+
+    def backward(self, source: tuple[Node, int], gradient: Tensor) -> None:
+        """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
+        self.deliver(source, gradient)
+        del source, gradient
+        while self.nodes:
+            self.step(self.nodes.pop())
+
+    def step(self, node: Node) -> None:
+        """Go back through one node; then what it saved is let go of. A gradient belongs to the operation that it is
+        handed to, which may let go of it at once."""
+        backward, gradients = node.backward, node.gradients
+        node.backward, node.gradients = None, []
+        if backward is not None and any(gradients):
+            alone = len(gradients) == 1
+            results = list(backward(cast(Tensor, gradients.pop() if alone else next(filter(None, gradients)))))
+            del gradients, backward
+            node.saved = ()
+            results.reverse()
+            for target in node.inputs:
+                result = results.pop()
+                if target is not None and result is not None:
+                    self.deliver(target, result)
+
+    def deliver(self, target: tuple[Node, int], gradient: Tensor) -> None:
+        """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
+        node, slot = target
+        waiting = node.gradients[slot]
+        if waiting is not None:
+            waiting_name = "gradients of weights" if waiting.unit == Unit.ONCE else "gradients of activations"
+            node.gradients[slot] = self.like(waiting_name, waiting)
+        else:
+            node.gradients[slot] = gradient
+        if isinstance(node, Accumulator):
+            del gradient
+            self.accumulated(node, first=waiting is None)
+
+    def accumulated(self, node: Accumulator, *, first: bool) -> None:
+        """Keep the gradient of a weight; or let go of it once it is added to those of earlier micro-batches."""
+        if first:
+            self.weights.append(node)
+        node.left -= 1
+        if not (node.left or self.keeps_gradients):
+            self.weights.remove(node)
+            node.gradients = [None]

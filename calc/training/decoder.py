@@ -1,0 +1,84 @@
+"""Decoder layers, the embedding and the head, as transformers' classes compute them in training."""
+
+from calc.model.attention import GQA
+from calc.model.block import Block, Norm
+from calc.model.feedforward import MoE
+from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mla import LatentAttention
+from calc.training.attention import grouped_query
+from calc.training.autograd import Tensor
+from calc.training.experts import beside_dense, mixture
+from calc.training.feedforward import mlp
+from calc.training.latent import compressed_attention, latent_attention
+from calc.training.modules import Modules, Rotary
+from calc.training.recurrent import recurrent
+
+
+def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream."""
+    if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
+        return parallel(t, block, x, rotary)
+    if block.mixers:
+        residual = x
+        x = before(t, block, x)
+        x = mixed(t, block, x, rotary)
+        x = behind(t, block, x)
+        x = t.add(residual, x, "residual stream")
+    if block.ffn is not None:
+        residual = x
+        x = before(t, block, x)
+        x = fed(t, block, x, residual)
+        x = behind(t, block, x)
+        x = t.add(residual, x, "residual stream")
+    return t.scaled_in_place(x) if t.kernels.scaled_layers else x
+
+
+def before(t: Modules, block: Block, x: Tensor) -> Tensor:
+    return t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x
+
+
+def behind(t: Modules, block: Block, x: Tensor) -> Tensor:
+    """The norm of a block's output, for those that have one, and dropout."""
+    if len(block.norms) == 4 or not block.norms_first:
+        x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
+    return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
+
+
+def parallel(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    """Attention and feed-forward read the same states, normed together or each by itself."""
+    residual = x
+    x = before(t, block, x)
+    attended = behind(t, block, mixed(t, block, x, rotary))
+    if len(block.norms) > 1:
+        x = before(t, block, residual)
+    x = behind(t, block, fed(t, block, x, residual))
+    return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
+
+
+def mixed(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+    """What the mixers make of the same states, side by side where there are several."""
+    first, *others = block.mixers
+    y = mixed_by(t, first, block.norm, x, rotary)
+    for mixer in others:
+        y = t.add(y, mixed_by(t, mixer, block.norm, x, rotary), "output of the mixers")
+    return y
+
+
+def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: Tensor, rotary: Rotary | None) -> Tensor:
+    if isinstance(mixer, GQA):
+        return grouped_query(t, mixer, norm, x, rotary)
+    if isinstance(mixer, LatentAttention):
+        return latent_attention(t, mixer, x, rotary)
+    if isinstance(mixer, CompressedAttention):
+        return compressed_attention(t, mixer, x)
+    return recurrent(t, mixer, x)
+
+
+def fed(t: Modules, block: Block, x: Tensor, state: Tensor) -> Tensor:
+    """What the feed-forward makes of normed states; some experts read the state itself."""
+    if isinstance(block.ffn, MoE):
+        if block.ffn.beside is not None:
+            return beside_dense(t, block, block.ffn, block.ffn.beside, x, state)
+        return mixture(t, block.ffn, x)
+    assert block.ffn is not None
+    return mlp(t, block.ffn, x)

@@ -1,0 +1,147 @@
+"""Mixtures of experts as transformers computes them: copies of tokens sorted by expert, and grouped products
+(`integrations/moe.py`)."""
+
+from calc.model.block import Block
+from calc.model.feedforward import MLP, MoE
+from calc.training.autograd import Tensor
+from calc.training.feedforward import mlp
+from calc.training.modules import Modules
+
+WEIGHTS = "weights of experts"
+
+
+def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+    """Routed experts, and beside them those that every token passes through."""
+    if t.kernels.passes_all:
+        return every_expert(t, moe, x)
+    shared = mlp(t, moe.shared, x) if moe.shared is not None and t.kernels.shared_first else None
+    weights, indices = routed(t, moe, x)
+    y = experts(t, moe, x, weights, indices)
+    del weights, indices
+    if moe.shared is not None:
+        shared = mlp(t, moe.shared, x) if shared is None else shared
+        if moe.shared_gate:
+            gate = t.matrix(x, "shared_expert_gate", 1, "gate of shared experts")
+            shared = t.multiply(t.result_saved(gate, "gate of shared experts"), shared, "gated shared experts")
+        y = t.add(y, shared, "output of the feed-forward")
+    return y
+
+
+def beside_dense(t: Modules, block: Block, moe: MoE, dense: MLP, x: Tensor, state: Tensor) -> Tensor:
+    """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
+    kind = t.kernels.norm_kind(block.norm)
+    first = t.norm(mlp(t, dense, x), kind, "normed output")
+    weights, indices = routed(t, moe, state)
+    second = experts(t, moe, t.norm(state, kind, "normed states"), weights, indices)
+    return t.add(first, t.norm(second, kind, "normed output"), "output of the feed-forward")
+
+
+def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+    """Each token through all experts, weighted before, mostly by zero: Llama 4."""
+    n, columns, expert = moe.n_experts, x.columns, moe.expert
+    label = "scores of the router"
+    chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+    scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
+    del chosen, indices
+    scores = t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label)
+    y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
+    wide = n * expert.intermediate
+    y = t.linear(y, t.expert_matrices(2 * wide * columns, None), 2 * wide, "gate and up")
+    y = gated(t, *t.split(y, wide, wide))
+    y = t.linear(y, t.expert_matrices(wide * columns, None), n * columns, "outputs of experts")
+    if moe.shared is None:
+        return t.total(y, columns, "output of experts")
+    return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
+
+
+def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and numbers of the experts that each token is sent to."""
+    label = "scores of the router"
+    if "router" in t.kernels.norms_unweighted:
+        normed, scale = "normed states of the router", t.weight(x.columns, t.settings.rest, trained=t.settings.trains)
+        x = t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed)
+    if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
+        weights, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+        return t.result_saved(weights, WEIGHTS), indices
+    width = 4 if t.fp32_router(moe) else x.width
+    logits = router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width)
+    scores = t.result_saved(t.cast(logits, 4, label), label)
+    if moe.router_correction == "none":
+        weights, indices = t.largest(scores, moe.top_k)
+        return t.cast(t.divided(weights, WEIGHTS), 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+    corrected = t.new(label, scores.columns, 4)  # no gradient passes the choice
+    _, indices = t.largest(corrected, moe.top_k)
+    weights = t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS)
+    return t.cast(weights, 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+
+
+def router_logits(t: Modules, moe: MoE, x: Tensor, width: int) -> Tensor:
+    """A row for each expert; in 32 bits by a copy of the router."""
+    rows = moe.n_experts + moe.n_zero
+    size = rows * x.columns + (rows if moe.router_bias else 0)
+    weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    if t.settings.adapters is not None and t.settings.adapters.experts:
+        weight = t.folded(t.fold_factors(moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size)
+    return t.linear(x, t.cast(weight, width, "weights of the router in 32 bits"), rows, "logits of the router")
+
+
+def experts(t: Modules, moe: MoE, x: Tensor, weights: Tensor, indices: Tensor) -> Tensor:
+    """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
+    k, columns, expert = moe.top_k, x.columns, moe.expert
+    parts = 2 if expert.gated else 1
+    down, up = adapters(t, moe, columns, parts)
+    sort = "order of copies"
+    numbers, order = t.new(sort, k, 8), t.new(sort, k, 8)
+    copies = t.gather(x, t.new(sort, k, 8), k * columns, "copies of tokens")
+    weights = t.gather(weights, order, k, WEIGHTS)
+    counts = t.new(sort, k, 4)
+    wide = parts * expert.intermediate
+    bias = t.expert_bias(moe, k * wide)
+    widening = t.expert_matrices(moe.n_experts // t.settings.ep * columns * wide, up)
+    y = t.grouped(copies, widening, k * wide, "gate and up", bias)
+    y = activated(t, expert, y, k)
+    bias = t.expert_bias(moe, k * columns)
+    narrowing = t.expert_matrices(moe.n_experts // t.settings.ep * expert.intermediate * columns, down)
+    y = t.grouped(y, narrowing, k * columns, "outputs of experts", bias)
+    weighted = t.multiply(y, weights, "weighted outputs of experts")
+    weighted = t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order")
+    del numbers, counts
+    return t.cast(t.total(weighted, columns, "output of experts"), x.width, "output of experts")
+
+
+def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tensor] | None, list[Tensor] | None]:
+    """The factors of the experts' adapters; each product is made once as they are put in place."""
+    if t.settings.adapters is None or not t.settings.adapters.experts:
+        return None, None
+    f, wide = moe.expert.intermediate, parts * moe.expert.intermediate
+    down = t.fold_factors(moe, f, hidden, 1)
+    t.folded(down, moe.n_experts * f * hidden)
+    up = t.fold_factors(moe, hidden, wide, parts)
+    t.folded(up, moe.n_experts * wide * hidden)
+    return down, up
+
+
+def activated(t: Modules, expert: MLP, y: Tensor, k: int) -> Tensor:
+    """act(gate)·up of what one product made."""
+    f = k * expert.intermediate
+    if not expert.gated:
+        return t.activated(y)
+    if t.kernels.activation == "clamped":
+        return clamped(t, y, f)
+    return gated(t, *t.split(y, f, f))
+
+
+def gated(t: Modules, gate: Tensor, up: Tensor) -> Tensor:
+    """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
+    return t.multiply(t.activation(gate, "activated gate"), up, "gated")
+
+
+def clamped(t: Modules, y: Tensor, f: int) -> Tensor:
+    """(up + 1)·gate·sigmoid(α·gate), gate and up clamped first: gpt-oss."""
+    gate, up = t.slice(y, f), t.slice(y, f)
+    gate = t.activation(gate, "clamped gate")
+    up = t.activation(up, "clamped up")
+    glu = t.multiply(
+        gate, t.result_saved(t.scale(gate, "sigmoid of the gate"), "sigmoid of the gate"), "activated gate"
+    )
+    return t.multiply(t.shift(up, "clamped up"), glu, "gated")

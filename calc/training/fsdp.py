@@ -1,0 +1,88 @@
+"""What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
+stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass."""
+
+from collections.abc import Sequence
+
+from calc.training.moments import Held, Run, once
+from calc.training.sharding import TrainingLayout
+
+GATHERED = "gathered weights"
+BUFFER = "buffers of all-gather"
+
+
+class Sharded:
+    """The units of a stage, run by run."""
+
+    def __init__(self, runs: Sequence[Run], layout: TrainingLayout) -> None:
+        self.runs, self.layout = runs, layout
+        self.layers = [index for index, run in enumerate(runs) if run.first >= 0]
+        self.root = next((run.gathered for run in runs if run.first < 0), 0)
+
+    def before(self, index: int, layers: int) -> int:
+        """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all."""
+        if layers:
+            return self.runs[index].gathered
+        return self.runs[index - 1].gathered if index - 1 in self.layers else 0
+
+    def behind(self, index: int, layers: int) -> Run | None:
+        """The run of the layer behind one that has so many of its run before it."""
+        if layers < self.runs[index].layers - 1:
+            return self.runs[index]
+        return self.runs[index + 1] if index + 1 in self.layers else None
+
+    def unsharded(self, index: int, layers: int) -> int:
+        """Bytes of weights that stay gathered between the passes: the root's, and without resharding those of all
+        layers up to this one."""
+        if self.layout.reshard_after_forward:
+            return self.root
+        earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
+        return self.root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
+
+    def entering(self, index: int, layers: int) -> list[Held]:
+        """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
+        run = self.runs[index]
+        buffers = (self.before(index, layers) or self.root) + run.gathered
+        return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
+
+    def computing(self, index: int) -> list[Held]:
+        """While it computes: its weights, and still the buffer that they came in."""
+        run = self.runs[index]
+        return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
+
+    def after_layers(self) -> list[Held]:
+        """At the head."""
+        last = self.runs[self.layers[-1]]
+        return [weights(self.unsharded(len(self.runs) - 1, 0)), buffer(last.gathered)]
+
+    def going_back(self, index: int, layers: int) -> list[Held]:
+        """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
+        of the layer behind that are being reduced."""
+        run = self.runs[index]
+        inner = index in self.layers
+        behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
+        early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
+        held = [weights(self.unsharded(index, layers) + (run.gathered if inner else 0))]
+        held += [buffer(early if self.layout.reshard_after_forward else 0)]
+        return [*held, reducing(0 if behind is None else behind.reduced)]
+
+    def reducing(self, index: int, layers: int) -> list[Held]:
+        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone."""
+        run = self.runs[index]
+        if index in self.layers:
+            early = self.before(index, layers) if self.layout.reshard_after_forward else 0
+            made = Held(once(run.unreduced), "gradients of a layer", "gradients")
+            return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
+        made = Held(once(run.gradients), "gradients outside the layers", "gradients")
+        return [made, reducing(run.reduced)]
+
+
+def weights(nbytes: int) -> Held:
+    return Held(once(nbytes), GATHERED, "weights")
+
+
+def buffer(nbytes: int) -> Held:
+    return Held(once(nbytes), BUFFER, "weights")
+
+
+def reducing(nbytes: int) -> Held:
+    return Held(once(nbytes), "buffers of reduce-scatter", "gradients")

@@ -1,0 +1,304 @@
+"""The modules that layers are made of, as transformers computes them: matrices with their adapters, norms, activation
+functions, rotation and the two kinds of attention."""
+
+from dataclasses import dataclass
+
+from calc.model.feedforward import MoE
+from calc.model.kernels import Kernels, NormKind
+from calc.model.names import Names
+from calc.training.autograd import Name, Tensor, Unit
+from calc.training.operations import Operations, sides_of
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Tables of cosines and sines, and how many channels of a head they turn."""
+
+    cosines: Tensor
+    sines: Tensor
+    channels: int
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """LoRA as PEFT adds it: on which matrices, of which rank, in which type."""
+
+    on: frozenset[str]  # names of matrices
+    rank: int
+    width: int  # bytes of an element
+    dropout: bool
+    experts: bool  # on the stacks of routed experts and the router too
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides what a pass holds, beside the model."""
+
+    matrices: int  # bytes of an element of a matrix
+    rest: int  # of norms, embedding and head
+    compute: int  # of what matrices multiply
+    autocast: bool
+    trains: bool  # the model's own weights
+    adapters: Adapters | None
+    quantised: bool  # matrices are dequantised for every product
+    inputs_need_gradients: bool  # what the embedding gives, though it is not trained
+    flash: bool
+    repeated_keys: bool  # keys and values for every query head before the kernel
+    fused: bool  # norms and gates in one kernel each
+    recompute_scores: bool  # attention runs again on the way back
+    keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
+    ep: int  # ranks that share the routed experts
+    single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
+
+
+class Modules(Operations):
+    """A tape with the modules of one model."""
+
+    def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
+        super().__init__(settings.compute, autocast=settings.autocast)
+        self.kernels, self.names, self.settings = kernels, names, settings
+        self.keeps_gradients = settings.keeps_gradients
+
+    def packs(self, *parts: str) -> bool:
+        """Whether one matrix makes all of these."""
+        return any(set(parts) <= set(packed) for packed in self.names.packed.values())
+
+    def parts(self, x: Tensor, *columns: int) -> list[Tensor]:
+        """Views of what one matrix made."""
+        if self.kernels.slices:
+            return [self.slice(x, count) for count in columns]
+        return self.split(x, *columns)
+
+    def bmm(self, a: Tensor, b: Tensor, columns: int, unit: Unit, name: Name) -> Tensor:
+        """torch.matmul of heads: several sequences that do not lie head by head are copied so first."""
+        if self.autocast:
+            a, b = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (a, b))
+        out = self.product(self.stacked(a), self.stacked(b), columns, unit, name)
+        if self.settings.single:
+            return out
+
+        def backward(gradient: Tensor) -> list[Tensor | None]:
+            return [gradient if gradient.by_heads else self.gradient(gradient, by_heads=True)]
+
+        view = Tensor(out.storage, out.columns, out.width, out.unit, out.node, by_heads=True)
+        return self.record(view, [out], backward)
+
+    def stacked(self, x: Tensor) -> Tensor:
+        """The heads of all sequences one after another."""
+        if x.by_heads or self.settings.single:
+            return x
+        return self.record(self.new("heads in order", x.columns, x.width, x.unit, by_heads=True), [x], self.passing)
+
+    # Matrices
+
+    def matrix(
+        self, x: Tensor, name: str, columns: int, label: Name, *, bias: bool = False, unit: Unit = Unit.TOKEN
+    ) -> Tensor:
+        """A matrix of the model by its local name, and its adapter where it has one."""
+        settings, adapters = self.settings, self.settings.adapters
+        size = x.columns * columns + (columns if bias else 0)
+        weight = self.weight(size, settings.matrices, trained=settings.trains)
+        if settings.quantised:
+            result = self.dequantised(x, weight, columns, label, unit)
+        else:
+            result = self.linear(x, weight, columns, label, unit)
+        if adapters is None or name not in adapters.on:
+            return result
+        width = result.width
+        result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
+        return self.cast(result, width, label)
+
+    def dequantised(self, x: Tensor, weight: Tensor, columns: int, label: Name, unit: Unit) -> Tensor:
+        """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
+        `MatMul4Bit`)."""
+        before, x = x.width, self.cast(x, self.width, "inputs of matrices in 16 bits")
+        whole = self.new("dequantised matrix", weight.columns, self.width, Unit.ONCE)
+        out, side = self.new(label, columns, self.width, unit), sides_of(x)[0]
+        del whole
+
+        def backward(gradient: Tensor) -> list[Tensor | None]:
+            whole = self.new("dequantised matrix", weight_size, self.width, Unit.ONCE)
+            result = side and self.gradient(side)
+            del whole
+            return [result]
+
+        weight_size = weight.columns
+        return self.cast(self.record(out, [x], backward), before, label)
+
+    def adapter(self, x: Tensor, adapters: Adapters, columns: int, label: Name, unit: Unit) -> Tensor:
+        """B·A·x times a scale, computed in the type of the adapter (`peft.tuners.lora.layer.Linear`)."""
+        width, r = adapters.width, adapters.rank
+        x = self.cast(x, width, "inputs of adapters in 32 bits")
+        if adapters.dropout:
+            x = self.dropout(x, "inputs of adapters after dropout")
+        down = self.weight(r * x.columns, width, trained=True)
+        up = self.weight(r * columns, width, trained=True)
+        narrow = self.linear(x, down, r, "inner states of adapters")
+        return self.scale(self.linear(narrow, up, columns, label, unit), label)
+
+    # Experts
+
+    def fp32_weights(self, moe: MoE) -> bool:
+        """Whether the weights of experts stay in 32 bits."""
+        stated = self.kernels.fp32_weights
+        return moe.router_correction == "buffer" if stated is None else stated
+
+    def fp32_router(self, moe: MoE) -> bool:
+        """Whether the router reads an fp32 copy of the states."""
+        stated = self.kernels.fp32_router
+        return moe.router_correction == "buffer" if stated is None else stated
+
+    def expert_bias(self, moe: MoE, columns: int) -> Tensor | None:
+        """The bias of its expert for each copy of a token; its gradient is put into zeros."""
+        if not moe.expert.bias:
+            return None
+        bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.matrices, trained=self.settings.trains)
+        return self.gather(bias, self.new("order of copies", 0, 8), columns, "biases of experts")
+
+    def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[Tensor]:
+        """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
+        twice as large."""
+        adapters = self.settings.adapters
+        assert adapters is not None
+        label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
+        sizes = (rank * columns, rank * inputs)
+        weights = [self.weight(size, adapters.width, trained=True) for size in sizes]
+        return [self.cast(weight, self.settings.matrices, label) for weight in weights]
+
+    def folded(self, factors: list[Tensor], size: int) -> Tensor:
+        """torch.baddbmm(W, B, A): as large as all experts."""
+        out = self.new("experts with their adapters", size, self.settings.matrices, Unit.ONCE)
+        return self.record(out, factors, self.to_each(*factors), [factor.storage for factor in factors])
+
+    def expert_matrices(self, size: int, factors: list[Tensor] | None) -> Tensor:
+        """The stack of the experts' matrices, with their adapters folded in."""
+        if factors is None:
+            return self.weight(size, self.settings.matrices, trained=self.settings.trains)
+        return self.folded(factors, size)
+
+    def grouped(self, x: Tensor, matrices: Tensor, columns: int, name: Name, bias: Tensor | None) -> Tensor:
+        """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
+        autocast, self.autocast = self.autocast, False
+        out = self.linear(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
+        self.autocast = autocast
+        return out if bias is None else self.add_in_place(out, bias)
+
+    # Norms
+
+    def norm(self, x: Tensor, kind: NormKind, label: Name, *, heads: int = 1) -> Tensor:
+        """A norm over all columns, or over those of each of several heads."""
+        trained, width = self.settings.trains, self.settings.rest
+        size = x.columns // heads
+        if kind == "layer":
+            return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], heads, label)
+        wide, normed = ("{tensor} in 32 bits, for a norm", "states"), "normed states before the weight"
+        if kind == "none":
+            return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
+        weight = self.weight(size, width, trained=trained)
+        if self.settings.fused:
+            return self.fused_norm(x, weight, heads, label)
+        before = x.width
+        x = self.cast(x, 4, wide)
+        if kind == "centred":  # computed twice, as the class writes it
+            label_less = "states less their mean"
+            x = self.multiply(
+                self.centred(x, heads, label_less), self.inverse_rms(self.centred(x, heads, label_less), heads), normed
+            )
+        else:
+            x = self.multiply(x, self.inverse_rms(x, heads), normed)
+        if kind == "rms":
+            return self.multiply(weight, self.cast(x, before, normed), label)
+        return self.cast(self.multiply(weight, x, label), before, label)
+
+    def unweighted_norm(self, x: Tensor, label: Name, *, heads: int = 1) -> Tensor:
+        """RMSNorm in fp32 without a weight."""
+        wide = self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x)))
+        return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
+
+    # Activation functions
+
+    def gated(self, x: Tensor, columns: int, *, bias: bool) -> Tensor:
+        """act(gate(x))·up(x), by two matrices or one."""
+        if self.packs("gate_proj", "up_proj"):
+            gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
+            return self.gate(gate, up)
+        gate = self.matrix(x, "gate_proj", columns, "gate", bias=bias)
+        if self.settings.fused:
+            return self.fused_gate(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
+        gate = self.activation(gate, "activated gate")
+        return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
+
+    def gate(self, gate: Tensor, up: Tensor) -> Tensor:
+        """act(gate)·up."""
+        if self.settings.fused:
+            return self.fused_gate(gate, up, "gated")
+        return self.multiply(self.activation(gate, "activated gate"), up, "gated")
+
+    def activated(self, x: Tensor) -> Tensor:
+        """act(x) where there is no gate."""
+        if self.kernels.activation == "written_out" and not self.settings.fused:
+            return self.written_out_gelu(x)
+        if self.kernels.activation == "squared":
+            return self.power(self.result_saved(x, "relu"), "relu, squared")
+        return self.activation(x, "activated")
+
+    def written_out_gelu(self, x: Tensor) -> Tensor:
+        """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
+        half = self.scale(x, "steps of GELU")
+        inner = self.add(x, self.scale(self.power(x, "steps of GELU"), "steps of GELU"), "steps of GELU")
+        tanh = self.result_saved(self.scale(inner, "steps of GELU"), "steps of GELU")
+        return self.multiply(half, self.shift(tanh, "steps of GELU"), "activated")
+
+    # Rotation
+
+    def rotate(self, x: Tensor, rotary: Rotary, d_head: int, name: str) -> Tensor:
+        """Queries or keys by their positions: all channels of a head, or the first of them."""
+        if rotary.channels == d_head and not self.kernels.cuts_rotated:
+            return self.turned(x, rotary, name)
+        heads = x.columns // d_head
+        first = self.slice(x, heads * rotary.channels)
+        rest = self.slice(x, heads * (d_head - rotary.channels))
+        return self.concatenate([self.turned(first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
+
+    def turned(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
+        """x·cos + rotate_half(x)·sin."""
+        if self.kernels.turn == "complex":
+            return self.turned_as_complex(x, name)
+        if self.kernels.turn != "whole":
+            return self.turned_by_halves(x, rotary, name)
+        before, rotation = x.width, self.kernels.rotation
+        label, wide = ("{tensor}, rotated", name), ("{tensor} in 32 bits", name)
+        if rotation == "fp32_copies":
+            x = self.cast(x, 4, wide)
+        width = 4 if rotation == "fp32_spread" else x.width
+        straight = self.multiply(self.cast(x, width, wide), rotary.cosines, label)
+        turned = self.cast(self.turn_half(x, label), width, label)
+        turned = self.add(straight, self.multiply(turned, rotary.sines, label), label)
+        del straight
+        return turned if self.kernels.rotation == "16_bits" else self.cast(turned, before, label)
+
+    def spread(self, rotary: Rotary) -> Rotary:
+        """Tables whose first half is repeated for pairs of channels, in each layer: ERNIE 4.5."""
+        if self.kernels.rotation != "fp32_spread":
+            return rotary
+        tables = [
+            self.new("rotary tables, spread", table.columns, 4, Unit.POSITION)
+            for table in (rotary.cosines, rotary.sines)
+        ]
+        return Rotary(tables[0], tables[1], rotary.channels)
+
+    def turned_by_halves(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
+        """first·cos - second·sin, second·cos + first·sin, joined."""
+        label, half = ("{tensor}, rotated", name), x.columns // 2
+        if self.kernels.turn == "pairs":
+            first, second = self.slice(x, half), self.slice(x, half)
+        else:
+            first, second = self.split(x, half, half)
+        left = self.add(self.multiply(first, rotary.cosines, label), self.multiply(second, rotary.sines, label), label)
+        right = self.add(self.multiply(second, rotary.cosines, label), self.multiply(first, rotary.sines, label), label)
+        return self.concatenate([left, right], label, by_heads=True)
+
+    def turned_as_complex(self, x: Tensor, name: str) -> Tensor:
+        """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
+        label = ("{tensor}, rotated", name)
+        return self.cast(self.scale(self.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

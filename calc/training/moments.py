@@ -1,0 +1,93 @@
+"""Moments of a step: what is held, in bytes by units, so that they stand for any batch and length."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.training.autograd import NOTHING, Bytes, Unit
+from calc.training.profile import Profile
+
+Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
+Component = Literal["weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"]
+
+
+UPDATE = "what the optimizer needs for its update"
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Something that is in memory: bytes by units under a name, or so many times what a part of the model holds after
+    an event of its tape."""
+
+    bytes: Bytes
+    name: str = ""
+    component: Component = "activations"
+    profile: Profile | None = None
+    event: int = 0
+    times: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """When a rank may be fullest."""
+
+    phase: Phase
+    bytes: Bytes
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Equal layers in a row, or an end of the model."""
+
+    profile: Profile
+    layers: int
+    first: int  # index of the first; -1 outside the layers
+    saved: Bytes  # by each, for its backward pass
+    held: Bytes  # by each, until autocast ends
+    beside: Bytes  # by each, where part of it is not computed again
+    gradients: int  # bytes that each leaves behind
+    gathered: int  # bytes of its weights as FSDP gathers them
+    unreduced: int  # bytes of its gradients as autograd makes them
+    reduced: int  # bytes of its gradients as FSDP reduces them
+
+    def waiting(self, layers: int | None = None) -> list[Held]:
+        """What so many of them keep for their backward pass."""
+        return self._held(self.saved, self.profile.saved.event, layers)
+
+    def holding(self, layers: int | None = None) -> list[Held]:
+        """What so many of them hold on the way forward."""
+        return self._held(self.held, self.profile.held.event, layers)
+
+    def _held(self, nbytes: Bytes, event: int, layers: int | None) -> list[Held]:
+        count = self.layers if layers is None else layers
+        beside = Held(times(count, self.beside), "outputs kept of every other matrix")
+        whole = Held(times(count, nbytes), profile=self.profile, event=event, times=count)
+        return [whole, beside] if any(self.beside) else [whole]
+
+
+def plus(*sums: Bytes) -> Bytes:
+    return tuple(map(sum, zip(*sums, strict=True)))
+
+
+def by(unit: Unit, nbytes: int) -> Bytes:
+    """Bytes of each of a unit."""
+    return tuple(nbytes if unit == other else 0 for other in Unit)
+
+
+def times(count: int, nbytes: Bytes) -> Bytes:
+    return tuple(count * size for size in nbytes)
+
+
+def once(nbytes: int) -> Bytes:
+    """Bytes that no batch changes."""
+    return (nbytes, *NOTHING[1:])
+
+
+def undominated(moments: Iterable[Moment]) -> list[Moment]:
+    """Those that are fullest for some batch and length."""
+    best: list[Moment] = []
+    for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
+        if not any(all(a >= b for a, b in zip(other.bytes, moment.bytes, strict=True)) for other in best):
+            best.append(moment)
+    return best

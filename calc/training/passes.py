@@ -1,0 +1,128 @@
+"""The parts of a model run on the tape, each kind once, as a step trains them."""
+
+from functools import cached_property
+
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.training.autograd import Tensor, Unit
+from calc.training.decoder import layer
+from calc.training.ends import embedding, final_norm, head
+from calc.training.modules import Adapters, Modules, Rotary, Settings
+from calc.training.peft import adapted_matrices, adapts_experts
+from calc.training.profile import Profile, profile
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.sharding import TrainingLayout
+from calc.training.states import trained_width
+from calc.training.training_workload import TrainingWorkload
+
+
+def settings_of(
+    rank: Architecture,
+    work: TrainingWorkload,
+    recipe: Recipe,
+    layout: TrainingLayout,
+    frozen_bits: float,
+    *,
+    single: bool,
+) -> Settings:
+    """How the modules compute. FSDP gathers weights in the type of the products, so that none are cast there."""
+    compute = WIDTH[recipe.compute]
+    stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
+    wide = not work.trains_base and frozen_bits == 32
+    adapters = Adapters(
+        on=adapted_matrices(rank, work),
+        rank=work.lora_rank,
+        width=trained_width(work, recipe),
+        dropout=work.lora_dropout,
+        experts=adapts_experts(rank, work),
+    )
+    return Settings(
+        matrices=4 if wide else stored,
+        rest=4 if wide or (work.fp32_rest and not recipe.casts_model) else stored,
+        compute=compute,
+        autocast=recipe.autocast and not layout.fully_sharded,
+        trains=work.trains_base,
+        adapters=None if work.trains_base else adapters,
+        quantised=not work.trains_base and frozen_bits < 16,
+        inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
+        flash=work.attention == "flash",
+        repeated_keys=work.repeated_keys,
+        fused=work.fused,
+        recompute_scores=work.recompute == "selective",
+        keeps_gradients=not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
+        ep=layout.ep,
+        single=single,
+    )
+
+
+class Passes:
+    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head."""
+
+    def __init__(self, rank: Architecture, work: TrainingWorkload, settings: Settings) -> None:
+        self.rank, self.work, self.settings = rank, work, settings
+        self.layers: dict[tuple[object, ...], Profile] = {}
+
+    def tape(self) -> Modules:
+        return Modules(self.rank.kernels, self.rank.names, self.settings)
+
+    @cached_property
+    def front(self) -> Profile:
+        t = self.tape()
+        return profile(t, [], [], lambda inputs: embedding(t, self.rank))
+
+    @cached_property
+    def norm(self) -> Profile:
+        t = self.tape()
+        return profile(t, [], self.input(t, gradient=True), lambda inputs: final_norm(t, self.rank, inputs[0]))
+
+    @cached_property
+    def tail(self) -> Profile:
+        t = self.tape()
+        x = self.input(t, gradient=True, width=self.norm.width)
+        return profile(t, [], x, lambda inputs: head(t, self.rank, self.work, inputs[0]))
+
+    def layer(self, block: Block, *, first: bool) -> Profile:
+        """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
+        gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
+        mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
+        key = mixers, block.ffn, block.norms, block.norm, gradient
+        if key not in self.layers:
+            self.layers[key] = self.run(block, gradient=gradient)
+        return self.layers[key]
+
+    def run(self, block: Block, *, gradient: bool) -> Profile:
+        t = self.tape()
+        channels = self.channels(block)
+        tables = self.tables(t, channels)
+        rotary = Rotary(tables[0], tables[1], channels) if tables else None
+        if self.work.recompute in ("full", "alternate"):
+            reentrant = self.work.reentrant
+
+            def run(inputs: list[Tensor]) -> Tensor:
+                return t.checkpoint(lambda x: layer(t, block, x, rotary), inputs[0], reentrant=reentrant)
+        else:
+
+            def run(inputs: list[Tensor]) -> Tensor:
+                return layer(t, block, inputs[0], rotary)
+
+        return profile(t, tables, self.input(t, gradient=gradient), run)
+
+    def input(self, t: Modules, *, gradient: bool, width: int | None = None) -> list[Tensor]:
+        """The residual stream, which the layer before has made."""
+        x = t.new("residual stream", self.rank.hidden, width or self.settings.rest, Unit.STREAM)
+        if gradient:
+            t.leaf(x)
+        return [x]
+
+    def channels(self, block: Block) -> int:
+        """Channels of a head that are turned: of several tables, those as wide as its heads."""
+        widths = [columns for _, columns in self.rank.rotary]
+        heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
+        return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
+
+    def tables(self, t: Modules, channels: int) -> list[Tensor]:
+        """Cosines and sines."""
+        fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
+        width = 4 if fp32 else self.settings.rest
+        return [t.new("rotary tables", channels, width, Unit.POSITION) for _ in range(2)] if channels else []

@@ -1,0 +1,133 @@
+"""python -m calc plan MODEL: which hardware, laid out how, how fast, at what price."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from calc.errors import ConfigError, Message, shown
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, Precision
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.engines import ENGINES
+from calc.time.plan import Needs
+from calc.time.plan_report import PlanReport, plan_report
+from calc.time.training_plan import TrainingPlanReport
+from cli.command import chosen_config
+from cli.options import Parser, add_fields, filled
+from cli.tables import described
+from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
+
+
+def parser() -> Parser:
+    about = "Plan how to serve a language model: GPUs, layout, formats, speed and price."
+    p = Parser(prog="python -m calc plan", description=about, allow_abbrev=False)
+    p.add_argument(
+        "model", metavar="MODEL", help="a preset id, the path of a config.json, - for standard input, or a Hub id"
+    )
+    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
+    p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
+    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_fields(p, Needs)
+    p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPUs that may be used (default: all)")
+    p.add_argument("--max-gpus", type=int, default=64, metavar="N", help="at most so many in all (default 64)")
+    p.add_argument("--node", type=int, default=8, metavar="N", help="GPUs of a node (default 8)")
+    p.add_argument(
+        "--weights",
+        nargs="+",
+        choices=WEIGHT_FORMATS,
+        help="acceptable storage of the weights (default: as the checkpoint)",
+    )
+    p.add_argument(
+        "--kv", nargs="+", choices=CACHE_FORMATS, default=["bf16"], help="acceptable storage of the KV cache"
+    )
+    p.add_argument("--engine", choices=tuple(ENGINES), default="vllm")
+    p.add_argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="GPU=USD",
+        help="your price of a GPU-hour, instead of the list's",
+    )
+    p.add_argument("--limit", type=int, default=20, metavar="N", help="plans to print (default 20)")
+    add_training_plan_options(p)
+    return p
+
+
+def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
+    given, config = vars(arguments), chosen_config(arguments)
+    check_plan_options(given, (*Needs.model_fields, "weights"))
+    for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
+        if getattr(arguments, name) < least:
+            raise ConfigError(
+                Message("--{name} is at least {least}.", name=name.replace("_", "-"), least=least), name, [least]
+            )
+    gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
+    prices = dict(map(stated_price, arguments.price))
+    if arguments.train:
+        return run_training_plan(config, given, gpus, prices)
+    weights: list[Any] = arguments.weights or [None]
+    return plan_report(
+        config,
+        filled(Needs, given),
+        model=arguments.model,
+        engine=ENGINES[arguments.engine](),
+        gpus=gpus,
+        precisions=[Precision.of(config, form, kv) for form in weights for kv in arguments.kv],
+        most=arguments.max_gpus,
+        node=arguments.node,
+        prices_stated=prices,
+        limit=arguments.limit,
+    )
+
+
+def stated_price(text: str) -> tuple[str, float]:
+    """GPU=USD."""
+    name, _, usd = text.partition("=")
+    try:
+        price = float(usd)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e6:
+        raise ConfigError(
+            Message("--price takes GPU=USD, for instance h100-sxm=2.5, not {text}.", text=shown(text)), "price"
+        )
+    return find_gpu(name).id, price
+
+
+def table(report: PlanReport) -> str:
+    """For reading."""
+    head = f"{'GPU':22}{'GPUs':>6}  {'replicas x layout':24}{'weights':12}{'KV':9}{'batch':>7}{'TTFT ms':>10}"
+    lines = [report.model, "", f"{head}{'TPOT ms':>9}{'tokens/s':>10}{'$/h':>9}{'$/M':>8}  bound by"]
+    for plan in report.plans:
+        layout = f"{plan.replicas} x {described(plan.layout)}"
+        hour = "–" if plan.usd_per_hour is None else f"{plan.usd_per_hour:,.2f}"
+        million = "–" if plan.usd_per_million_tokens is None else f"{plan.usd_per_million_tokens:,.2f}"
+        lines.append(
+            f"{plan.gpu:22}{plan.gpus:>6,}  {layout:24}{plan.weights:12}{plan.kv:9}{plan.batch:>7,}"
+            f"{plan.ttft_ms:>10,.0f}{plan.tpot_ms:>9,.1f}{plan.tokens_per_s:>10,.0f}{hour:>9}{million:>8}  {plan.bound}"
+            + ("" if plan.meets else "  misses a target")
+        )
+    if not report.plans:
+        lines.append("Nothing that may be used holds this model and one request.")
+    for row in report.sensitivity:
+        lines.append(f"With {row.what}: " + ("no plan" if row.gpus is None else f"GPUs: {row.gpus:,}"))
+    return "\n".join([*lines, "", *map(str, report.assumptions)])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        report = run(arguments)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if arguments.json:
+        text = report.model_dump_json(indent=1)
+    else:
+        text = training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

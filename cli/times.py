@@ -1,0 +1,44 @@
+"""The part of the command line that times what it weighs: python -m calc MODEL --time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calc import Report, TrainingReport
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import usual_gpus
+from calc.time.estimate import Estimate
+from calc.time.report import TimeReport, time_of, training_time_of
+from calc.time.training import TrainingTime
+
+Times = TimeReport | TrainingTime
+
+
+def times(config: Mapping[str, Any], report: Report | TrainingReport, gpus: Sequence[GPU] | None) -> Times:
+    """On the first GPU that is asked about."""
+    gpu = (gpus or usual_gpus())[0]
+    if isinstance(report, TrainingReport):
+        return training_time_of(config, report, gpu)
+    return time_of(config, report, gpu)
+
+
+def times_table(times: Times) -> str:
+    """For reading."""
+    lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
+    rows: dict[str, Estimate] = {}
+    if isinstance(times, TrainingTime):
+        rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu, "MFU": times.mfu}
+        return "\n".join([*lines, *(line(name, row) for name, row in rows.items())])
+    rows = {
+        "decode step, ms": times.decode.step_ms,
+        "decode, tokens/s": times.decode.tokens_per_s,
+        "TTFT, ms": times.prefill.ttft_ms,
+        "prefill, tokens/s": times.prefill.tokens_per_s,
+    }
+    bounds = f"decode is bound by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
+    return "\n".join(
+        [*lines, *(line(name, row) for name, row in rows.items()), bounds, "", *map(str, times.assumptions)]
+    )
+
+
+def line(name: str, row: Estimate) -> str:
+    return f"{name:24}{row.expected:>12,.4g}{row.low:>12,.4g}{row.high:>12,.4g}"

@@ -1,0 +1,59 @@
+"""A number that opens its own derivation, and how a derivation is written."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import streamlit as st
+
+from calc.model.derivation import Step
+from pages.parts import words
+from pages.parts.words import say
+
+Legend = Mapping[str, tuple[str, int | float]]
+"""Symbol -> what configs call it, and its value."""
+
+
+def figures(numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
+    """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation."""
+    with st.grid(columns, min_column_width=125, gap="xsmall"):
+        for name, label, value, draw in numbers:
+            with st.container(border=True, gap="xxsmall"):
+                st.metric(label, value)
+                derivation(name, label, draw)
+
+
+def derivation(name: str, of: str, draw: Callable[[], None]) -> None:
+    """A button that opens the derivation of a figure, which is computed when it is opened."""
+    with st.popover(
+        say("Derivation"),
+        type="tertiary",
+        icon=":material/function:",
+        help=say("Derivation of {figure}", figure=of),
+        key=f"derive_{name}",
+        on_change="rerun",
+    ) as container:
+        if container.open:
+            draw()
+
+
+def table(steps: Iterable[Step], result: str) -> None:
+    """The result before its formula, so that a telephone shows it."""
+    steps, head = list(steps), [say("Part"), result]
+    rows = [[words.part(step.what), f"{step.result:,}"] for step in steps]
+    if any(step.formula for step in steps):
+        head += [say("Formula"), say("With values")]
+        rows = [[*row, code(step.formula), code(step.values)] for row, step in zip(rows, steps, strict=True)]
+    st.markdown(words.table(head, rows))
+
+
+def code(formula: str) -> str:
+    return f"`{formula}`" if formula else ""
+
+
+def legend(meanings: Legend) -> None:
+    """What the symbols mean."""
+    if meanings:
+        rows = (
+            say("`{symbol}` {meaning} = {value:,}", symbol=symbol, meaning=words.meaning(meaning), value=value)
+            for symbol, (meaning, value) in meanings.items()
+        )
+        st.caption(words.listed(rows))

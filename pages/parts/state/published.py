@@ -1,0 +1,121 @@
+"""The model on screen as it was published: read once from a preset, the Hub or the reader's own config, and kept for
+the session. The reader's Hub token is kept there too, and nowhere else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import streamlit as st
+
+from calc import Architecture, ConfigError
+from calc.errors import Message
+from calc.families import ASSUMED, as_llama, knows, read_with_settings
+from calc.text import written
+from calc.verify.checkpoint import Checkpoint
+from pages.parts.state.scenario import Source
+from presets import Preset, hub, models
+from presets.hub import HubModel
+
+MOST = 8
+"""Models that a session keeps."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A model as published. `error` says why it can't be read, at the Hub or by its family."""
+
+    name: str | Message
+    config: Mapping[str, Any] | None = None
+    architecture: Architecture | None = None
+    settings: Mapping[str, Any] | None = None
+    """The config fields that decide a size, with their values."""
+    error: ConfigError | None = None
+    preset: Preset | None = None
+    hub: HubModel | None = None
+
+    @property
+    def unread(self) -> ConfigError | None:
+        """Why the Hub gave no config."""
+        return self.error if self.config is None else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its family is known."""
+        return self.config is not None and knows(self.config)
+
+
+def published(source: Source) -> Published:
+    """The model of a source, read once a session, and a preset once a process."""
+    if source.pasted is None and source.revision is None and source.model in models():
+        return of_preset(source.model, source.assume)
+    kept: dict[Any, Published] = st.session_state.setdefault("published", {})
+    key = (
+        source.model,
+        source.revision,
+        source.file,
+        source.assume,
+        None if source.pasted is None else written(source.pasted),
+    )
+    if key not in kept:
+        kept[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
+        while len(kept) > MOST:
+            del kept[next(iter(kept))]
+    return kept[key]
+
+
+@cache
+def of_preset(name: str, assume: str | None) -> Published:
+    preset = models()[name]
+    return opened(Published(preset.name, preset=preset), preset.config, assume)
+
+
+def own(config: Mapping[str, Any]) -> Published:
+    assumed, family = config.get(ASSUMED), str(config.get("model_type", ""))[:40]
+    name = Message("Pasted config ({family})", family=family) if family else Message("Pasted config")
+    if assumed:
+        name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=assumed)
+    return opened(Published(name), config, None)
+
+
+def of_hub(source: Source) -> Published:
+    name: str | Message = source.model
+    if source.revision:
+        name = Message("{model} at {revision}", model=source.model, revision=source.revision)
+    try:
+        found = hub.fetch(source.model, source.revision, token(), source.file)
+    except ConfigError as problem:
+        return Published(name, error=problem)
+    return opened(Published(name, hub=found), found.config, source.assume)
+
+
+def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
+    """With what its config says."""
+    config = dict(config) if assume is None else as_llama(config)
+    try:
+        architecture, settings = read_with_settings(config)
+    except ConfigError as problem:
+        return replace(about, config=config, error=problem)
+    return replace(about, config=config, architecture=architecture, settings=settings)
+
+
+def forget() -> None:
+    """Ask the Hub again; for callbacks."""
+    st.session_state.pop("published", None)
+
+
+def checkpoint(source: Source, found: HubModel | None) -> Checkpoint:
+    """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
+    kept: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
+    key = source.model, source.revision, source.file
+    if key not in kept:
+        model = found or hub.fetch(source.model, source.revision, token(), source.file)
+        kept[key] = hub.checkpoint(model, token(), source.file)
+        while len(kept) > MOST:
+            del kept[next(iter(kept))]
+    return kept[key]
+
+
+def token() -> str | None:
+    """The reader's Hub token: in this session only."""
+    return st.session_state.get("hub_token") or None

@@ -1,0 +1,193 @@
+"""One calculation a run: the model on screen is read once, weighed once, and what comes of it is handed to everything
+that draws."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from calc import Architecture, ConfigError, Precision, Report, TrainingReport, report, training_report
+from calc.errors import Message
+from calc.families import override, read_with_settings
+from calc.formats import WeightFormat, native_weights
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.options import checked
+from calc.serving.derivation import Derivations
+from calc.serving.levers import Lever, levers
+from calc.serving.memory import Serving
+from calc.serving.verdict import Verdict
+from pages.parts import words
+from pages.parts.state.published import Published, published
+from pages.parts.state.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model on screen, with the reader's changes."""
+
+    published: Published
+    config: Mapping[str, Any] | None = None
+    architecture: Architecture | None = None
+    settings: Mapping[str, Any] | None = None
+    """The config fields that decide a size, with their values now."""
+    error: ConfigError | None = None
+
+    @property
+    def name(self) -> str:
+        name = self.published.name
+        return words.say(name) if isinstance(name, Message) else name
+
+    @property
+    def native(self) -> WeightFormat:
+        """The format in which the checkpoint stores its weights."""
+        try:
+            return native_weights(self.published.config or {})
+        except ConfigError:
+            return "bf16"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a page draws. Where there is none, `error` says why."""
+
+    scenario: Scenario
+    model: Model
+    error: ConfigError | None = None
+
+    @property
+    def architecture(self) -> Architecture:
+        assert self.model.architecture is not None
+        return self.model.architecture
+
+    @property
+    def has_vision(self) -> bool:
+        """Whether the model has a vision encoder."""
+        return self.model.architecture is not None and self.model.architecture.vision is not None
+
+    @property
+    def download(self) -> Report | TrainingReport | None:
+        """What can be taken along as a file."""
+        return None
+
+
+@dataclass(frozen=True)
+class Weighed(Answer):
+    """Of serving."""
+
+    result: Report | None = None
+
+    @property
+    def report(self) -> Report:
+        assert self.result is not None
+        return self.result
+
+    @property
+    def download(self) -> Report | None:
+        return self.result
+
+    @cached_property
+    def serving(self) -> Serving:
+        """What the report was read off, to be asked how its figures come about."""
+        asked = self.report.scenario
+        engine = self.scenario.serving.started()
+        return Serving(self.architecture, engine, asked.precision, asked.layout, asked.overhead)
+
+    @property
+    def focus(self) -> Verdict | None:
+        """The GPU that the answer is about: the only one; of several the smallest that fits, else the nearest to it."""
+        verdicts = self.report.verdicts
+        fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
+        if fits:
+            return min(fits, key=lambda verdict: verdict.usable)
+        return max(verdicts, key=lambda verdict: verdict.spare, default=None)
+
+    @cached_property
+    def levers(self) -> tuple[Lever, ...]:
+        """What would make it fit on the GPU that the answer is about."""
+        if self.focus is None:
+            return ()
+        return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
+
+    def derivations(self, gpu: GPU | None = None) -> Derivations:
+        """Of the figures on a GPU, by default the one that the report is of."""
+        return Derivations(self.serving.on(gpu or self.scenario.first_gpu(), self.report.scenario.workload))
+
+
+@dataclass(frozen=True)
+class Trained(Answer):
+    """Of a training step."""
+
+    result: TrainingReport | None = None
+
+    @property
+    def report(self) -> TrainingReport:
+        assert self.result is not None
+        return self.result
+
+    @property
+    def download(self) -> TrainingReport | None:
+        return self.result
+
+
+def read(scenario: Scenario) -> Model:
+    """The model of a scenario, read once."""
+    about = published(scenario.source)
+    if about.config is None or about.settings is None or not scenario.overrides:
+        return Model(about, about.config, about.architecture, about.settings, about.error)
+    try:
+        config = override(about.config, scenario.overrides)
+        return Model(about, config, *read_with_settings(config))
+    except ConfigError as problem:
+        return Model(about, settings={**about.settings, **scenario.overrides}, error=problem)
+
+
+def looked(scenario: Scenario) -> Answer:
+    """The model alone."""
+    model = read(scenario)
+    return Answer(scenario, model, model.error)
+
+
+def weighed(scenario: Scenario) -> Weighed:
+    """The model, served."""
+    model, asked = read(scenario), scenario.serving
+    if model.error is not None or model.config is None:
+        return Weighed(scenario, model, model.error)
+    try:
+        result = report(
+            model.config,
+            architecture=model.architecture,
+            model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
+            workload=checked(asked.workload),
+            engine=asked.started(),
+            precision=Precision.of(model.published.config or {}, asked.weights, asked.kv),
+            layout=asked.by_hand,
+            num_gpus=asked.num_gpus,
+            overhead=scenario.overhead,
+            gpus=scenario.chosen_gpus(),
+        )
+    except ConfigError as problem:
+        return Weighed(scenario, model, problem)
+    return Weighed(scenario, model, result=result)
+
+
+def trained(scenario: Scenario) -> Trained:
+    """A training step of the model."""
+    model, asked = read(scenario), scenario.training
+    if model.error is not None or model.config is None:
+        return Trained(scenario, model, model.error)
+    try:
+        result = training_report(
+            model.config,
+            architecture=model.architecture,
+            model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
+            workload=checked(asked.workload),
+            recipe=asked.stored,
+            frozen=asked.frozen,
+            layout=checked(asked.layout),
+            overhead=scenario.overhead,
+            gpus=scenario.chosen_gpus(),
+        )
+    except ConfigError as problem:
+        return Trained(scenario, model, problem)
+    return Trained(scenario, model, result=result)

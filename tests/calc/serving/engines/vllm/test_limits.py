@@ -1,0 +1,80 @@
+"""What a start of vLLM reserves for: by GPU (`get_batch_defaults`), by version, by what is asked."""
+
+import pytest
+
+from calc import Architecture
+from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.limits import limits
+from calc.serving.engines.vllm.options import VLLMOptions
+from presets import models
+
+
+def reserved(model="Qwen/Qwen3-8B", gpu="h100-sxm", length=8192, pp=1, **options):
+    architecture = Architecture.from_config(models()[model].config)
+    return limits(VLLMOptions(**options), gpus()[gpu], architecture, length, pp=pp)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "tokens", "sequences"),
+    [
+        ("l4", None, 2048, 256),
+        ("l40s", None, 2048, 256),
+        ("a100-sxm-80gb", None, 2048, 256),
+        ("h100-sxm", None, 8192, 1024),
+        ("h200-sxm", None, 8192, 1024),
+        ("b200", None, 16_384, 1024),
+        ("mi300x", None, 16_384, 1024),
+        ("b200", "0.27.0", 8192, 1024),
+        ("h100-sxm", "0.7.3", 8192, 256),
+    ],
+)
+def test_by_gpu(gpu, version, tokens, sequences):
+    found = reserved(gpu=gpu, version=version)
+    assert (found.step_tokens, found.sequences) == (tokens, sequences)
+
+
+@pytest.mark.parametrize(
+    ("options", "pp", "steps"),
+    [
+        pytest.param({}, 1, 2, id="one runs, one is scheduled"),
+        pytest.param({}, 2, 3, id="one a stage"),
+        pytest.param({"async_scheduling": False}, 1, 1, id="--no-async-scheduling"),
+        pytest.param({"async_scheduling": False}, 4, 4, id="--no-async-scheduling, four stages"),
+        pytest.param({"version": "0.25.1"}, 1, 1, id="0.25"),
+    ],
+)
+def test_steps_in_flight(options, pp, steps):
+    found = reserved(pp=pp, **options)
+    assert found.in_flight_tokens == steps * found.step_tokens
+
+
+@pytest.mark.parametrize(("version", "share"), [(None, 0.92), ("0.20.0", 0.92), ("0.19.1", 0.9)])
+def test_share_of_the_gpu(version, share):
+    assert reserved(version=version).share == share
+    assert reserved(version=version, gpu_memory_utilization=0.5).share == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "length", "tokens", "sequences"),
+    [
+        pytest.param({"max_num_batched_tokens": 100}, 8192, 100, 100, id="no more sequences than tokens"),
+        pytest.param({"max_num_seqs": 2}, 1000, 2000, 2, id="no more tokens than all sequences have"),
+        pytest.param({"max_num_seqs": 2, "max_num_batched_tokens": 5000}, 1000, 5000, 2, id="what is asked is kept"),
+    ],
+)
+def test_bounds(options, length, tokens, sequences):
+    found = reserved(length=length, **options)
+    assert (found.step_tokens, found.sequences) == (tokens, sequences)
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu", "tokens"),
+    [
+        pytest.param({}, "a100-sxm-80gb", 2496, id="32 frames of 70 tokens and 8 around them"),
+        pytest.param({}, "h100-sxm", 8192, id="a larger step"),
+        pytest.param({"language_model_only": True}, "a100-sxm-80gb", 2048, id="no images"),
+        pytest.param({"max_num_batched_tokens": 2048}, "a100-sxm-80gb", 2048, id="what is asked is kept"),
+    ],
+)
+def test_a_video_passes_in_one_step(options, gpu, tokens):
+    assert reserved("google/gemma-4-31B-it", gpu, **options).step_tokens == tokens

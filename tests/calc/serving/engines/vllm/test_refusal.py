@@ -1,0 +1,61 @@
+"""What vLLM refuses to start."""
+
+import pytest
+
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.memory import Serving
+from presets import models
+
+
+def refused(model, kv="bf16", gpu="h100-sxm", tp=1, **options):
+    architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp)
+    try:
+        serving = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
+    except ConfigError as error:
+        return error.message
+    return serving.on(gpus()[gpu], Workload()).cache.refusal
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "sentence"),
+    [
+        pytest.param("zai-org/GLM-5.1", {"block_size": 32}, "reads blocks of 32 tokens", id="sparse kernels read 64"),
+        pytest.param("zai-org/GLM-5.1", {"gpu": "a100-sxm-80gb"}, "no attention kernel", id="none before Hopper"),
+        pytest.param("deepseek-ai/DeepSeek-V3", {"kv": "fp8", "gpu": "a100-sxm-80gb"}, "cache in fp8", id="fp8"),
+        pytest.param("deepseek-ai/DeepSeek-V4-Flash", {"block_size": 32}, "multiple of 256", id="compressed entries"),
+        pytest.param("Qwen/Qwen3-8B", {"kv": "fp8_ds_mla"}, "latent of MLA", id="a format of latents"),
+        pytest.param("Qwen/Qwen3-8B", {"kv": "q8_0"}, "llama.cpp", id="a format of another engine"),
+        pytest.param("Qwen/Qwen3-8B", {"block_size": 24}, "blocks of 24", id="no kernel reads 24"),
+        pytest.param("mosaicml/mpt-7b", {}, "up to version 0.28", id="a family that was dropped"),
+        pytest.param("Zyphra/Zamba-7B-v1", {}, "does not serve", id="a family that never was"),
+        pytest.param("LiquidAI/LFM2-1.2B", {"disable_hybrid_kv_cache_manager": True}, "hybrid KV cache", id="states"),
+    ],
+)
+def test_refused(model, asked, sentence):
+    found = refused(model, **asked)
+    assert found is not None
+    assert sentence in str(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        pytest.param("mosaicml/mpt-7b", {"version": "0.28.0"}, id="while it was served"),
+        pytest.param("zai-org/GLM-5.1", {"block_size": 64}, id="blocks that sparse kernels read"),
+        pytest.param("zai-org/GLM-5.1", {"block_size": 128, "kv": "fp8_ds_mla"}, id="latents in fp8_ds_mla"),
+        pytest.param("Qwen/Qwen3-8B", {"kv": "int8", "gpu": "rtx-3090"}, id="int8 by Triton"),
+        pytest.param("google/gemma-3-27b-it", {"disable_hybrid_kv_cache_manager": True}, id="windows"),
+        pytest.param("state-spaces/mamba-2.8b-hf", {"block_size": 24}, id="states have no kernel of attention"),
+    ],
+)
+def test_accepted(model, asked):
+    assert refused(model, **asked) is None
+
+
+@pytest.mark.parametrize("gpu", ["t4", "a100-sxm-80gb", "l40s", "h100-sxm", "b200", "rtx-5090", "mi300x"])
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "openai/gpt-oss-20b", "Qwen/Qwen3.5-9B"])
+def test_what_every_gpu_serves(model, gpu):
+    assert refused(model, gpu=gpu) is None

@@ -1,0 +1,79 @@
+"""Bytes that a pass reads beside what the memory report says there is."""
+
+import pytest
+
+from calc import Architecture, Layout, Precision, Workload, report
+from calc.time.bytes import touched
+from calc.time.forward import decode
+from calc.time.operations import demand
+from presets import models
+
+MODELS = [
+    "Qwen/Qwen3-8B",
+    "google/gemma-3-27b-it",
+    "deepseek-ai/DeepSeek-V3",
+    "openai/gpt-oss-120b",
+    "Qwen/Qwen3.5-35B-A3B",
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "state-spaces/mamba-2.8b-hf",
+    "mistralai/Mixtral-8x7B-v0.1",
+]
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "int4"])
+@pytest.mark.parametrize("model", MODELS)
+def test_all_weights_are_those_of_the_memory_report(model, weights):
+    config = models()[model].config
+    architecture, precision = Architecture.from_config(config), Precision(weights=weights)
+    held = demand(architecture, architecture, precision, Layout(), range(architecture.num_layers)).weights
+    assert sum(held.values()) == report(config, precision=precision).memory.weights
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_cache_read_is_that_of_the_memory_report(model):
+    config = models()[model].config
+    architecture, context = Architecture.from_config(config), 20_000
+    whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
+    step = decode(4, context)
+    read = sum(bits * part.context(back) for part in step.parts for back, bits in whole.read.items()) / 8
+    state = whole.state * 4 / 2  # read and written
+    assert read + state == report(config, workload=Workload(batch=4, context=context)).kv_cache.total
+
+
+def test_an_indexer_reads_all_its_keys_and_few_latents():
+    architecture = Architecture.from_config(models()["zai-org/GLM-5.1"].config)
+    whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
+    assert set(whole.read) == {2048, None}
+    assert whole.read[None] == 78 * 128 * 16
+    assert whole.read[2048] == 78 * 576 * 16
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "tokens", "share"),
+    [
+        pytest.param(8, 2, 1, 0.25, id="one-token-reads-its-own"),
+        pytest.param(8, 2, 2, 1 - 0.75**2, id="two-tokens-overlap"),
+        pytest.param(256, 8, 1_000_000, 1.0, id="many-tokens-read-all"),
+    ],
+)
+def test_experts_that_some_token_chooses(experts, top_k, tokens, share):
+    assert touched(experts, top_k, tokens) == pytest.approx(share)
+
+
+def test_a_larger_batch_reads_more_experts_never_more_than_all():
+    architecture = Architecture.from_config(models()["Qwen/Qwen3-30B-A3B"].config)
+    whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
+    read = [
+        next(o.weights for o in whole.operations(decode(batch, 4096)) if o.what == "experts_routed")
+        for batch in (1, 4, 16, 64, 4096)
+    ]
+    assert read == sorted(read)
+    assert read[-1] == pytest.approx(whole.weights["experts_routed"])
+
+
+def test_a_tied_head_is_read_whole_and_the_embedding_by_rows():
+    architecture = Architecture.from_config(models()["Qwen/Qwen2.5-0.5B"].config)
+    whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
+    step = {o.what: o.weights for o in whole.operations(decode(3, 100))}
+    assert step["lm_head"] == 2 * 151_936 * 896
+    assert step["embedding"] == 3 * 2 * 896

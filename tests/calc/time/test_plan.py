@@ -1,0 +1,214 @@
+"""Layouts that exist, and plans."""
+
+import numpy as np
+import pytest
+
+from calc import Architecture, ConfigError, Layout, Precision, Workload, report
+from calc.formats.stored import stored
+from calc.hardware.gpus import gpus
+from calc.hardware.overhead import Overhead
+from calc.serving.engines import ENGINES
+from calc.serving.memory import MIDDLE, Serving
+from calc.serving.verdict import max_context
+from calc.time.fitting import fitting
+from calc.time.layouts import layouts, refusal
+from calc.time.plan import Needs, Search, sensitivity
+from calc.time.prices import price_of, prices
+from calc.time.report import time_report
+from calc.time.sizes import Table, bytes_by_tensor
+from presets import models
+
+
+def architecture(model: str) -> Architecture:
+    return Architecture.from_config(models()[model].config)
+
+
+def search(
+    model="meta-llama/Llama-3.1-70B", needs=None, kinds=("h100-sxm", "l4", "b200"), formats=("bf16", "fp8"), **more
+):
+    needs = needs or Needs(users=16, prompt=2000, output=200)
+    precisions = [Precision(weights=form) for form in formats]
+    return Search(architecture(model), ENGINES["vllm"](), needs, [gpus()[k] for k in kinds], precisions, **more)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "layout", "rule", "nearest"),
+    [
+        pytest.param("Qwen/Qwen3-235B-A22B", "fp8", Layout(tp=8), "fp8 tiles", (4,), id="block-fp8"),
+        pytest.param("Qwen/Qwen2.5-0.5B", "bf16", Layout(tp=8), "14 attention heads", (2,), id="heads"),
+        pytest.param("Qwen/Qwen2.5-0.5B", "bf16", Layout(tp=7), "2 KV heads", (2,), id="kv-heads"),
+        pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(tp=16), "leaves the node", (8,), id="node"),
+        pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(pp=64), "32 layers", (32,), id="stages"),
+        pytest.param(
+            "meta-llama/Llama-3.1-8B", "bf16", Layout(tp=2, ep=2), "routed experts, which", (1,), id="no-experts"
+        ),
+    ],
+)
+def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, nearest):
+    found = refusal(architecture(model), ENGINES["vllm"](), Precision(weights=weights), layout)
+    assert found is not None
+    assert rule in str(found.message)
+    assert found.nearest == nearest
+
+
+def test_a_report_refuses_what_the_engine_does():
+    with pytest.raises(ConfigError, match="not whole fp8 tiles") as caught:
+        report(models()["Qwen/Qwen3-235B-A22B"].config, precision=Precision(weights="fp8"), layout=Layout(tp=8))
+    assert (caught.value.field, caught.value.nearest) == ("tp", (4,))
+
+
+def test_mla_counts_as_one_kv_head():
+    assert (
+        refusal(architecture("deepseek-ai/DeepSeek-V3"), ENGINES["vllm"](), Precision(weights="fp8"), Layout(tp=8))
+        is None
+    )
+
+
+def test_sglang_pads_the_vocabulary_for_each_rank():
+    odd = architecture("bigscience/bloom").model_copy(update={"vocab": 64 * 3921})
+    seven = Layout(tp=7)
+    found = refusal(odd, ENGINES["vllm"](), Precision(), seven)
+    assert found is not None
+    assert "vocabulary" in str(found.message)
+    assert refusal(odd, ENGINES["sglang"](), Precision(), seven) is None
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-235B-A22B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
+    whole = architecture(model)
+    for layout in layouts(whole, ENGINES[engine](), Precision(), most=16):
+        Serving(whole, ENGINES[engine](), Precision(), layout, Overhead())
+
+
+@pytest.mark.parametrize(
+    "weights", ["bf16", "fp8", "fp8-tensor", "int4", "nvfp4", "nf4-dq", "mxfp4", "int8-gptq", "Q4_K_M"]
+)
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"])
+def test_bytes_as_arrays_are_those_of_stored(model, weights):
+    whole, precision = architecture(model), Precision(weights=weights)
+    table = Table.of(whole.tensors())
+    sizes = bytes_by_tensor(whole, whole, table, precision)
+    held = sum(size * tensor.count for size, tensor in zip(sizes, table.tensors, strict=True))
+    assert round(held) == sum(piece.nbytes * piece.tensor.count for piece in stored(whole, precision))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "weights", "kv", "layout"),
+    [
+        pytest.param("meta-llama/Llama-3.1-70B", "h100-sxm", "fp8", "bf16", Layout(tp=4), id="dense-tp"),
+        pytest.param("meta-llama/Llama-3.1-8B", "l4", "int4", "fp8", Layout(), id="one-gpu"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(tp=8), id="mla"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(dp=16, ep=16), id="copies"),
+        pytest.param("Qwen/Qwen3-235B-A22B", "h100-sxm", "fp8", "fp8", Layout(tp=4, pp=2), id="stages"),
+        pytest.param("google/gemma-3-27b-it", "h100-sxm", "bf16", "bf16", Layout(tp=2), id="windows"),
+    ],
+)
+def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout):
+    precision, context = Precision(weights=weights, kv=kv), 8000
+    serving = Serving(architecture(model), ENGINES["vllm"](), precision, layout, Overhead())
+    allocation = serving.on(gpus()[gpu], Workload(context=context))
+    found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
+    shard = found.shards(layout, (0,))
+    stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
+    assert shard.stage_bytes[0] == pytest.approx(stages, abs=1)
+    free, usable = found.free(shard, layout)[0][0, 0], gpus()[gpu].usable_bytes
+    assert free == pytest.approx(np.array([budget.cache for budget in allocation.budgets(MIDDLE)]), abs=0.03 * usable)
+    held = allocation.cache.required_bytes(0, 1, context)
+    assert np.ravel(found.each(shard))[0] == pytest.approx(held, rel=0.01)
+
+
+def test_plans_meet_their_targets_or_say_so():
+    found = search(needs=Needs(users=16, prompt=2000, output=200, tpot_ms=40, ttft_ms=1500))
+    plans = found.plans()
+    assert plans[0].meets
+    for plan in plans:
+        assert plan.meets == (plan.tpot_ms <= 40 and plan.ttft_ms <= 1500 and plan.gpus <= 64)
+        assert plan.replicas * plan.batch >= 16
+        assert plan.batch <= plan.capacity
+        assert plan.gpus == plan.replicas * plan.layout.gpus
+
+
+def test_the_cheapest_comes_first():
+    plans = [plan for plan in search(kinds=("h100-sxm", "h200-sxm", "b200")).plans() if plan.meets]
+    assert [plan.usd_per_hour for plan in plans] == sorted(plan.usd_per_hour for plan in plans)
+
+
+def test_a_stated_price_decides():
+    dear = search(prices={"b200": 100.0, "h100-sxm": 1.0}, kinds=("h100-sxm", "b200")).plans(1)
+    cheap = search(prices={"b200": 0.01, "h100-sxm": 1.0}, kinds=("h100-sxm", "b200")).plans(1)
+    assert (dear[0].gpu, cheap[0].gpu) == ("h100-sxm", "b200")
+
+
+def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
+    found = search(kinds=("h100-sxm",), formats=("fp8",))
+    plan = found.plans(1)[0]
+    alone = found.of(plan.layout, (0,))
+    assert plan.tpot_ms == pytest.approx(float(alone.tpot[0, 0]))
+    serving = Serving(
+        architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"](), Precision(weights="fp8"), plan.layout, Overhead()
+    )
+    step = time_report(
+        serving, gpus()["h100-sxm"], Workload(batch=plan.batch, context=2200, generated=200)
+    ).decode.step_ms
+    assert step.expected < plan.tpot_ms < 2 * step.high
+
+
+def test_requests_a_second_are_served():
+    plan = search(needs=Needs(requests_per_s=4, prompt=2000, output=200)).plans(1)[0]
+    assert plan.tokens_per_s >= 4 * 200 * 0.98
+
+
+def test_a_shared_prefix_is_not_computed_again():
+    plain, shared = (
+        search(needs=Needs(users=16, prompt=4000, output=200, prefix_share=s)).plans(1)[0] for s in (0.0, 0.9)
+    )
+    assert shared.ttft_ms < plain.ttft_ms
+    assert shared.tpot_ms < plain.tpot_ms
+
+
+def test_sensitivity_says_what_less_would_take():
+    found = search(needs=Needs(users=64, prompt=8000, output=200, tpot_ms=40))
+    lines = {str(row.what): row.gpus for row in sensitivity(found)}
+    best = found.plans(1)[0].gpus
+    assert lines["prompts of 4,000 tokens"] <= best <= lines["128 users"]
+
+
+def test_nothing_fits_is_no_error():
+    assert search("deepseek-ai/DeepSeek-V3", kinds=("l4",), most=1).plans() == []
+
+
+def test_one_load_is_asked_for():
+    with pytest.raises(ValueError, match="give one of them"):
+        Needs(users=1, requests_per_s=1)
+
+
+def test_prices_are_dated_rows_of_gpus_that_are_known():
+    for price in prices():
+        assert price.gpu in gpus()
+        assert price.source.startswith("https://")
+        assert price.read_on.year >= 2025
+    assert price_of("h100-sxm") == 3.99
+    assert price_of("p40") is None
+
+
+@pytest.mark.parametrize(
+    "model", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "mistralai/Mistral-Nemo-Instruct-2407"]
+)
+@pytest.mark.parametrize("weights", ["fp8", "int4"])
+def test_the_map_of_a_gpu_says_what_the_report_says(model, weights):
+    engine, gpu, precision = ENGINES["vllm"](), gpus()["rtx-4090"], Precision(weights=weights)
+    found = fitting({model: architecture(model)}, gpu, engine, [precision])
+    serving = Serving(architecture(model), engine, precision, Layout(), Overhead())
+    longest = max_context(serving.on(gpu, Workload()))
+    assert found.max_context[0, 0] == pytest.approx(longest, rel=0.02, abs=16)
+    if longest >= 8192:
+        rate = time_report(serving, gpu, Workload(context=8192)).decode.tokens_per_s.expected
+        assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.01)
+
+
+def test_the_map_has_every_preset():
+    some = {name: architecture(name) for name in list(models())[::12]}
+    found = fitting(some, gpus()["h100-sxm"], ENGINES["vllm"](), [Precision(), Precision(weights="fp8")], count=8)
+    assert found.max_context.shape == (len(some), 2)
+    assert (found.max_context > 0).mean() > 0.8

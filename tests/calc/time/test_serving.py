@@ -1,0 +1,201 @@
+"""Laws of serving times: what more work costs, and what a faster machine saves."""
+
+import numpy as np
+import pytest
+
+from calc import Architecture, Layout, Precision, Workload
+from calc.hardware.custom_gpu import custom_gpu
+from calc.hardware.gpus import gpus
+from calc.hardware.overhead import Overhead
+from calc.serving.engines import ENGINES
+from calc.serving.memory import Serving
+from calc.time.efficiency import efficiency, rows
+from calc.time.estimate import ENDS, Estimate
+from calc.time.forward import decode, mixed, prefill
+from calc.time.report import time_report
+from calc.time.roofline import arithmetic, path
+from calc.time.serving import Speed, accepted, chunked, speed_of
+from presets import models
+
+
+def speed(model="meta-llama/Llama-3.1-8B", gpu="h100-sxm", layout=None, weights="bf16", engine="vllm", **more) -> Speed:
+    architecture, layout = Architecture.from_config(models()[model].config), layout or Layout()
+    found = gpus()[gpu] if isinstance(gpu, str) else gpu
+    rank = layout.rank(architecture)
+    stages = tuple(ENGINES["vllm"]().stages(architecture.num_layers, layout.pp))
+    return speed_of(architecture, rank, stages, Precision(weights=weights), layout, found, engine, **more)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "google/gemma-3-27b-it"])
+def test_more_never_takes_less(model, end):
+    run = speed(model)
+    by_batch = [run.step(batch, 4096, end) for batch in (1, 2, 8, 64, 512)]
+    by_context = [run.step(8, context, end) for context in (128, 1024, 8192, 65_536)]
+    by_prompt = [run.prompt(1, prompt, end) for prompt in (64, 512, 4096, 32_768)]
+    for times in (by_batch, by_context, by_prompt):
+        assert times == sorted(times)
+
+
+def test_the_ends_stand_in_order():
+    run = speed()
+    fast, expected, slow = (run.step(4, 4096, end) for end in ENDS)
+    assert fast < expected < slow
+
+
+def test_decode_at_batch_1_is_bound_by_bandwidth_and_a_prompt_by_compute():
+    run = speed()
+    step = {part.what: part for part in run.parts(decode(1, 4096), "expected", decodes=True)}
+    prompt = {part.what: part for part in run.parts(prefill(1, 8192), "expected", decodes=False)}
+    assert step["mlp"].bound == "bandwidth"
+    assert prompt["mlp"].bound == "compute"
+    assert step["host"].bound == "host"
+
+
+def test_fp8_takes_less_time_where_there_are_units_for_it():
+    assert speed(weights="fp8").prompt(1, 8192, "expected") < 0.8 * speed().prompt(1, 8192, "expected")
+    ampere = [speed(gpu="a100-sxm-80gb", weights=form).prompt(1, 8192, "expected") for form in ("fp8", "bf16")]
+    assert ampere[0] == pytest.approx(ampere[1], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("weights", "gpu", "dtype"),
+    [
+        ("fp8", "h100-sxm", "fp8"),
+        ("fp8", "a100-sxm-80gb", "bf16"),
+        ("int4", "h100-sxm", "bf16"),
+        ("nvfp4", "b200", "fp4"),
+        ("nvfp4", "h100-sxm", "bf16"),
+        ("bf16", "v100-sxm2-32gb", "fp16"),
+        ("bf16", "p40", "fp32"),
+        ("int8", "rtx-4090", "int8"),
+    ],
+)
+def test_what_a_format_is_computed_in(weights, gpu, dtype):
+    assert arithmetic(weights, gpus()[gpu]) == dtype
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "over"),
+    [
+        ("h100-sxm", 8, "link"),
+        ("h100-sxm", 16, "network"),
+        ("gb200", 64, "link"),
+        ("rtx-4090", 4, "pcie"),
+        ("rtx-4090", 16, "network"),
+    ],
+)
+def test_what_connects_gpus(gpu, ranks, over):
+    assert path(gpus()[gpu], ranks, 8) == over
+
+
+def test_tensor_parallelism_over_pcie_saves_less_than_over_nvlink():
+    four = {gpu: speed(gpu=gpu, layout=Layout(tp=4)).step(1, 1024, "expected") for gpu in ("h100-sxm", "l40s")}
+    one = {gpu: speed(gpu=gpu).step(1, 1024, "expected") for gpu in four}
+    assert one["h100-sxm"] / four["h100-sxm"] < 4
+    link = {
+        gpu: sum(
+            part.seconds
+            for part in speed(gpu=gpu, layout=Layout(tp=4)).parts(decode(1, 1024), "expected", decodes=True)
+            if part.what == "communication"
+        )
+        for gpu in four
+    }
+    assert link["l40s"] > 2 * link["h100-sxm"]
+
+
+def link_seconds(layout, model="Qwen/Qwen3-30B-A3B", gpu="h100-sxm", batch=64):
+    parts = speed(model, gpu, layout).parts(decode(batch, 4096), "expected", decodes=True)
+    return sum(part.seconds for part in parts if part.what == "communication")
+
+
+@pytest.mark.parametrize(("tp", "dp"), [(1, 2), (1, 8), (2, 4)])
+def test_copies_that_share_experts_in_slices_gather_and_scatter_every_token(tp, dp):
+    on = speed("Qwen/Qwen3-30B-A3B", layout=Layout(tp=tp, dp=dp)).machines("expected")
+    tokens, row, layers = 64, 2 * 2048, 48
+    bytes_sent = layers * 2 * (dp - 1) * tokens * row + layers * 2 * 2 * (tp - 1) / tp * tokens * row
+    calls = layers * 2 * (1 if tp == 1 else 2)
+    assert link_seconds(Layout(tp=tp, dp=dp)) == pytest.approx(calls * on.all_reduce + bytes_sent / on.link)
+
+
+def test_copies_without_experts_have_nothing_to_tell_each_other():
+    assert link_seconds(Layout(dp=8), "meta-llama/Llama-3.1-8B") == 0
+    assert link_seconds(Layout(dp=8, ep=8)) > 0
+
+
+def test_a_gpu_without_peaks_is_bound_by_bandwidth():
+    mine = custom_gpu("mine", 48, 960)
+    parts = speed(gpu=mine).parts(prefill(1, 8192), "expected", decodes=False)
+    assert {part.bound for part in parts if part.what in ("mlp", "scores")} == {"bandwidth"}
+
+
+def test_prefill_beside_decode_costs_less_than_both_apart():
+    run = speed()
+    both = run.seconds(mixed(decode(32, 4096), prefill(1, 512)), "expected", decodes=True)
+    apart = run.step(32, 4096, "expected") + run.seconds(prefill(1, 512), "expected", decodes=True)
+    assert run.step(32, 4096, "expected") < both < apart
+
+
+def test_chunks_hold_every_token_once_and_one_row_of_logits_a_prompt():
+    passes = list(chunked(5, 1000, 1536))
+    assert sum(forward.tokens for forward in passes) == 5000
+    assert sum(forward.logits for forward in passes) == 5
+    long = list(chunked(2, 5000, 2048))
+    assert [(f.parts[0].new, f.parts[0].past) for f in long[:3]] == [(2048, 0), (2048, 2048), (904, 4096)]
+    assert sum(forward.logits for forward in long) == 2
+
+
+def test_speculation_pays_by_its_rate_of_acceptance():
+    run = speed("meta-llama/Llama-3.1-70B", layout=Layout(tp=4))
+    draft = speed("meta-llama/Llama-3.2-1B")
+    plain = run.step(1, 4096, "expected")
+
+    def per_token(rate: float) -> float:
+        return run.speculative(1, 4096, "expected", 4, draft) / accepted(rate, 4)
+
+    assert accepted(0.0, 4) == 1
+    assert accepted(1.0, 4) == 5
+    assert per_token(0.9) < plain < per_token(0.0)
+
+
+def test_arrays_are_timed_as_numbers_are():
+    run = speed("Qwen/Qwen3-30B-A3B", weights="fp8")
+    batches = np.array([1.0, 7.0, 300.0])
+    assert run.step(batches, 4096, "expected") == pytest.approx([run.step(b, 4096, "expected") for b in (1, 7, 300)])
+
+
+def test_every_efficiency_has_a_source_and_an_order():
+    assert len(rows()) > 40
+    for row in rows():
+        assert row.source.startswith("https://")
+        assert row.value.low <= row.value.expected <= row.value.high
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "llamacpp"])
+def test_every_gpu_has_efficiencies(engine):
+    for gpu in gpus().values():
+        for weights in ("bf16", "fp8", "int8", "nvfp4"):
+            for ranks in (1, 4, 16):
+                plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+                found = efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, 8))
+                assert found.bandwidth.expected > 0
+
+
+def test_an_estimate_keeps_its_order():
+    with pytest.raises(ValueError, match="must rise"):
+        Estimate(low=2, expected=1, high=3)
+    assert Estimate.over({"fast": 1.0, "expected": 2.0, "slow": 4.0}.__getitem__) == Estimate(low=1, expected=2, high=4)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
+def test_a_report_says_how_fast_with_its_range(engine):
+    architecture = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
+    serving = Serving(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())
+    work = Workload(batch=8, context=4096, generated=512)
+    found = time_report(serving, gpus()["h100-sxm"], work)
+    step, rate = found.decode.step_ms, found.decode.tokens_per_s
+    assert rate.expected == pytest.approx(8000 / step.expected)
+    assert rate.low == pytest.approx(8000 / step.high)
+    assert found.prefill.tokens_per_s.expected == pytest.approx(8 * 3584 * 1000 / found.prefill.ttft_ms.expected)
+    assert step.high / step.low <= 2
+    assert sum(row.ms for row in found.decode.operations) == pytest.approx(step.expected)

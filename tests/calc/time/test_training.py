@@ -1,0 +1,64 @@
+"""Laws of a training step, and the FLOPs of its MFU."""
+
+import pytest
+
+from calc import Architecture
+from calc.hardware.gpus import gpus
+from calc.time.training import TrainingSpeed, training_speed
+from calc.training.recipe import RECIPES
+from calc.training.sharding import TrainingLayout
+from calc.training.training_workload import TrainingWorkload
+from presets import models
+
+
+def run(layout=None, model="meta-llama/Llama-3.1-8B", gpu="h100-sxm", **work) -> TrainingSpeed:
+    asked = TrainingWorkload(**{"micro_batch": 1, "sequence": 4096, **work})
+    layout = layout or TrainingLayout(dp=8, zero=3)
+    architecture = Architecture.from_config(models()[model].config)
+    return training_speed(architecture, asked, RECIPES["master"], layout, gpus()[gpu])
+
+
+def test_model_flops_are_six_a_weight_and_all_pairs():
+    found = run().model_flops()
+    weights = 8_030_261_248 - 128_256 * 4096 - 65 * 4096  # without embedding and norms
+    assert found == 6 * weights + 3 * 4 * 32 * 32 * 128 * 4096
+
+
+@pytest.mark.parametrize("more", [{"recompute": "full"}, {"recompute": "alternate"}])
+def test_recomputation_takes_time_and_leaves_model_flops(more):
+    assert run(**more).seconds("expected") > run().seconds("expected")
+    assert run(**more).model_flops() == run().model_flops()
+
+
+def test_a_pipeline_bubble_shrinks_with_more_micro_batches():
+    pipeline = TrainingLayout(pp=4)
+    few, many = (run(pipeline, accumulation=n) for n in (4, 32))
+    passes = [speed.seconds("expected") - speed.optimizer("expected") for speed in (few, many)]
+    assert passes[1] / passes[0] == pytest.approx((32 + 3) / (4 + 3))
+    assert many.rate(many.seconds("expected")) > few.rate(few.seconds("expected"))
+
+
+def test_replicas_over_a_network_are_slower():
+    node, network = (run(TrainingLayout(dp=dp, zero=3)) for dp in (8, 256))
+    assert network.rate(network.seconds("slow")) < node.rate(node.seconds("slow"))
+
+
+def test_lora_computes_no_gradients_of_frozen_weights():
+    assert run(method="lora").seconds("expected") < run().seconds("expected")
+
+
+def test_tokens_money_and_energy_of_a_campaign():
+    speed = run()
+    found = speed.campaign(1e12, watts=700, usd_per_hour=2.5)
+    days = found.days.expected
+    assert days == pytest.approx(1e12 / (8 * speed.rate(speed.seconds("expected"))) / 86_400)
+    assert found.cost is not None
+    assert found.cost.expected == pytest.approx(days * 24 * 8 * 2.5)
+    assert found.energy_mwh is not None
+    assert found.energy_mwh.expected == pytest.approx(days * 24 * 8 * 700 / 1e6)
+    assert speed.campaign(1e12).cost is None
+
+
+def test_mfu_lies_between_nothing_and_all():
+    mfu = run().time().mfu
+    assert 0.1 < mfu.low < mfu.expected < mfu.high < 1

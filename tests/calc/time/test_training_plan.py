@@ -1,0 +1,82 @@
+"""Plans of a training run: what they promise holds by the memory report, and by the speed that they are ordered by."""
+
+import pytest
+
+from calc import ConfigError
+from calc.hardware.gpus import gpus
+from calc.time.training_plan import TrainingNeeds, training_plan_report
+from calc.training.training_report import training_report
+from calc.training.training_workload import TrainingWorkload
+from cli.plan import main
+from presets import models
+
+LLAMA = models()["meta-llama/Llama-3.1-8B"].config
+NEEDS = TrainingNeeds(tokens=1e11, gpus=16, global_batch=64)
+KINDS = [gpus()[name] for name in ("h100-sxm", "a100-sxm-80gb", "rtx-4090")]
+
+
+@pytest.fixture(scope="module")
+def report():
+    return training_plan_report(LLAMA, NEEDS, gpus=KINDS)
+
+
+def test_a_plan_fits_and_the_next_larger_micro_batch_does_not(report):
+    for plan in (*report.plans, *report.savings):
+        assert plan.layout.gpus == NEEDS.gpus
+        assert plan.layout.dp * plan.micro_batch * plan.accumulation == NEEDS.global_batch
+
+        def verdict(micro_batch, plan=plan):
+            accumulation = NEEDS.global_batch // plan.layout.dp // micro_batch
+            work = TrainingWorkload(micro_batch=micro_batch, accumulation=accumulation, recompute=plan.recompute)
+            found = training_report(LLAMA, workload=work, layout=plan.layout, gpus=[gpus()[plan.gpu]])
+            return found.verdicts[0].verdict
+
+        assert verdict(plan.micro_batch) == "fits"
+        assert plan.accumulation == 1 or verdict(2 * plan.micro_batch) != "fits"
+
+
+def test_the_fastest_of_each_gpu_stand_in_order(report):
+    days = [plan.campaign.days.expected for plan in report.plans]
+    assert days == sorted(days)
+    assert {plan.gpu for plan in report.plans} == {gpu.id for gpu in KINDS}
+    assert min(plan.campaign.days.expected for plan in report.savings) <= days[0]
+
+
+def test_sharding_more_frees_memory_and_recomputing_costs_time(report):
+    same = {(plan.layout.zero, plan.recompute): plan for plan in report.savings}
+    for recompute in ("none", "full"):
+        rooms = [same[zero, recompute] for zero in (1, 2, 3) if (zero, recompute) in same]
+        assert [plan.micro_batch for plan in rooms] == sorted(plan.micro_batch for plan in rooms)
+    rates = {key: plan.time.tokens_per_s_per_gpu.expected for key, plan in same.items()}
+    assert rates[1, "none"] > rates[1, "full"]
+
+
+def test_energy_and_cost_follow_the_days(report):
+    plan = report.plans[0]
+    hours = 24 * plan.campaign.days.expected * NEEDS.gpus
+    assert gpus()[plan.gpu].tdp_w == 700
+    assert plan.campaign.energy_mwh.expected == pytest.approx(hours * 700 / 1e6)
+    priced = training_plan_report(LLAMA, NEEDS, gpus=KINDS[:1], prices={"h100-sxm": 2.0}).plans[0]
+    assert priced.campaign.cost.expected == pytest.approx(2 * hours)
+
+
+def test_a_micro_batch_that_is_set_is_kept():
+    needs = NEEDS.model_copy(update={"micro_batch": 2})
+    found = training_plan_report(LLAMA, needs, gpus=KINDS[:1])
+    assert {plan.micro_batch for plan in found.plans} == {2}
+
+
+def test_gpus_that_no_layout_divides_are_an_error():
+    with pytest.raises(ConfigError, match="No layout divides 7 GPUs"):
+        training_plan_report(LLAMA, NEEDS.model_copy(update={"gpus": 7}), gpus=KINDS)
+
+
+def test_the_command_line_plans_a_training_run(capsys):
+    assert main(["Qwen/Qwen3-8B", "--train", "--gpus", "8", "--tokens", "1e10", "--gpu", "h200-sxm"]) == 0
+    out = capsys.readouterr().out
+    assert "h200-sxm" in out
+    assert "ZeRO" in out
+    assert main(["Qwen/Qwen3-8B", "--train", "--users", "3"]) == 2
+    assert "--users has no effect with --train." in capsys.readouterr().err
+    assert main(["Qwen/Qwen3-8B", "--gpus", "3"]) == 2
+    assert "--gpus takes effect only with --train." in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""Each phase of a step beside torch's own accounts: whole steps of nine models, every storage tracked; and the
+derivation of each part."""
+
+import pytest
+from sympy import ceiling, floor, sympify
+
+from benchmarks.accuracy.steps import configs, load, name_of, training
+from calc import Architecture, TrainingLayout, TrainingWorkload, training_report
+from calc.training.derivation import phase_steps
+from calc.training.recipe import RECIPES
+from calc.training.step import PHASES
+from calc.training.trainers import TRAINERS
+from presets import models
+
+MODELS = {name: Architecture.from_config(config) for name, config in configs().items()}
+ROWS = load("train_steps.json")
+
+
+def way_of(row):
+    """How a step of another family is run, where it differs from the plainest way."""
+    told = (row["impl"], row["recipe"], "LoRA" if row["lora"] else "full", row["checkpointing"])
+    return "-".join(told)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
+def test_every_phase_of_a_tracked_step(row):
+    """torch rounds each storage up to 512 bytes, and clipping takes some 100 kB; nothing else is left out."""
+    step = training(row, MODELS[row["model"]])
+    ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
+    assert ours == pytest.approx(row["phases"], rel=0.001)
+    assert max(ours.values()) == pytest.approx(row["peak"], rel=0.0005)
+    assert step.trained_parameters() == row.get("trained", step.trained_parameters())
+
+
+def test_every_phase_is_there():
+    assert {phase for row in ROWS for phase in row["phases"]} == set(PHASES)
+
+
+@pytest.mark.parametrize(
+    ("model", "work", "recipe", "layout"),
+    [
+        pytest.param("Qwen/Qwen3-8B", {}, "bf16", {}, id="full"),
+        pytest.param("Qwen/Qwen3-8B", {"attention": "eager", "micro_batch": 2}, "autocast", {}, id="eager"),
+        pytest.param("meta-llama/Llama-3.1-8B", {"method": "lora", "recompute": "full"}, "bf16", {}, id="lora"),
+        pytest.param("meta-llama/Llama-3.1-8B", {}, "autocast", {"dp": 8, "zero": 3}, id="FSDP"),
+        pytest.param("Qwen/Qwen3-30B-A3B", {"fused": True}, "megatron", {"tp": 4, "dp": 2, "ep": 2}, id="experts"),
+        pytest.param("deepseek-ai/DeepSeek-V3", {"accumulation": 4}, "master", {"pp": 4, "zero": 1, "dp": 8}, id="mla"),
+        pytest.param("openai/gpt-oss-20b", {"loss": "chunked"}, "bf16", {}, id="sinks"),
+        pytest.param("Qwen/Qwen3.5-9B", {"loss": "fused", "sequence": 100}, "bf16", {}, id="linear attention"),
+    ],
+)
+def test_each_part_is_its_formula(model, work, recipe, layout):
+    """The values that stand in a formula give the bytes, and the lines of the peak sum to all but the overhead."""
+    config = models()[model].config
+    report = training_report(
+        config, workload=TrainingWorkload(**work), recipe=RECIPES[recipe], layout=TrainingLayout(**layout), gpus=[]
+    )
+    for phase, fullest in report.phases.items():
+        steps, legend = phase_steps(Architecture.from_config(config), report.scenario, phase)
+        assert [(step.what, step.result) for step in steps] == [(str(t.name), t.bytes) for t in fullest.tensors]
+        for step in steps:
+            assert worth(step.values) == step.result
+        assert sum(step.result for step in steps) == fullest.memory.total - fullest.memory.overhead
+        assert legend
+    assert max(report.phases.values(), key=lambda one: one.memory.total).memory == report.memory
+
+
+def worth(values):
+    """What an expression with ⌊⌋ and ⌈⌉ comes to."""
+    text = values.replace("·", "*").replace("−", "-").replace("⌊", "floor(").replace("⌈", "ceil(")
+    text = text.replace("⌋", ")").replace("⌉", ")")
+    return sympify(text, locals={"floor": floor, "ceil": ceiling})
+
+
+@pytest.mark.parametrize(
+    ("trainer", "bytes_a_weight"),
+    [
+        pytest.param("transformers", 2 + 4, id="transformers: bf16 weights and moments"),
+        pytest.param("torchtune", 2 + 4, id="torchtune: bf16 weights and moments"),
+        pytest.param("megatron", 6 + 12, id="Megatron-LM docs/source/api-guide/dist_optimizer: 18"),
+        pytest.param("fsdp2", (4 + 8) / 8, id="FSDP2: fp32 shards and moments over 8"),
+        pytest.param("deepspeed", 2 + 14 / 8, id="ZeRO figure 1, arXiv:1910.02054: P_os+g over 8"),
+    ],
+)
+def test_what_a_trainer_keeps_between_steps(trainer, bytes_a_weight):
+    chosen = TRAINERS[trainer]
+    sharded = TrainingLayout(**chosen.layout, dp=8 if "zero" in chosen.layout else 1)
+    report = training_report(
+        models()["meta-llama/Llama-3.1-8B"].config,
+        workload=TrainingWorkload(**chosen.workload),
+        recipe=RECIPES[chosen.recipe],
+        layout=sharded,
+        gpus=[],
+    )
+    kept = report.phases["after_step"].memory
+    per_weight = (kept.total - kept.overhead) / report.parameters.total
+    assert per_weight == pytest.approx(bytes_a_weight, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("config", "row"),
+    [
+        pytest.param(family["config"], row, id=f"{family['config']['model_type']}-{way_of(row)}")
+        for family in load("family_steps.json")
+        for row in family["steps"]
+    ],
+)
+def test_every_phase_in_other_families(config, row):
+    """benchmarks/oracle/track_steps.py: four layers of a preset of each family. What comes beside weights and states is
+    compared too, for in few layers these would hide it."""
+    tracked = row["phases"]
+    asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
+    lora = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
+    step = training(asked | {"lora": lora if row["lora"] else None}, Architecture.from_config(config))
+    ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
+    assert ours == pytest.approx(tracked, rel=0.005)
+    for phase in ("forward", "loss", "backward"):
+        beside = ours[phase] - ours["after_init"]
+        assert beside == pytest.approx(tracked[phase] - tracked["after_init"], rel=0.01), phase

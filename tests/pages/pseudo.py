@@ -1,0 +1,194 @@
+"""A language that is none: every template in brackets, its letters accented. What is not so on a page was not said.
+
+What stays as it is in every language: numbers, units, names of models, GPUs, formats, engines, fields, flags and
+symbols, and what is written as code.
+"""
+
+import json
+import re
+from gettext import NullTranslations
+
+from calc.families.table import FAMILIES
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.gpus import gpus
+from calc.model.derivation import SYMBOLS
+from calc.serving.engines import ENGINES
+from calc.training.recipe import RECIPES
+from calc.verify.checkpoint import BITS
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.outputs.sunburst import share_rows
+from pages.parts.state.published import of_preset
+from pages.parts.state.query import EVERYTHING
+from pages.parts.state.scenario import places
+from pages.parts.verify.log import LOG
+from pages.parts.verify.sources import PRINTED
+from presets import accuracy, models
+
+LETTERS = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
+)
+KEPT = re.compile(r"\{\{.*?\}\}|\{[^{}]*\}|`[^`]*`|:[a-z]+/[a-z_]+:|:[a-z]+-badge\[|https?://\S+|</?[a-z]+>|\\n")
+"""Placeholders, code, icons, badges, addresses and tags in a template."""
+
+
+class Pseudo(NullTranslations):
+    def __init__(self):
+        super().__init__()
+        self.templates = set()
+
+    def gettext(self, message):
+        self.templates.add(message)
+        parts, end = [], 0
+        for kept in KEPT.finditer(message):
+            parts += [message[end : kept.start()].translate(LETTERS), kept[0]]
+            end = kept.end()
+        return f"⟦{''.join(parts)}{message[end:].translate(LETTERS)}⟧"
+
+    def ngettext(self, message, plural, n):
+        self.templates |= {message, plural}
+        return self.gettext(message if n == 1 else plural)
+
+
+def tensor_names():
+    """As the chart of parameters writes them."""
+    known = (of_preset(name, None).architecture for name in models())
+    return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
+
+
+UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS")
+DEGREES = ("TP", "PP", "DP", "EP", "CP")
+GIVEN = (
+    *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
+    *("Model", "Odd", "Strange", "Other", "Linear", "Linear4bit", "e.weight", "h.weight"),
+    "meetkai/functionary-small-v2.2",
+)
+"""What the tests call their own."""
+EXAMPLES = (
+    "main",
+    '{"model_type": "llama", ...}',
+    "config.json",
+    "hf_…",
+    "null",
+    "true",
+    "false",
+    "eJyr…",
+    LOG,
+    PRINTED,
+)
+PRODUCTS = ("Weighbridge", "Hub", "vLLM", "SGLang", "transformers", "llama.cpp", "torch", "PyTorch", "AdamW")
+NAMES = {
+    *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
+    *FAMILIES,
+    *tensor_names(),
+    *(preset.published.source for preset in models().values()),
+    *(part.what for preset in models().values() for part in preset.published.plus),
+    *(gpu.name for gpu in gpus().values()),
+    *gpus(),
+    *models(),
+    *(preset.name for preset in models().values()),
+    *(preset.source for preset in models().values()),
+    *(engine.title for engine in ENGINES.values()),
+    *ENGINES,
+    *WEIGHT_FORMATS,
+    *CACHE_FORMATS,
+    *RECIPES,
+    *CONTROLS,
+    *BITS,
+    *(row.name for row in accuracy().rows),
+    *(symbol for symbol, _ in SYMBOLS.values()),
+    *(meaning for _, meaning in SYMBOLS.values() if "_" in meaning),
+    *(name for engine in ENGINES for name in places(EVERYTHING, engine)),
+    *(
+        str(choice)
+        for engine in ENGINES
+        for place in places(EVERYTHING, engine).values()
+        for choice in place.option.choices
+    ),
+}
+WORD = re.compile(r"[A-Za-z]{2,}")
+OPAQUE = re.compile(r"`[^`]*`|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b")
+ALLOWED = re.compile(
+    "|".join(rf"(?<![\w.]){re.escape(name)}(?![\w])" for name in sorted(NAMES, key=len, reverse=True) if name)
+)
+
+
+def escaped(text):
+    """What of a text was not said: words of plain letters that are no name."""
+    return WORD.findall(ALLOWED.sub(" ", OPAQUE.sub(" ", text)))
+
+
+SILENT = set(
+    """
+    accept allowed autocomplete color column_order config data data_id default_value element_id file_type form_id
+    format gap_config help_mode icon id js_number key label_visibility language link media_id mime min_column_width
+    raw_data raw_values selection_mode set_value shortcut step tag theme type upload_url upload_urls url user_key
+    widget_id
+    """.split()
+)
+"""Fields of Streamlit's messages that nobody reads."""
+
+
+def texts(app):
+    """Everything on a page that somebody may read, with where it is."""
+    for node in nodes(app._tree):
+        message = getattr(node, "proto", None)
+        if hasattr(message, "DESCRIPTOR"):
+            kind = message.DESCRIPTOR.name
+            if kind == "Code":
+                continue
+            if kind == "PlotlyChart":
+                yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.spec)))
+            elif kind in ("Arrow", "Dataframe"):
+                yield from ((f"table {message.columns[:40]}", text) for text in tabled(node, message))
+            else:
+                yield from ((f"{kind} {getattr(node, 'key', None) or ''}", text) for text in written(message))
+
+
+def nodes(node):
+    yield node
+    for child in getattr(node, "children", {}).values():
+        yield from nodes(child)
+
+
+def written(message):
+    """Texts of a message."""
+    for field, value in message.ListFields():
+        if field.name in SILENT:
+            continue
+        values = [value] if isinstance(value, str) or hasattr(value, "DESCRIPTOR") else value
+        if isinstance(values, (int, float, bool, bytes)):
+            continue
+        for item in values:
+            if isinstance(item, str):
+                yield item
+            elif hasattr(item, "DESCRIPTOR"):
+                yield from written(item)
+
+
+READ = {"text", "name", "hovertemplate", "texttemplate", "hovertext", "ticktext", "labels"}
+
+
+def plotted(part, path="", read=False):
+    """Texts of a figure."""
+    if isinstance(part, dict):
+        for key, inner in part.items():
+            yield from plotted(inner, f"{path}.{key}", key in READ)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from plotted(inner, path, read)
+    elif isinstance(part, str) and read and "sunburst" not in part:
+        yield path, part
+
+
+CODE = {"tensor", "formula", "values", "shape", "model", "record", "source", "name", "what", "error", "attention"}
+"""Columns of names, formulas and what others wrote."""
+
+
+def tabled(node, message):
+    """Headings and words of a table."""
+    configured = json.loads(message.columns)
+    for name in node.value.columns:
+        label = configured.get(name, {}).get("label", name)
+        yield label
+        if name not in CODE:
+            yield from {cell for cell in node.value[name] if isinstance(cell, str)}

@@ -1,0 +1,94 @@
+"""Bars, cards, table and file say the same of a GPU: for every preset what the functions draw, for some what the page
+shows."""
+
+import json
+import re
+
+import pytest
+
+from calc import report
+from calc.serving.engines import ENGINES
+from calc.serving.workload import Workload
+from pages.parts import words
+from pages.parts.outputs import cards, charts, kv_budget
+from presets import gpus, models
+from tests.pages.app import page, texts
+
+GIB = 2**30
+CENT = 0.0051
+"""GiB that two decimals leave open."""
+HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+) GiB (?:headroom )?of ([\d,.]+) GiB$")
+BATCH = re.compile(r"Max batch size: \*\*([\d,]+|none|no limit)\*\*")
+CONTEXT = re.compile(r"Max context length: \*\*([\d,]+|none|no limit)\*\*")
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def most(text):
+    """What a card says of the largest batch or context."""
+    return {"none": 0, "no limit": None}[text] if text.isalpha() or " " in text else int(text.replace(",", ""))
+
+
+def of_card(text):
+    """Headroom and usable memory in GiB."""
+    short, size, usable = HEADROOM.match(text).groups()
+    return -number(size) if short else number(size), number(usable)
+
+
+def stacked(traces):
+    """What the bars of each GPU add up to without what the overhead may add, and where its memory ends."""
+    *parts, _ = [trace for trace in traces if trace["type"] == "bar"]
+    return [sum(sizes) for sizes in zip(*(bar["x"] for bar in parts), strict=True)], traces[-1]["x"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", models())
+def test_what_is_drawn_agrees(model, engine):
+    asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2))
+    held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT).to_plotly_json()["data"])
+    file, rows = json.loads(asked.model_dump_json()), kv_budget.rows(asked)
+    assert len(held) == len(file["verdicts"]) == 5
+    for place, (verdict, saved) in enumerate(zip(asked.verdicts, file["verdicts"], strict=True)):
+        spare, usable = of_card(cards.headroom(verdict))
+        assert held[place] + spare == pytest.approx(usable, abs=2 * CENT)
+        assert ends[place] == pytest.approx(usable, abs=CENT)
+        assert saved["spare"] / GIB == pytest.approx(spare, abs=CENT)
+        assert saved["required"] == sum(saved["memory"].get(part, 0) for part in words.SEEING)
+        length, batch, _ = cards.largest(verdict)
+        assert most(CONTEXT.match(length)[1]) == saved["max_context"]
+        assert most(BATCH.match(batch)[1]) == saved["max_batch"]
+        if not rows:
+            continue
+        row, budget = rows[place], file["kv_budget"][place]
+        assert row["gpu"] == gpus()[saved["gpu"]].name
+        assert (row["requests"], row["tokens"]) == (budget["concurrency"], budget["tokens"])
+        assert row["step"] == saved["limits"]["step_tokens"]
+        if saved["max_batch"]:  # it starts, and then the cache holds the requests of the table
+            assert saved["max_batch"] == int(row["requests"])
+        if saved["verdict"] == "fits":
+            assert row["requests"] >= 2
+            assert saved["max_context_memory"] is None or saved["max_context_memory"] >= 8192
+        else:
+            assert saved["verdict"] != "does not fit" or row["requests"] < 2 or not saved["max_batch"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3.5-9B"])
+def test_what_the_page_shows_agrees(model, engine):
+    app = page(model=model, engine=engine, batch="2")
+    (spec,) = [chart.proto.spec for chart in app.get("plotly_chart") if "gpus" in chart.proto.id]
+    held, ends = stacked(json.loads(spec)["data"])
+    shown = texts(app.markdown)
+    spares = [of_card(text) for text in shown if HEADROOM.match(text)]
+    batches = [most(found[1]) for text in shown if (found := BATCH.search(text))]
+    assert len(spares) == len(batches) == 5
+    for size, end, (spare, usable) in zip(held, ends, spares, strict=True):
+        assert end == pytest.approx(usable, abs=CENT)
+        assert size + spare == pytest.approx(end, abs=CENT)
+    if ENGINES[engine].title == "transformers":
+        return
+    requests = next(list(table.value["requests"]) for table in app.dataframe if "requests" in table.value)
+    assert batches == [int(n) if most else 0 for most, n in zip(batches, requests, strict=True)]
+    assert sum(batches) > 0
