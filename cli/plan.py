@@ -112,6 +112,8 @@ def table(report: PlanReport) -> str:
         lines.append("Nothing that may be used holds this model and one request.")
     for row in report.sensitivity:
         lines.append(f"With {row.what}: " + ("no plan" if row.gpus is None else f"GPUs: {row.gpus:,}"))
+    if report.launch is not None:
+        lines += ["", report.launch.text, *map(str, report.launch.notes)]
     return "\n".join([*lines, "", *map(str, report.assumptions)])
 
 

@@ -2,8 +2,8 @@
 docs/time.json for the Accuracy page.
 
 By kind, engine and GPU: median error, how many lie within 25 %, how many inside the range, how wide that is, and why
-rows are left out. The host time of a layer is the one thing that the table of efficiencies takes from such rows; it is
-fitted again on half of the GPUs and judged on the other half, 40 times.
+rows are left out. Of each kind one factor an engine is fitted on half of the GPUs and judged on the other half, 40
+times: what is right by chance on these GPUs would not be so on others.
 """
 
 import json
@@ -74,24 +74,12 @@ def engine_of(row: Mapping[str, Any]) -> str:
     return "llamacpp" if name.startswith(("llama.cpp", "ollama")) else name
 
 
-def speed(case: Case, layout: Layout | None = None, shift: float = 1.0) -> Speed:
-    """As it ran; `shift` multiplies the host time of a layer."""
+def speed(case: Case, layout: Layout | None = None) -> Speed:
+    """As it ran."""
     layout = layout or Layout(tp=case.layout.tp)
     model = case.architecture
     rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
-    found = speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, engine_of(case.row))
-    if shift == 1:
-        return found
-    return Speed(found.demands, layout, lambda end: shifted(found.machines(end), shift))
-
-
-def shifted(machine: Any, shift: float) -> Any:
-    return type(machine)(
-        **{
-            name: getattr(machine, name) * (shift if name == "layer" else 1)
-            for name in type(machine).__dataclass_fields__
-        }
-    )
+    return speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, engine_of(case.row))
 
 
 def seconds_of(row: Mapping[str, Any]) -> float:
@@ -102,9 +90,9 @@ def seconds_of(row: Mapping[str, Any]) -> float:
     return value if unit.startswith("s ") else 1 / value
 
 
-def decoding(case: Case, shift: float = 1.0) -> Timed:
+def decoding(case: Case) -> Timed:
     """One sequence, token by token; LMDeploy's time counts the prompt too."""
-    row, run = case.row, speed(case, shift=shift)
+    row, run = case.row, speed(case)
     prompt, output = row["input_len"], output_of(row)
     context = max(2, prompt + output // 2)
 
@@ -260,32 +248,27 @@ def summary(rows: Iterable[Timed], by: Callable[[Timed], Any]) -> dict[str, dict
     }
 
 
-def cross_validated(rows: list[Timed]) -> dict[str, Any]:
-    """Host time of a layer fitted on half of the GPUs, as one factor an engine, and judged on the other half."""
-    decoded = [row for row in rows if row.kind == "decode, batch 1"]
-    shifts = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0]
-    errors = {
-        shift: {row.case.name: decoding(row.case, shift).error for row in decoded}
-        if shift != 1
-        else {row.case.name: row.error for row in decoded}
-        for shift in shifts
-    }
-    gpus = sorted({row.case.gpu.id for row in decoded})
-    chance, medians, within, chosen = random.Random(SEED), [], [], Counter[float]()
+def cross_validated(rows: list[Timed]) -> dict[str, dict[str, Any]]:
+    """By kind: every prediction times one factor an engine, fitted on half of the GPUs and judged on the other half."""
+    return {kind: halves([row for row in rows if row.kind == kind]) for kind in sorted({row.kind for row in rows})}
+
+
+def halves(rows: list[Timed]) -> dict[str, Any]:
+    """Of one kind; factors of engines that the first half has no row of stay 1."""
+    gpus = sorted({row.case.gpu.id for row in rows})
+    chance, medians, within = random.Random(SEED), [], []
     for _ in range(HALVES):
         half = set(chance.sample(gpus, len(gpus) // 2))
-        judged = []
-        for engine in {engine_of(row.case.row) for row in decoded}:
-            mine = [row for row in decoded if engine_of(row.case.row) == engine]
-            fit = [row.case.name for row in mine if row.case.gpu.id in half]
-            best = min(shifts, key=lambda s: (median(abs(errors[s][n]) for n in fit), abs(s - 1))) if fit else 1.0
-            chosen[best] += 1
-            judged += [abs(errors[best][row.case.name]) for row in mine if row.case.gpu.id not in half]
-        medians.append(median(judged))
-        within.append(sum(error <= 0.25 for error in judged) / len(judged))
+        errors = []
+        for engine in {engine_of(row.case.row) for row in rows}:
+            mine = [row for row in rows if engine_of(row.case.row) == engine]
+            fit = [1 / (1 + row.error) for row in mine if row.case.gpu.id in half]
+            factor = median(fit) if fit else 1.0
+            errors += [abs((1 + row.error) * factor - 1) for row in mine if row.case.gpu.id not in half]
+        medians.append(median(errors))
+        within.append(sum(error <= 0.25 for error in errors) / len(errors))
     return {
-        "what": "host time of a layer, one factor an engine, fitted on half of the GPUs and judged on the other half",
-        "halves": HALVES,
+        "gpus": len(gpus),
         "median_error": round(median(medians), 3),
         "worst_half": round(max(medians), 3),
         "within_25": round(median(within), 3),
@@ -304,7 +287,8 @@ def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
         "by_kind": summary(compared, lambda row: row.kind),
         "by_engine": summary(compared, lambda row: f"{row.kind}: {row.case.engine}"),
         "by_gpu": summary(compared, lambda row: f"{row.kind}: {row.case.gpu.id}"),
-        "cross_validated": cross_validated(timed),
+        "halves": HALVES,
+        "cross_validated": cross_validated(compared),
         "served": len(served),
         "measured_above_high": [row.case.name for row in above],
         "sources": sources,
@@ -337,7 +321,8 @@ def main() -> None:
     result = whole(found(rows_of(path)))
     for name, row in {**result["by_kind"], **result["by_engine"]}.items():
         print(f"{name:48s} {row}")
-    print("cross-validated", result["cross_validated"])
+    for kind, row in result["cross_validated"].items():
+        print(f"cross-validated: {kind:31s} {row}")
     print("of", result["served"], "serving rates above the high end:", result["measured_above_high"])
     for left in result["left_out"]:
         print("left out", left)

@@ -249,13 +249,16 @@ class Search:
                 by_bound[index] += part.seconds * part.is_bound_by(bound)
         return by_bound.argmax(axis=0)[..., 0], 1000 * by_bound.sum(axis=0)[..., 0]
 
+    def batches(self, layout: Layout, room: Array) -> Array:
+        """Sequences of a replica that are tried, [formats, GPUs, batches]: at most what there is room for."""
+        tried = np.array([b * layout.dp * layout.pp for b in BATCHES], dtype=np.float64)
+        most = np.minimum(room, self.limits[0].sequences * layout.dp)
+        return np.minimum(np.broadcast_to(tried, (*room.shape, len(tried))), np.maximum(most, 1)[..., None])
+
     def largest_batch(self, speed: Speed, layout: Layout, room: Array) -> tuple[Array, Array]:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
         of all that there is room for; at least one where there is room."""
-        tried = np.array([b * layout.dp * layout.pp for b in BATCHES], dtype=np.float64)
-        limit = self.limits[0].sequences * layout.dp
-        most = np.minimum(room, limit)
-        batches = np.minimum(np.broadcast_to(tried, (*room.shape, len(tried))), np.maximum(most, 1)[..., None])
+        batches = self.batches(layout, room)
         times = self.step(speed, batches)
         allowed = times <= (self.needs.tpot_ms or np.inf)
         index = np.where(allowed.any(axis=2), allowed.shape[2] - 1 - allowed[..., ::-1].argmax(axis=2), 0)[..., None]

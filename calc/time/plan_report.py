@@ -10,6 +10,8 @@ from calc.hardware.gpus import gpus as all_gpus
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.launch import Launch
+from calc.time.frontier import Point, frontier
 from calc.time.plan import Needs, Plan, Search, Sensitivity, sensitivity
 from calc.time.prices import Price, prices
 
@@ -20,7 +22,9 @@ class PlanReport(Frozen):
     model: str
     needs: Needs
     plans: tuple[Plan, ...]
+    frontier: tuple[Point, ...]
     sensitivity: tuple[Sensitivity, ...]
+    launch: Launch | None  # of one replica of the first plan
     prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
     assumptions: tuple[Message, ...]
 
@@ -59,10 +63,18 @@ def plan_report(
         model=model or architecture.model_type,
         needs=needs,
         plans=tuple(plans),
+        frontier=tuple(frontier(search)),
         sensitivity=tuple(sensitivity(search)) if plans else (),
+        launch=launch(search, plans[0], model or architecture.model_type) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=tuple(assumptions(search)),
     )
+
+
+def launch(search: Search, plan: Plan, model: str) -> Launch | None:
+    """How one replica of a plan is started."""
+    (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
+    return search.engine.launch(model, precision, plan.layout, search.needs.context)
 
 
 def assumptions(search: Search) -> Iterable[Message]:

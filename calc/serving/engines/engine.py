@@ -18,6 +18,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
+from calc.serving.engines.launch import Launch
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
 
@@ -341,6 +342,10 @@ class Engine(ABC):
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
+        """How it is started as a server that takes sequences of so many tokens; None: it is none."""
+        return None
 
     def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
         """Options as its command line spells them."""

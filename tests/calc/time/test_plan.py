@@ -11,8 +11,10 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import MIDDLE, Serving
 from calc.serving.verdict import max_context
 from calc.time.fitting import fitting
+from calc.time.frontier import frontier
 from calc.time.layouts import layouts, refusal
-from calc.time.plan import Needs, Search, sensitivity
+from calc.time.plan import BATCHES, Needs, Search, sensitivity
+from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
 from calc.time.report import time_report
 from calc.time.sizes import Table, bytes_by_tensor
@@ -212,3 +214,44 @@ def test_the_map_has_every_preset():
     found = fitting(some, gpus()["h100-sxm"], ENGINES["vllm"](), [Precision(), Precision(weights="fp8")], count=8)
     assert found.max_context.shape == (len(some), 2)
     assert (found.max_context > 0).mean() > 0.8
+
+
+def test_on_the_frontier_no_point_is_better_in_both():
+    found = search()
+    points = frontier(found)
+    users = [point.tokens_per_s_per_user for point in points]
+    gpus_ = [point.tokens_per_s_per_gpu for point in points]
+    assert len(points) > 5
+    assert users == sorted(users, reverse=True)
+    assert gpus_ == sorted(gpus_)
+    pairs = list(zip(users, gpus_, strict=True))
+    tried = [
+        plan
+        for plan in found.plans(500, best_of_each=False)
+        if plan.batch in [b * plan.layout.dp * plan.layout.pp for b in BATCHES]
+    ]
+    assert len(tried) > 5
+    for plan in tried:
+        most = plan.tokens_per_s_per_gpu * (1 - 1e-9)
+        assert any(user >= plan.tokens_per_s_per_user * (1 - 1e-9) and gpu >= most for user, gpu in pairs)
+
+
+def test_a_point_of_the_frontier_is_what_the_layout_does():
+    found = search(kinds=("h100-sxm",), formats=("fp8",))
+    point = frontier(found)[-1]
+    ranked = found.plans(500, best_of_each=False)
+    assert max(plan.tokens_per_s_per_gpu for plan in ranked) <= point.tokens_per_s_per_gpu * (1 + 1e-9)
+    assert point.tokens_per_s_per_gpu == pytest.approx(
+        point.batch * point.tokens_per_s_per_user / point.layout.gpus, rel=1e-9
+    )
+
+
+def test_the_report_starts_its_first_plan():
+    needs = Needs(users=16, prompt=2000, output=200)
+    found = plan_report(models()["meta-llama/Llama-3.1-70B"].config, needs, gpus=[gpus()["h100-sxm"]], limit=1)
+    best = found.plans[0].layout
+    assert found.launch is not None
+    assert found.launch.words[-2:] == ("--max-model-len", "2200")
+    flags = {"--tensor-parallel-size": best.tp, "--pipeline-parallel-size": best.pp}
+    for flag, size in flags.items():
+        assert size == 1 or found.launch.words[found.launch.words.index(flag) + 1] == str(size)

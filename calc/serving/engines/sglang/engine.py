@@ -20,6 +20,7 @@ from calc.model.mixers import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.launch import Launch, degrees, quantised, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.options import SGLangOptions
@@ -44,6 +45,12 @@ SEQUENCES = 2048
 """Sequences at once, at least, where no flag says how many (`resolve_max_num_reqs`)."""
 STEPS, SHARE = (4096, 2048, 1024), 0.9
 """What is tried when the defaults do not do."""
+
+SPELLING = {
+    "cuda_graph_max_bs": ("--cuda-graph-max-bs-decode",),
+    "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
+}
+"""Flags that have other names since 0.5.23."""
 
 
 class SGLang(Engine):
@@ -140,6 +147,28 @@ class SGLang(Engine):
         requested = int(free * (limits.share or 1))
         missing = max(0, requested + working + overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": loaded}, sum(overhead.values()), missing)
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+        """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes
+        groups."""
+        sizes = {
+            "--tp-size": layout.tp * layout.dp,
+            "--pp-size": layout.pp,
+            "--attn-dp-size": layout.dp,
+            "--ep-size": layout.ep,
+        }
+        quantise, notes = quantised(precision)
+        return Launch(
+            words=(
+                *("python", "-m", "sglang.launch_server", "--model-path", model),
+                *degrees(sizes),
+                *("--context-length", str(length)),
+                *quantise,
+                *(("--kv-cache-dtype", "fp8_e4m3") if precision.kv == "fp8" else ()),
+                *stated(self.options, SPELLING),
+            ),
+            notes=notes,
+        )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """A larger share, then smaller chunks, then both."""

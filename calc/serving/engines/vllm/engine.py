@@ -16,6 +16,7 @@ from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
+from calc.serving.engines.launch import Launch, degrees, quantised, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.limits import limits
@@ -41,6 +42,10 @@ INSIDE: tuple[OverheadItem, ...] = ("libraries", "cuda_graphs")
 """What vLLM counts as its own; a CUDA context is there before it looks."""
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
+
+NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
+"""Options that say which kernel and version, or that a flag of another form sets."""
+SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
 class VLLM(Engine):
@@ -174,6 +179,32 @@ class VLLM(Engine):
             requested = sum(own.values()) + stated
         missing = 0 if self.options.older(0, 8) else max(0, requested + outside - total)
         return Budget(requested, own, outside, missing)
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+        """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
+        sizes = {
+            "--tensor-parallel-size": layout.tp,
+            "--pipeline-parallel-size": layout.pp,
+            "--data-parallel-size": layout.dp,
+        }
+        quantise, notes = quantised(precision)
+        ranks = layout.tp * layout.dp
+        if layout.ep not in (1, ranks):
+            sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
+            notes = (*notes, Message(sentence, n=ranks, ep=layout.ep))
+        return Launch(
+            words=(
+                *("vllm", "serve", model),
+                *degrees(sizes),
+                *(("--enable-expert-parallel",) if layout.ep > 1 else ()),
+                *("--max-model-len", str(length)),
+                *quantise,
+                *(("--kv-cache-dtype", precision.kv) if precision.kv in ("fp8", "fp8_ds_mla") else ()),
+                *(("--speculative-config", SPECULATION) if self.options.speculative == "mtp" else ()),
+                *stated(self.options, NO_FLAGS),
+            ),
+            notes=notes,
+        )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """One flag before two, two before three; of each the mildest value first."""

@@ -1,0 +1,49 @@
+"""How a server is started: the words of its command line."""
+
+from collections.abc import Iterator, Mapping
+from shlex import join
+
+from calc.errors import Frozen, Message
+from calc.formats import Precision
+from calc.formats.format_names import FLOATS
+
+FP8 = ("fp8", "fp8-channel", "fp8-tensor")
+
+
+class Launch(Frozen):
+    words: tuple[str, ...]
+    notes: tuple[Message, ...] = ()  # what the command can't say
+
+    @property
+    def text(self) -> str:
+        """For a shell, a flag a line."""
+        return join(self.words).replace(" --", " \\\n  --")
+
+
+def degrees(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Flags of the ways to share a model that are in use."""
+    for flag, size in sizes.items():
+        if size > 1:
+            yield from (flag, str(size))
+
+
+def stated(options: Frozen, spelling: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Flags of the options that are not at their defaults, under their own names unless `spelling` has others; none
+    for those that are no flags."""
+    for name, value in options:
+        if value == type(options).model_fields[name].default:
+            continue
+        words = spelling.get(name, (f"--{name.replace('_', '-')}",))
+        if isinstance(value, bool):
+            yield from words if value else (word.replace("--", "--no-", 1) for word in words)
+        elif words:
+            yield from (*words, str(value))
+
+
+def quantised(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+    """The flag with which 16-bit weights are stored in fp8 as they are loaded, and what other formats ask for."""
+    if precision.checkpoint is not None or precision.weights in FLOATS:
+        return (), ()
+    if precision.weights in FP8:
+        return ("--quantization", "fp8"), ()
+    return (), (Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights),)

@@ -1,0 +1,82 @@
+"""Launch commands: every flag is one that the engine's own parser of its arguments has."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from calc import Layout, Precision
+from calc.serving.engines import ENGINES
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.vllm.options import VLLMOptions
+
+FLAGS = json.loads(Path("tests/data/engine_flags.json").read_text(encoding="utf-8"))
+ALL_VLLM = VLLMOptions(
+    max_num_batched_tokens=4096,
+    max_num_seqs=64,
+    gpu_memory_utilization=0.95,
+    num_gpu_blocks_override=1000,
+    block_size=32,
+    enable_prefix_caching=False,
+    mamba_ssm_cache_dtype="float32",
+    gdn_prefill_backend="triton",
+    async_scheduling=True,
+    disable_hybrid_kv_cache_manager=True,
+    enforce_eager=True,
+    language_model_only=True,
+    speculative="mtp",
+    mxfp4_kernel="triton",
+    version="0.30",
+)
+ALL_SGLANG = SGLangOptions(
+    mem_fraction_static=0.8,
+    chunked_prefill_size=4096,
+    cuda_graph_max_bs=64,
+    max_running_requests=128,
+    page_size=64,
+    swa_full_tokens_ratio=0.5,
+    mamba_full_memory_ratio=0.5,
+    disable_cuda_graph=True,
+    language_model_only=True,
+)
+
+
+def words(engine, options=None, layout=None, **precision):
+    launch = ENGINES[engine](options).launch("org/model", Precision(**precision), layout or Layout(), 8192)
+    assert shlex.split(launch.text.replace("\\\n", "")) == list(launch.words)
+    return launch
+
+
+@pytest.mark.parametrize(("engine", "options"), [("vllm", ALL_VLLM), ("sglang", ALL_SGLANG)])
+def test_every_flag_is_one_that_the_engine_has(engine, options):
+    launch = words(engine, options, Layout(tp=4, pp=2, dp=2, ep=8), weights="fp8", kv="fp8")
+    given = {word.partition("=")[0].replace("--no-", "--", 1) for word in launch.words if word.startswith("--")}
+    assert len(given) > 12
+    assert given <= set(FLAGS[engine])
+
+
+def test_defaults_say_no_more_than_the_model_and_its_length():
+    assert words("vllm").words == ("vllm", "serve", "org/model", "--max-model-len", "8192")
+    start = ("python", "-m", "sglang.launch_server", "--model-path", "org/model", "--context-length", "8192")
+    assert words("sglang").words == start
+    assert ENGINES["transformers"]().launch("org/model", Precision(), Layout(), 8192) is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "said"),
+    [
+        ("vllm", Layout(tp=8), "--tensor-parallel-size 8"),
+        ("vllm", Layout(tp=2, dp=4, ep=8), "--data-parallel-size 4 --enable-expert-parallel"),
+        ("sglang", Layout(tp=2, dp=4, ep=8), "--tp-size 8 --attn-dp-size 4 --ep-size 8"),
+        ("sglang", Layout(pp=2), "--pp-size 2"),
+    ],
+)
+def test_a_layout_in_the_engine_s_own_terms(engine, layout, said):
+    assert said in " ".join(words(engine, layout=layout).words)
+
+
+def test_what_a_command_can_not_say_is_said_beside_it():
+    assert "over all 8 ranks or none" in str(words("vllm", layout=Layout(tp=2, dp=4, ep=4)).notes[0])
+    assert "int4" in str(words("vllm", weights="int4").notes[0])
+    assert not words("vllm", weights="fp8").notes
