@@ -134,6 +134,10 @@ class Cache(ABC):
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """Bytes that so many sequences of so many tokens take on a stage."""
 
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes of it that are there whenever memory is fullest, as far as that is known beforehand."""
+        return 0
+
 
 def reads_another_cache(architecture: Architecture) -> Message | None:
     """Why an engine that sets its cache aside does not serve a model that keeps none."""

@@ -4,6 +4,8 @@ Source: llama-graph.cpp (build_qkv, build_attn, build_attn_mha), llama-kv-cache.
 src/models/deepseek2.cpp; llama.cpp 0c1e57098.
 """
 
+from typing import NamedTuple
+
 from calc.model.attention import GQA
 from calc.model.mla import LatentAttention
 from calc.serving.engines.llamacpp.building import Building
@@ -36,6 +38,26 @@ from calc.serving.engines.llamacpp.habits import (
 
 TURN = 64
 """Side of the smallest matrix that turns keys and values before they are quantised."""
+
+
+class Inputs(NamedTuple):
+    """Names of what is written before a pass, once for all layers that keep the same of the context."""
+
+    mask: str
+    keys: str
+    values: str
+    turning_keys: str
+    turning_values: str
+
+
+WHOLE = Inputs("mask", "places of keys", "places of values", "turning of keys", "turning of values")
+WINDOWS = Inputs(
+    "mask of windows",
+    "places of keys of windows",
+    "places of values of windows",
+    "turning of keys of windows",
+    "turning of values of windows",
+)
 
 
 def grouped_attention(b: Building, mixer: GQA, x: Node) -> Node:
@@ -116,7 +138,7 @@ def cached_attention(b: Building, mixer: GQA, q: Node, k: Node, v: Node) -> Node
     """Write keys and values into the cache, and attend to all of it. Result [d_v heads, tokens]."""
     context, cache = b.context, b.cached(mixer)
     windowed = mixer.window is not None and b.model.model_type in WINDOWED
-    where = " of windows" if windowed else ""
+    inputs = WINDOWS if windowed else WHOLE
     iswa = any(isinstance(m, GQA) and m.window for block in b.model.blocks for m in block.mixers)
     iswa = iswa and b.model.model_type in WINDOWED
     d_v = v.ne[0]
@@ -125,20 +147,20 @@ def cached_attention(b: Building, mixer: GQA, q: Node, k: Node, v: Node) -> Node
         side = TURN
         while k.ne[0] % (2 * side) == 0:
             side *= 2
-        turning = b.input(f"turning of keys{where}", "f32", side, side)
+        turning = b.input(inputs.turning_keys, "f32", side, side)
         q, k = turned_by(turning, q), turned_by(turning, k)
     if turn_v:
-        v = turned_by(b.input(f"turning of values{where}", "f32", TURN, TURN), v)
+        v = turned_by(b.input(inputs.turning_values, "f32", TURN, TURN), v)
     b.graph.expand(q, k, v) if iswa else b.graph.expand(q, v, k)
-    b.graph.expand(write_keys(b, cache["k"], k, where))
-    b.graph.expand(write_values(b, cache["v"], v, where))
+    b.graph.expand(write_keys(b, cache["k"], k, inputs))
+    b.graph.expand(write_values(b, cache["v"], v, inputs))
     keys = rows_of(cache["k"], k.ne[0], mixer.n_kv)
     shaped = columns_of if context.transposed else rows_of
     values = shaped(cache["v"], d_v, mixer.n_kv)
     sinks = [b.weight("attn_sinks.weight")] if mixer.sinks else []
-    made = attended(b, q, keys, values, mask(b, cache["k"], where), sinks)
+    made = attended(b, q, keys, values, mask(b, cache["k"], inputs), sinks)
     if turn_v:
-        made = turned_by(b.input(f"turning of values{where}", "f32", TURN, TURN), made)
+        made = turned_by(b.input(inputs.turning_values, "f32", TURN, TURN), made)
     return made
 
 
@@ -162,11 +184,11 @@ def latent_attention(b: Building, mixer: LatentAttention, x: Node) -> Node:
     key = concat(value, k_rope, 0)
     b.graph.expand(queries, value, key)
     cache = b.cached(mixer)["k"]
-    b.graph.expand(write_keys(b, cache, key, ""))
+    b.graph.expand(write_keys(b, cache, key, WHOLE))
     keys = rows_of(cache, rank + rope, 1)
     values = view(keys, (rank, *keys.ne[1:]), keys.nb[1:])
     return b.project(
-        attended(b, queries, keys, values, mask(b, cache, ""), [], b.weight("attn_v_b.weight")),
+        attended(b, queries, keys, values, mask(b, cache, WHOLE), [], b.weight("attn_v_b.weight")),
         "attn_output",
         "attention",
     )
@@ -195,31 +217,31 @@ def turned_by(turning: Node, x: Node) -> Node:
     return reshape(matmul(turning, flat, name="turned"), *x.ne)
 
 
-def mask(b: Building, cache: Node, where: str) -> Node:
+def mask(b: Building, cache: Node, inputs: Inputs) -> Node:
     """Which token sees which cell."""
     cells, streams = cache.ne[1], b.context.streams
     kind = "f16" if b.context.flash else "f32"
-    return b.input(f"mask{where}", kind, cells, b.context.tokens // streams, 1, streams)
+    return b.input(inputs.mask, kind, cells, b.context.tokens // streams, 1, streams)
 
 
-def write_keys(b: Building, cache: Node, k: Node, where: str) -> Node:
+def write_keys(b: Building, cache: Node, k: Node, inputs: Inputs) -> Node:
     width, tokens = k.ne[0] * k.ne[1], k.ne[2]
     rows = view(k, (width, tokens), (k.nb[2],))
     merged = reshape(cache, width, cache.ne[1] * cache.ne[2]) if cache.ne[2] > 1 else cache
-    return set_rows(merged, rows, b.input(f"places of keys{where}", "i64", tokens))
+    return set_rows(merged, rows, b.input(inputs.keys, "i64", tokens))
 
 
-def write_values(b: Building, cache: Node, v: Node, where: str) -> Node:
+def write_values(b: Building, cache: Node, v: Node, inputs: Inputs) -> Node:
     """Values as rows, or one by one where the cache holds them transposed."""
     width, tokens = v.ne[0] * v.ne[1], v.ne[2]
     if not b.context.transposed:
         rows = view(v, (width, tokens), (v.nb[2],))
         merged = reshape(cache, width, cache.ne[1] * cache.ne[2]) if cache.ne[2] > 1 else cache
-        return set_rows(merged, rows, b.input(f"places of values{where}", "i64", tokens))
+        return set_rows(merged, rows, b.input(inputs.values, "i64", tokens))
     flat = reshape(v, width, tokens) if 4 * width == v.nb[2] else contiguous(v, width, tokens)
     if width < cache.ne[0]:
         flat = Node("pad", "f32", (cache.ne[0], tokens), (flat,), name="padded values")
-    places = b.input(f"places of values{where}", "i64", tokens * b.widest_value)
+    places = b.input(inputs.values, "i64", tokens * b.widest_value)
     return set_rows(reshape(cache, 1, cache.elements), reshape(flat, 1, flat.elements), places)
 
 

@@ -1,9 +1,11 @@
 """What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
 from calc.formats import Precision
 from calc.model.architecture import Architecture
@@ -13,7 +15,7 @@ from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.forward import forward, representative
 from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.llamacpp.planner import Buffer, Device, assign, plan
+from calc.serving.engines.llamacpp.planner import Buffer, Device, Plan, assign, plan
 from calc.serving.engines.loading import up_to
 
 COPIES = 4
@@ -46,10 +48,14 @@ class Machine:
 class Plans:
     """All buffers of a model that is placed on a machine, by context."""
 
-    def __init__(self, file: ModelFile, placement: Placement, machine: Machine, *, overridden: bool) -> None:
+    def __init__(
+        self, file: ModelFile, placement: Placement, machine: Machine, *, overridden: bool, alone: "Plans | None" = None
+    ) -> None:
+        """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
+        self.alone = alone
         self.file, self.placement, self.machine, self.overridden = file, placement, machine, overridden
         self.widest_value = widest_value(file.architecture)
-        self.computed: dict[Context, list[Buffer]] = {}
+        self.planned: dict[Context, list[tuple[int, Plan]]] = {}
         self.flash: dict[Context, bool] = {}
 
     @cached_property
@@ -80,10 +86,22 @@ class Plans:
 
     def compute(self, context: Context) -> Sequence[Buffer]:
         """The buffer of the largest pass on each device, the host's last."""
-        if context not in self.computed:
-            graph = forward(self.file, self.placement, context, self.layers)
-            self.computed[context] = plan(graph, self.machine.devices(), self.copies(context)).buffers
-        return self.computed[context]
+        known = self.planned.setdefault(replace(context, cells=self.windows(context)), [])
+        at = bisect_left(known, context.cells, key=itemgetter(0))
+        if at < len(known) and known[at][0] == context.cells:
+            return known[at][1].buffers
+        if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
+            return between(*known[at - 1], *known[at], context.cells)
+        graph = forward(self.file, self.placement, context, self.layers)
+        made = plan(graph, self.machine.devices(), self.copies(context))
+        known.insert(at, (context.cells, made))
+        return made.buffers
+
+    def windows(self, context: Context) -> int:
+        """Cells that do not grow with the context: of each window that is shorter, together."""
+        model = self.file.architecture
+        cells = {context.cells_of(mixer, model) for block in model.all_blocks for mixer in block.mixers}
+        return sum(cells - {context.cells})
 
     def copies(self, context: Context) -> int:
         """Of every input: several where devices work one after the other on successive batches."""
@@ -95,7 +113,12 @@ class Plans:
     def resolved(self, context: Context) -> Context:
         """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
         hang on how many cells there are."""
-        probe = replace(context, cells=PADDING, tokens=context.sequences, outputs=context.sequences)
+        if self.alone is not None:
+            return self.alone.resolved(context)
+        sequences = 1 if self.placement.all_on_devices and not self.overridden else context.sequences
+        probe = replace(
+            context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
+        )
         if probe not in self.flash:
             self.flash[probe] = self.attends_in_place(probe)
         return context if self.flash[probe] else replace(context, flash=False)
@@ -104,6 +127,19 @@ class Plans:
         graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
         assign(graph, devices)
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
+
+
+def between(low: int, first: Plan, high: int, last: Plan, cells: int) -> tuple[Buffer, ...]:
+    """The buffers for a number of cells between two for which everything lies in the same order: sizes of tensors are
+    linear in the cells, so each comparison that came out alike at both ends does so here."""
+
+    def share(one: int, other: int) -> int:
+        return one + (other - one) * (cells - low) // (high - low)
+
+    return tuple(
+        Buffer(share(one.size, other.size), {name: share(one.peak[name], other.peak[name]) for name in one.peak})
+        for one, other in zip(first.buffers, last.buffers, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -130,5 +166,9 @@ def plans_of(
         READ.append(found)
     key = placement, machine, overridden
     if key not in found.plans:
-        found.plans[key] = Plans(found.file, placement, machine, overridden=overridden)
+        alone = None
+        if machine.count > 1 and placement.all_on_devices and not overridden:
+            one = Placement.of(len(placement.layers), None, [1.0])
+            alone = plans_of(architecture, precision, one, replace(machine, count=1), overridden=False)
+        found.plans[key] = Plans(found.file, placement, machine, overridden=overridden, alone=alone)
     return found.plans[key]

@@ -4,6 +4,8 @@ Source: ggml-cuda.cu (ggml_backend_cuda_device_supports_op, ggml_backend_cuda_bu
 (ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size); ggml 0.25.3.
 """
 
+from collections.abc import Iterable
+
 from calc.serving.engines.llamacpp.graph import BLOCKS, UNARY, Node
 from calc.serving.engines.llamacpp.planner import Device
 from calc.serving.engines.loading import up_to
@@ -130,5 +132,15 @@ def reads_cache(node: Node, capability: int) -> bool:
     quantised = any(BLOCKS[one.type][0] > 1 for one in (k, v))
     if q.ne[0] not in (64, 128, 256) or k.ne[1] % CELLS or k.type != v.type or k.type not in VECTOR_TYPES:
         return False
-    few = 2 if capability >= 890 or capability < 700 else 1
-    return q.ne[1] <= few if quantised else q.ne[1] == 1
+    return q.ne[1] <= few_tokens(capability) if quantised else q.ne[1] == 1
+
+
+def few_tokens(capability: int) -> int:
+    """Tokens up to which the kernel for few is taken with a quantised cache."""
+    return 2 if capability >= 890 or capability < 700 else 1
+
+
+def kernels_of(capability: int, types: Iterable[str]) -> int:
+    """A capability that stands for all with the same kernels for a cache of such types."""
+    quantised = any(BLOCKS[one][0] > 1 for one in types)
+    return 890 if quantised and few_tokens(capability) == 2 else 800

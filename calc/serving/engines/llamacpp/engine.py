@@ -4,7 +4,6 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -23,6 +22,7 @@ from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Cache, DeviceBuffers, Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.llamacpp.buffers import Machine, Plans, plans_of
 from calc.serving.engines.llamacpp.context import Context
+from calc.serving.engines.llamacpp.devices import kernels_of
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -69,6 +69,9 @@ class SlotCache(Cache):
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return self.plans.cache(self.context(batch, length))[stage]
+
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        return self.required_bytes(stage, batch, length)
 
 
 class LlamaCpp(Engine):
@@ -200,7 +203,8 @@ class LlamaCpp(Engine):
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         gpus = laid_out.layout.pp if self.options.device is None else 0
-        capability = capability_of(gpu) if self.options.rpc is None else None
+        types = cache_types(self.options, laid_out.precision.kv)
+        capability = kernels_of(capability_of(gpu), types) if self.options.rpc is None else None
         overridden = self.options.cpu_moe or self.options.n_cpu_moe > 0 or self.options.override_tensor is not None
         placement = self.placement(laid_out.whole.num_layers, laid_out.layout.pp)
         machine = Machine(gpus, capability)
@@ -300,10 +304,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool) -> 
 
 def largest_pass(buffer: Buffer, write: Numbers) -> Peak:
     """The tensors that stand in the buffer of a pass when it is fullest, and the gaps between them."""
-    alive: Counter[str] = Counter()
-    for node in buffer.peak:
-        alive[node.name or node.op] += int(node.nbytes)
-    sizes = {name: size for name, size in alive.items() if size}
+    sizes = {name: size for name, size in buffer.peak.items() if size}
     left = buffer.size - sum(sizes.values())
     if left:
         sizes["gaps, padding and 16-bit copies of a quantised cache"] = left

@@ -6,7 +6,8 @@ buffer is as large as the furthest byte that was ever used. Source: ggml-backend
 ggml-alloc.c (ggml_gallocr_alloc_graph_impl), ggml-cuda.cu (ggml_backend_cuda_graph_optimize); ggml 0.25.3.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calc.serving.engines.llamacpp.fusion import kept_by_fusions
@@ -39,25 +40,36 @@ class Split:
     inputs: list[Node] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Buffer:
-    """One device's buffer: its size, and what was alive when it grew last."""
+    """One device's buffer: its size, and by name what was alive when it grew last."""
 
     size: int
-    peak: list[Node]
+    peak: Mapping[str, int]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
-    buffers: list[Buffer]
-    splits: int
+    buffers: tuple[Buffer, ...]
+    decisions: bytes
+    """How each comparison came out on which a place in a buffer hung."""
 
 
 def plan(graph: Graph, devices: Sequence[Device], copies: int = 1) -> Plan:
     """The buffers of a graph; `copies` of every input of a device, where devices work on several batches at once."""
     assign(graph, devices)
-    splits, steps, leaves = cut(graph, devices, copies)
-    return Plan(Allocator(devices).run(steps, leaves), len(splits))
+    steps, leaves = cut(graph, devices, copies)
+    allocator = Allocator(devices)
+    buffers = allocator.run(steps, leaves)
+    return Plan(tuple(buffers), bytes(allocator.decisions))
+
+
+def by_name(nodes: Sequence[Node]) -> Mapping[str, int]:
+    """Bytes of tensors, those of one name together."""
+    sizes: Counter[str] = Counter()
+    for node in nodes:
+        sizes[node.name or node.op] += int(node.nbytes)
+    return sizes
 
 
 # Devices
@@ -155,7 +167,7 @@ class Step:
     counts_view: bool = True
 
 
-def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Split], list[Step], list[Node]]:
+def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Step], list[Node]]:
     """The graph cut into splits, with copies of what crosses: what the allocator walks, and what it places first."""
     splits, sources, copied = split(graph, copies)
     until: dict[int, list[Node]] = {}
@@ -184,7 +196,7 @@ def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Spli
             leaf.is_output = True
         first += [copy for one in splits for node in one.inputs for copy in copied[id(node), one.backend]]
         leaves = [*first, *(leaf for leaf in leaves if not leaf.is_input)]
-    return splits, steps, leaves
+    return steps, leaves
 
 
 def duplicates(node: Node, backend: int, count: int) -> list[Node]:
@@ -248,6 +260,7 @@ class Allocator:
         self.views: dict[int, int] = {}
         self.alive: list[dict[int, Node]] = [{} for _ in devices]
         self.peaks: list[list[Node]] = [[] for _ in devices]
+        self.decisions = bytearray()
         self.bytes: dict[int, int] = {}
 
     def run(self, steps: Sequence[Step], leaves: Sequence[Node]) -> list[Buffer]:
@@ -271,7 +284,7 @@ class Allocator:
                 self.allocate(step.node, step.backend, step.srcs)
             for source in step.srcs:
                 self.read(source)
-        return [Buffer(size, peak) for size, peak in zip(self.sizes, self.peaks, strict=True)]
+        return [Buffer(size, by_name(peak)) for size, peak in zip(self.sizes, self.peaks, strict=True)]
 
     def size(self, node: Node, backend: int) -> int:
         if id(node) not in self.bytes:
@@ -292,8 +305,12 @@ class Allocator:
         gaps = self.gaps[backend]
         best = -1
         for i in range(len(gaps) - 1):
-            if gaps[i][1] >= size and (best == -1 or gaps[i][1] <= gaps[best][1]):
-                best = i
+            self.compare(gaps[i][1], size)
+            if gaps[i][1] >= size:
+                if best != -1:
+                    self.compare(gaps[i][1], gaps[best][1])
+                if best == -1 or gaps[i][1] <= gaps[best][1]:
+                    best = i
         gap = gaps[best]
         offset = gap[0]
         gap[0] += size
@@ -302,9 +319,13 @@ class Allocator:
             del gaps[best]
         self.where[id(node)] = backend, offset
         self.alive[backend][id(node)] = node
+        self.compare(offset + size, self.sizes[backend])
         if offset + size > self.sizes[backend]:
             self.sizes[backend] = offset + size
             self.peaks[backend] = list(self.alive[backend].values())
+
+    def compare(self, one: int, other: int) -> None:
+        self.decisions.append(1 + (one > other) - (one < other))
 
     def reusable(self, parent: Node, node: Node) -> bool:
         return (
@@ -323,6 +344,7 @@ class Allocator:
         self.where[id(node)] = backend, offset
         self.alive[backend][id(node)] = node
         held, needed = self.bytes[id(parent)], self.size(node, backend)
+        self.compare(held, needed)
         if held > needed:
             self.release(backend, offset + needed, held - needed)
 
