@@ -25,7 +25,7 @@ from presets import models
 from presets.hub import HubError, fetch, is_id
 
 ALIASES = {
-    "context": ("--max-model-len", "--ctx-size"),
+    "context": ("--max-model-len",),
     "tp": ("--tensor-parallel-size",),
     "pp": ("--pipeline-parallel-size",),
     "dp": ("--data-parallel-size",),

@@ -1,4 +1,4 @@
-"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [STEPS.json]]]]
+"""python -m benchmarks.oracle.write_test_data ORACLE.json [COMPUTED.json [MEASURED.json [PRINTED [STEPS.json [DRY]]]]]
 
 Larger collections cut to what tests need, in tests/data.
 
@@ -7,14 +7,17 @@ published configs, and holds the totals published for their checkpoints. The oth
 passes through the same classes, in which every storage was tracked, and what their layers save for a backward pass.
 The third holds figures of public start-up logs, and peaks of training. The folder has what `print(model)` shows of such
 classes, each beside the modules that have parameters, and in a folder `tf4` of its own what transformers 4.57 prints.
-The last file holds whole training steps of such classes under fake tensors, in which every storage was tracked.
+The next file holds whole training steps of such classes under fake tensors, in which every storage was tracked, and
+the last dry runs of llama.cpp.
 """
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accuracy.llamacpp import asked
 from calc.families.table import FAMILIES, WRAPPED
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
@@ -239,6 +242,22 @@ def steps(path: str) -> None:
     write("train_step_configs.json", [{"name": name, **config} for name, config in found["configs"].items()])
 
 
+def dry_runs(path: str) -> None:
+    """llama.cpp's dry runs: a few of each kind, of all models."""
+    rows = json.loads(Path(path).read_text(encoding="utf-8"))
+    taken: Counter[str] = Counter()
+    chosen = []
+    for row in rows:
+        what = row["model"] if row["why"] == "base" else row["why"]
+        few = 1 if row["why"] == "base" else 12 if row["why"] == "random" else 2
+        spread = sum(map(ord, row["model"] + row["why"] + row["quant"])) % 7 == 0
+        if taken[what] < few and (spread or row["why"] == "base"):
+            taken[what] += 1
+            chosen.append(row)
+    configs = {row["model"]: row["config"] for row in chosen}
+    write("llamacpp.json", [{"configs": configs}, *(asked(row) for row in chosen)])
+
+
 if __name__ == "__main__":
     for path in sys.argv[1:2]:
         oracle(path)
@@ -253,5 +272,7 @@ if __name__ == "__main__":
         peaks(path)
     for path in sys.argv[4:5]:
         printed(path)
-    for path in sys.argv[5:]:
+    for path in sys.argv[5:6]:
         steps(path)
+    for path in sys.argv[6:]:
+        dry_runs(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
+from calc.families.details import read_details
 from calc.families.dropout import with_dropout
 from calc.families.family import Family
 from calc.families.fields import MAX_LAYERS, Fields, number, true
@@ -60,6 +61,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         names=family.names,
         positions=c.size(family.positions) + family.more_positions if family.positions else 0,
         max_positions=max_positions,
+        details=read_details(c),
         rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
         d_embedding=_embedding_width(family, c),
         final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),

@@ -1,8 +1,8 @@
 """GGUF files: block formats, and the mixes that llama.cpp makes of them.
 
 A mix such as Q4_K_M names a base type; which matrices get another one is decided by role and layer, as in llama.cpp's
-`src/llama-quant.cpp` (2025-2026), run without options. Importance matrices are taken for granted with the IQ types,
-which are published with them, and for none of the others. Falcon, which has rules of its own, is read as the rest.
+`src/llama-quant.cpp` (0c1e57098), run without options. An importance matrix is taken for granted with the mixes that
+can't be made without.
 """
 
 from collections.abc import Callable
@@ -12,22 +12,22 @@ from calc.errors import Frozen
 from calc.formats.format_names import WeightFormat
 from calc.formats.ggml import TYPES as GGML
 from calc.formats.table import Format
-from calc.model.tensor import Tensor
 
-Role = Literal["embedding", "output", "q", "k", "v", "o", "down", "up", "other"]
+Role = Literal["embedding", "output", "q", "k", "v", "o", "down", "up", "gate", "other"]
 Where = Callable[[int, int], bool]  # of layer i among n
 
 
 def block_type(name: str, block: int, nbytes: int) -> Format:
     """`nbytes` for each block of a row: the weights, whose bits the name says, and scales and minima beside them."""
     bits = int("".join(filter(str.isdigit, name.partition("_")[0])))
-    return Format(bits=bits, block=(1, block), scale_bits=8 * nbytes - bits * block, source="ggml, ggml-common.h")
+    scales = 8 * nbytes - bits * block
+    return Format(bits=bits, block=(1, block), scale_bits=scales, source="ggml, ggml-common.h", ggml=name)
 
 
 TYPES = {
     name: block_type(name, block, nbytes)
     for name, block, nbytes in GGML.values()
-    if name[0] in "BFQ" or name[:2] == "IQ"
+    if name[0] in "BFMQ" or name[:2] == "IQ"
 }
 NARROW = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 """What stands in, in blocks of 32, where a row does not divide into blocks of 256; for the IQ types, IQ4_NL."""
@@ -64,7 +64,8 @@ class Step(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """The type of each role; None: the base. `v` counts among the layers with attention."""
+    """The type of each role; None: the base. `v` counts among the tensors of its role, as `down`, `up` and `gate` do in
+    a model without experts; with them these count layers."""
 
     base: str
     output: str = "Q6_K"
@@ -75,6 +76,8 @@ class Mix(NamedTuple):
     v_grouped: str | None = None  # where at least four query heads share a KV head
     o: str | None = None
     down: tuple[Step, ...] = ()
+    down_plain: tuple[Step, ...] = ()  # where there is no importance matrix
+    down_weighed: tuple[Step, ...] = ()  # where there is one
     up: tuple[Step, ...] = ()  # with the gate
     of_eight: tuple[str | None, str, str] = (None, "Q8_0", "Q8_0")  # o, k and v of a model with eight experts
 
@@ -103,13 +106,13 @@ MIXES: dict[WeightFormat, Mix] = {
     "Q5_K_M": Mix("Q5_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),)),
     "Q5_K_S": Mix("Q5_K"),
     "Q5_1": Mix("Q5_1"),
-    "Q5_0": Mix("Q5_0"),
+    "Q5_0": Mix("Q5_0", down_weighed=(Step("Q5_1", early(8)),)),
     "Q4_K_M": Mix("Q4_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),), of_eight=O_OF_EIGHT),
     "Q4_K_S": Mix("Q4_K", v=(Step("Q5_K", first(4)),), down=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
     "Q4_1": Mix("Q4_1"),
-    "Q4_0": Mix("Q4_0"),
-    "IQ4_NL": Mix("IQ4_NL", v_grouped="Q5_K", of_eight=O_OF_EIGHT),
-    "IQ4_XS": Mix("IQ4_XS", v_grouped="Q5_K", of_eight=O_OF_EIGHT),
+    "Q4_0": Mix("Q4_0", down_weighed=(Step("Q4_1", early(8)),)),
+    "IQ4_NL": Mix("IQ4_NL", v_grouped="Q5_K", down_plain=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
+    "IQ4_XS": Mix("IQ4_XS", v_grouped="Q5_K", down_plain=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
     "Q3_K_L": Mix("Q3_K", v=(Step("Q5_K"),), o="Q5_K", down=(Step("Q5_K"),)),
     "Q3_K_M": Mix(
         "Q3_K",
@@ -143,55 +146,71 @@ MIXES: dict[WeightFormat, Mix] = {
     "IQ1_M": tiny("IQ1_M", "Q2_K", "Q2_K", o="IQ2_XXS"),
     "IQ1_S": tiny("IQ1_S", "Q2_K", "Q2_K", o="IQ2_XXS"),
 }
-ROLES: dict[Role, tuple[str, ...]] = {  # what checkpoints call them
-    "q": ("q_proj",),
-    "k": ("k_proj",),
-    "v": ("v_proj", "kv_b_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "W_pack", "wqkv"),
-    "o": ("o_proj", "out_proj", "dense", "wo"),
-    "down": ("down_proj", "w2", "fc2", "dense_4h_to_h", "fc_out", "output_linear"),
+FALCON: dict[WeightFormat, Mix] = {
+    name: mix._replace(output="Q8_0", o=mix.o if mix.of_eight == OF_EIGHT_TINY else None) for name, mix in MIXES.items()
 }
+"""The same of Falcon, which has rules of its own."""
+FALCON |= {
+    "Q3_K_M": FALCON["Q3_K_M"]._replace(down=(Step("Q5_K", early(16)), Step("Q4_K", more_bits))),
+    "Q3_K_L": FALCON["Q3_K_L"]._replace(o="Q4_K", down=(Step("Q4_K"),)),
+    "Q4_K_M": FALCON["Q4_K_M"]._replace(down=(Step("Q6_K", early(16)), Step("Q5_K", more_bits))),
+    "Q4_K_S": FALCON["Q4_K_S"]._replace(down=()),
+}
+ENDS: dict[str, Role] = {
+    "output.weight": "output",
+    "token_embd.weight": "embedding",
+    "per_layer_token_embd.weight": "embedding",
+}
+ROLES: dict[str, Role] = {
+    "attn_qkv.weight": "v",
+    "attn_kv_b.weight": "v",
+    "attn_v.weight": "v",
+    "attn_k.weight": "k",
+    "attn_q.weight": "q",
+    "attn_output.weight": "o",
+    "ffn_up": "up",
+    "ffn_gate": "gate",
+    "ffn_down": "down",
+}
+"""What the rules take a tensor for: by its name outside the layers, by a part of it within."""
+COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
+"""Roles whose type hangs on the place."""
 
 
-def role_of(tensor: Tensor) -> Role:
-    """What a matrix is to the rules."""
-    if tensor.component == "embedding":
-        return "embedding"
-    if tensor.component == "lm_head":
-        return "output"
-    if tensor.component == "ssm_linear":
-        return "other"
-    module = tensor.name.removesuffix(".weight").rpartition(".")[2]
-    if module == "c_proj":
-        return "o" if tensor.component == "attention" else "down"
-    other: Role = "other" if tensor.component == "attention" else "up"
-    return next((role for role, modules in ROLES.items() if module in modules), other)
+def role_of(name: str) -> Role:
+    """What a tensor of a file is to the rules."""
+    if name in ENDS:
+        return ENDS[name]
+    return next((role for part, role in ROLES.items() if part in name), "other")
 
 
 class Sizes(Frozen):
     """What the rules ask of a model."""
 
     layers: int
-    attention_layers: int
-    group: int  # query heads of a KV head
+    values: int  # tensors that are taken for values
+    group: int  # query heads of a KV head, in the first layer
     experts: int = 0
+    falcon: bool = False
+    of_70b: bool = False  # one of the families that have a model of 80 layers with grouped values
 
 
-def type_of(mix: WeightFormat, role: Role, i: int, sizes: Sizes) -> str:
-    """The type of a matrix in layer i (of those with attention, for `v`)."""
-    rules, eight = MIXES[mix], sizes.experts == 8
+def type_of(mix: WeightFormat, role: Role, i: int, sizes: Sizes, *, imatrix: bool = False) -> str:
+    """The type of the i-th tensor of a role, or of the one in layer i; `Mix` says which."""
+    rules, eight = (FALCON if sizes.falcon else MIXES)[mix], sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY
     if role == "v":
         if rules.v_grouped and (sizes.group >= 4 or (tiny and sizes.experts >= 4)):
             chosen = rules.v_grouped
         else:
-            chosen = stepped(rules.v, i, sizes.attention_layers) or rules.base
-        if sizes.layers == 80 and sizes.group > 1 and not tiny and chosen in ("Q3_K", "Q4_K"):
+            chosen = stepped(rules.v, i, sizes.values) or rules.base
+        if sizes.of_70b and not tiny and chosen in ("Q3_K", "Q4_K"):
             chosen = "Q5_K"  # the values of a 70B model are small
-        return rules.of_eight[2] if eight else chosen
+        return chosen if tiny or not eight else rules.of_eight[2]
     if eight and role in ("o", "k"):
         return rules.of_eight[role == "k"] or rules.base
-    if role in ("down", "up"):
-        steps = rules.down if role == "down" else rules.up
+    if role in ("down", "up", "gate"):
+        steps = rules.up if role != "down" else rules.down + (rules.down_weighed if imatrix else rules.down_plain)
         if eight and mix == "IQ3_M" and role == "down":
             steps = (*steps, Step("Q4_K", more_bits))
         return stepped(steps, i, sizes.layers) or rules.base
@@ -205,5 +224,5 @@ def stepped(steps: tuple[Step, ...], i: int, n: int) -> str | None:
 
 def fitted(name: str, columns: int) -> Format:
     """The type, or what stands in for it where a row does not divide into its blocks."""
-    candidates = (TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL"), "F16"))
+    candidates = (TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
     return next(form for form in candidates if columns % (form.block[1] or 1) == 0)

@@ -23,6 +23,7 @@ class Precision(Frozen):
 
     weights: WeightFormat = "bf16"
     kv: CacheFormat = "bf16"
+    imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """What the checkpoint's config says in detail; None: what is usual with the format."""
     unread: Message | None = Field(default=None, exclude=True)

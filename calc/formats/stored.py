@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from calc.formats.format_names import FLOATS, WeightFormat
-from calc.formats.mixes import MIXES, TYPES, Sizes, fitted, role_of, type_of
+from calc.formats.format_names import FLOATS
+from calc.formats.gguf_tensors import gguf_tensors
+from calc.formats.gguf_types import gguf_types
+from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision
-from calc.formats.scheme import is_matrix, matrices
+from calc.formats.scheme import matrices
 from calc.formats.table import FORMATS, Format
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.feedforward import MoE
-from calc.model.mla import LatentAttention
 from calc.model.tensor import Tensor
 
 
@@ -40,18 +40,35 @@ class Piece:
 
 def stored(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
     """The tensors of one rank, each with its format: that of the whole matrix, whatever the share."""
+    if precision.weights in MIXES:
+        return stored_gguf(architecture, precision, rank)
     choose, differs = chooser(architecture, precision)
     shares = (rank or architecture).tensors()
     pieces = []
-    for tensor, share in zip(architecture.tensors() if precision.weights in MIXES else shares, shares, strict=True):
-        if not differs or not tensor.layers:
-            pieces.append(Piece(share, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
-            continue
-        alike: dict[Format, list[int]] = {}
-        for layer in tensor.layers:
-            alike.setdefault(choose(tensor, layer), []).append(layer)
-        pieces += [Piece(replace(share, layers=tuple(layers)), form) for form, layers in alike.items()]
+    for tensor in shares:
+        if differs and tensor.layers:
+            pieces += by_format(tensor, tensor, choose)
+        else:
+            pieces.append(Piece(tensor, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
     return pieces
+
+
+def stored_gguf(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
+    """The same of a GGUF file, which holds norms in 32 bits in any format."""
+    tensors = gguf_tensors(architecture)
+    choose = gguf_types(architecture, tensors, precision)
+    shares = tensors if rank is None else gguf_tensors(rank)
+    return [piece for one, share in zip(tensors, shares, strict=True) for piece in by_format(one, share, choose)]
+
+
+def by_format(tensor: Tensor, share: Tensor, choose: Callable[[Tensor, int], Format]) -> list[Piece]:
+    """A tensor's layers by the format that they store it in; `share` is a rank's part of it."""
+    if not tensor.layers:
+        return [Piece(share, choose(tensor, 0))]
+    alike: dict[Format, list[int]] = {}
+    for layer in tensor.layers:
+        alike.setdefault(choose(tensor, layer), []).append(layer)
+    return [Piece(replace(share, layers=tuple(layers)), form) for form, layers in alike.items()]
 
 
 def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[[Tensor, int], Format], bool]:
@@ -59,32 +76,5 @@ def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[
     weights = precision.weights
     if weights in FLOATS:
         return lambda tensor, layer: FORMATS[weights], False
-    if weights in MIXES:
-        return mixer(architecture, weights), True
     scheme = precision.scheme(experts=any(isinstance(block.ffn, MoE) for block in architecture.blocks))
     return scheme.form, scheme.differs_by_layer
-
-
-def mixer(architecture: Architecture, mix: WeightFormat) -> Callable[[Tensor, int], Format]:
-    """llama.cpp's choice for each matrix; what is no matrix, and the router, stays in 32 bits."""
-    blocks = architecture.all_blocks
-    attention = [m for block in blocks for m in block.mixers if isinstance(m, GQA | LatentAttention)]
-    places = sorted({i for block in blocks for i in block.layers if any(m in attention for m in block.mixers)})
-    first = attention[0] if attention else None
-    sizes = Sizes(
-        layers=architecture.num_layers,
-        attention_layers=len(places),
-        group=first.n_q // first.n_kv if isinstance(first, GQA) else 1,
-        experts=max((block.ffn.n_experts for block in blocks if isinstance(block.ffn, MoE)), default=0),
-    )
-
-    def choose(tensor: Tensor, layer: int) -> Format:
-        if not is_matrix(tensor) or tensor.component in ("router", "norms"):
-            return TYPES["F32"]
-        role = role_of(tensor)
-        if role == "embedding" and architecture.tied:
-            role = "output"
-        place = places.index(layer) if role == "v" and layer in places else layer
-        return fitted(type_of(mix, role, place, sizes), tensor.shape[-1])
-
-    return choose

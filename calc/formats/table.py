@@ -17,6 +17,7 @@ class Format(Frozen):
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
     source: str
+    ggml: str | None = None  # name of the ggml type, of one that GGUF files hold
 
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
         """Bytes of everything beside the weights; the first side of a shape of three counts the matrices. A number

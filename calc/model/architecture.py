@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 from calc.errors import Frozen, Message
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
+from calc.model.details import Details
 from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
@@ -40,6 +41,7 @@ class Architecture(Frozen):
     kernels: Kernels = Kernels()
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
+    details: Details = Details()
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
     vision: VisionTower | None = None

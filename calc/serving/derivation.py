@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
-from calc.formats.stored import stored
 from calc.hardware.overhead import Sizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
@@ -153,7 +152,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     architecture, rank = serving.laid_out.whole, serving.laid_out.rank
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
     counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits beside them
-    for piece in stored(architecture, serving.precision, rank):
+    for piece in serving.engine.stored(architecture, serving.precision, rank):
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
         if tensor.apart in taken and copies:

@@ -281,10 +281,25 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
+        if self.serving.engine.refused(self.workload, self.limits) is not None:
+            return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
+        if self.least > self.gpu.usable_bytes:
+            return False
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= self.gpu.usable_bytes
+
+    @cached_property
+    def least(self) -> int:
+        """Bytes that the fullest stage holds at least, before a forward pass is planned."""
+        batch, context, cache = self.workload.batch, self.workload.context, self.cache
+
+        def held(index: int) -> int:
+            stage = self.serving.laid_out.stages[index]
+            return stage.weights + stage.vision + (cache.least_bytes(index, batch, context) if cache else 0)
+
+        return max(self.of_each_stage(held))
 
     def starts(self, end: int) -> bool:
         """Whether the engine starts and accepts a request of the whole context."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 
 from calc.errors import Frozen, Message
 from calc.families.towers import uncounted
@@ -14,7 +14,7 @@ from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
-from calc.serving.engines.engine import Engine, LoadedWeights
+from calc.serving.engines.engine import DeviceBuffers, Engine, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving
@@ -58,6 +58,8 @@ class Report(Frozen):
     loaded: LoadedWeights  # what weights take on the most loaded GPU once an engine has loaded them
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
+    buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
+    """What is allocated on each GPU of the first kind and on the host, of engines that plan all of it."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
@@ -122,6 +124,7 @@ def report(
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.fullest].sizes,
         by_context={tokens: first.at(context=tokens).memory for tokens in CONTEXTS if tokens > workload.generated},
+        buffers=tuple(engine.buffers(serving.laid_out, first.cache, first.workload)),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
         assumptions=tuple(assumptions(serving, first, uncounted(config))),

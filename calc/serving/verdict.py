@@ -160,6 +160,8 @@ def fits_in_stages(gpu: GPU, serving: Serving, workload: Workload, stages: int) 
 
 def reason(allocation: Allocation) -> Message:
     """What the verdict hangs on."""
+    if (sentence := allocation.serving.engine.refused(allocation.workload, allocation.limits)) is not None:
+        return sentence
     if allocation.sets_aside:
         return reason_at_start(allocation)
     memory, usable = allocation.memory, allocation.usable

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calc.formats import Precision
-from calc.formats.stored import Piece, stored
+from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
@@ -19,7 +19,7 @@ class Weighing:
         self.whole = engine.with_draft(architecture)
         self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        pieces = [piece for piece in stored(self.whole, precision, self.rank) if piece.tensor.apart in counted]
+        pieces = [piece for piece in engine.stored(self.whole, precision, self.rank) if piece.tensor.apart in counted]
         self.layers = [piece for piece in pieces if piece.tensor.layers and piece.tensor.apart is None]
         self.ends = [piece for piece in pieces if not piece.tensor.layers or piece.tensor.apart is not None]
         places = [*(block.runs_in for block in self.rank.all_blocks), *(p.tensor.layers for p in self.layers)]

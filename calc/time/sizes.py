@@ -1,5 +1,6 @@
 """Bytes of many tensors in many formats at once: what `stored` says of each, as arrays."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,13 @@ from calc.formats import Precision
 from calc.formats.format_names import FLOATS
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import is_matrix, matrices
-from calc.formats.stored import stored
+from calc.formats.stored import Piece, stored
 from calc.formats.table import FORMATS, Format
 from calc.model.architecture import Architecture
-from calc.model.tensor import Tensor
+from calc.model.tensor import Apart, Component, Tensor
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Part = tuple[Component, Apart | None]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -74,7 +76,9 @@ def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Ar
 
 
 def bytes_by_tensor(whole: Architecture, rank: Architecture, table: Table, precision: Precision) -> Array:
-    """The same whatever the format; the mean over layers where they differ in it."""
+    """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
+    if precision.weights in MIXES:
+        return bytes_of_mix(stored(whole, precision, rank), table)
     if is_plain(precision):
         return occurrence_bytes(table, precision, experts=any(t.component == "experts_routed" for t in table.tensors))
     pieces, sizes = iter(stored(whole, precision, rank)), []
@@ -86,3 +90,16 @@ def bytes_by_tensor(whole: Architecture, rank: Architecture, table: Table, preci
             size, left = size + piece.nbytes * here, left - here
         sizes.append(size / max(1, len(tensor.layers)))
     return np.array(sizes, dtype=np.float64)
+
+
+def bytes_of_mix(pieces: Sequence[Piece], table: Table) -> Array:
+    """A GGUF file divides a layer into other tensors: each part of the model takes what it does there, its tensors by
+    their elements."""
+    held: Counter[Part] = Counter()
+    elements: Counter[Part] = Counter()
+    for piece in pieces:
+        held[piece.tensor.component, piece.tensor.apart] += piece.nbytes * piece.tensor.count
+    for tensor in table.tensors:
+        elements[tensor.component, tensor.apart] += tensor.numel * tensor.count
+    parts = [(tensor.component, tensor.apart) for tensor in table.tensors]
+    return np.array([table.numel[i] * held[part] / elements[part] for i, part in enumerate(parts)], dtype=np.float64)

@@ -61,7 +61,7 @@ def unsaid(app):
 
 def test_an_escape_is_found():
     assert escaped("Weights: ⟦Ŵéíĝĥŧš⟧ 3.00 GiB") == ["Weights"]
-    assert escaped("⟦Ŵéíĝĥŧš⟧ 3.00 GiB of `hidden_size` on H100 SXM 80GB") == ["of", "on"]
+    assert escaped("⟦Ŵéíĝĥŧš⟧ 3.00 GiB of `hidden_size` beside H100 SXM 80GB") == ["of", "beside"]
 
 
 SERVED = {

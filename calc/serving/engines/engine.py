@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
-from calc.formats.stored import Piece
+from calc.formats.stored import Piece, stored
 from calc.hardware.division import nearest
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
@@ -118,12 +118,25 @@ class Moment:
         return self.cache + int(self.working.bytes)
 
 
+class DeviceBuffers(Frozen):
+    """What an engine that plans all its memory allocates on a GPU or on the host, in bytes."""
+
+    device: str  # gpu0, gpu1, ... or host
+    model: int
+    context: int
+    compute: int
+
+
 class Cache(ABC):
     """The KV cache of every pipeline stage of a rank, as an engine keeps it."""
 
     @abstractmethod
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """Bytes that so many sequences of so many tokens take on a stage."""
+
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes of it that are there whenever memory is fullest, as far as that is known beforehand."""
+        return 0
 
 
 def reads_another_cache(architecture: Architecture) -> Message | None:
@@ -261,6 +274,10 @@ class Engine(ABC):
     def with_draft(self, architecture: Architecture) -> Architecture:
         """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
 
+    def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        """The tensors of a rank that GPUs hold, each with its format."""
+        return stored(architecture, precision, rank)
+
     @abstractmethod
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """What some tensors take on one rank of a pipeline stage once they are loaded."""
@@ -278,6 +295,10 @@ class Engine(ABC):
     @abstractmethod
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """One for each GPU, used everywhere."""
+
+    def refused(self, workload: Workload, limits: Limits) -> Message | None:
+        """Why what is set up at start does not take these sequences, whatever memory there is."""
+        return None
 
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
@@ -299,6 +320,10 @@ class Engine(ABC):
         """When a stage's memory may be fullest: by default at any peak, for the cache is there all the time."""
         held = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
         return [Moment(held, peak) for peak in self.peaks(laid_out, stage, limits, write)]
+
+    def buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
+        """What is allocated on each GPU and on the host, of engines that say so."""
+        return []
 
     @abstractmethod
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

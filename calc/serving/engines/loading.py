@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from calc.formats import FORMATS
-from calc.formats.mixes import role_of
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within
@@ -121,7 +120,7 @@ def padded_experts(piece: Piece, rank: Architecture, kernel: ExpertKernel) -> in
     matrices = tensor.numel // (hidden * inner)
     if kernel == "marlin":
         return piece.form.nbytes((matrices * up_to(inner, 128), up_to(hidden, 256))) - piece.nbytes
-    columns, rows = (inner, hidden) if role_of(tensor) == "down" else (hidden, inner)
+    columns, rows = (inner, hidden) if "down" in tensor.name else (hidden, inner)
     return matrices * rows * (up_to(columns, 256) - columns) // 2
 
 

@@ -85,25 +85,26 @@ def test_mixes_of_llama_cpp(mix, bits):
     ],
 )
 def test_files_of_a_70b_model(mix, gb):
-    """A file also holds the vocabulary, 8 MB."""
-    weighed = report(models()["meta-llama/Llama-3.1-70B"].config, precision=Precision(weights=mix), gpus=[])
+    """A file also holds the vocabulary, 8 MB. These were made with an importance matrix."""
+    precision = Precision(weights=mix, imatrix=True)
+    weighed = report(models()["meta-llama/Llama-3.1-70B"].config, precision=precision, gpus=[])
     assert gb - 0.014 <= weighed.memory.weights / 1e9 <= gb
 
 
 @pytest.mark.parametrize(
     ("mix", "role", "layer", "sizes", "chosen"),
     [  # llama.cpp src/llama-quant.cpp
-        ("Q4_K_M", "down", 0, Sizes(layers=32, attention_layers=32, group=4), "Q6_K"),
-        ("Q4_K_M", "down", 4, Sizes(layers=32, attention_layers=32, group=4), "Q4_K"),
-        ("Q4_K_M", "down", 6, Sizes(layers=32, attention_layers=32, group=4), "Q6_K"),
-        ("Q4_K_M", "v", 4, Sizes(layers=80, attention_layers=80, group=8), "Q6_K"),
-        ("Q4_K_M", "v", 10, Sizes(layers=80, attention_layers=80, group=8), "Q5_K"),
-        ("Q4_K_M", "o", 9, Sizes(layers=32, attention_layers=32, group=4, experts=8), "Q5_K"),
-        ("Q4_K_M", "k", 9, Sizes(layers=32, attention_layers=32, group=4, experts=8), "Q8_0"),
-        ("Q3_K_M", "v", 1, Sizes(layers=32, attention_layers=32, group=1), "Q5_K"),
-        ("Q3_K_M", "v", 2, Sizes(layers=32, attention_layers=32, group=1), "Q4_K"),
-        ("IQ2_XS", "v", 2, Sizes(layers=32, attention_layers=32, group=1, experts=128), "Q4_K"),
-        ("IQ2_XS", "v", 2, Sizes(layers=32, attention_layers=32, group=1), "Q2_K"),
+        ("Q4_K_M", "down", 0, Sizes(layers=32, values=32, group=4), "Q6_K"),
+        ("Q4_K_M", "down", 4, Sizes(layers=32, values=32, group=4), "Q4_K"),
+        ("Q4_K_M", "down", 6, Sizes(layers=32, values=32, group=4), "Q6_K"),
+        ("Q4_K_M", "v", 4, Sizes(layers=80, values=80, group=8, of_70b=True), "Q6_K"),
+        ("Q4_K_M", "v", 10, Sizes(layers=80, values=80, group=8, of_70b=True), "Q5_K"),
+        ("Q4_K_M", "o", 9, Sizes(layers=32, values=32, group=4, experts=8), "Q5_K"),
+        ("Q4_K_M", "k", 9, Sizes(layers=32, values=32, group=4, experts=8), "Q8_0"),
+        ("Q3_K_M", "v", 1, Sizes(layers=32, values=32, group=1), "Q5_K"),
+        ("Q3_K_M", "v", 2, Sizes(layers=32, values=32, group=1), "Q4_K"),
+        ("IQ2_XS", "v", 2, Sizes(layers=32, values=32, group=1, experts=128), "Q4_K"),
+        ("IQ2_XS", "v", 2, Sizes(layers=32, values=32, group=1), "Q2_K"),
     ],
 )
 def test_choices_of_llama_cpp(mix, role, layer, sizes, chosen):

@@ -14,15 +14,16 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import HIGH, LOW, MIDDLE, Serving
 from calc.serving.verdict import said
 from presets import gpus, models
+from tests import CHECKPOINT_ENGINES
 
 MORE = [gpus()[name] for name in ("h200-sxm", "b200", "l40s", "rtx-4090")]
 KINDS = {"vllm": [*usual_gpus(), *MORE], "sglang": [*usual_gpus()[::2], *MORE[::2]], "transformers": usual_gpus()[::2]}
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-SETS_ASIDE = [name for name in ENGINES if name != "transformers"]
+SETS_ASIDE = [name for name in CHECKPOINT_ENGINES if name != "transformers"]
 SAMPLE = {
     "gpu": st.sampled_from(KINDS["vllm"]),
     "model": st.sampled_from(list(models())),
-    "engine": st.sampled_from(list(ENGINES)),
+    "engine": st.sampled_from(CHECKPOINT_ENGINES),
     "workload": st.builds(
         Workload, batch=st.sampled_from([1, 2, 16, 200]), context=st.sampled_from([1, 500, 8192, 100_000])
     ),
@@ -86,7 +87,7 @@ def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
         assert (verdict.verdict == "fits") == (verdict.max_batch is None or verdict.max_batch >= 1)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", list(models()))
 def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
     one = serving(model, engine)
@@ -101,7 +102,7 @@ def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 def test_json_has_the_same_figures(model, engine):
     found = weighed(model, engine)
     written = json.loads(found.model_dump_json())

@@ -12,7 +12,7 @@ from calc.serving.engines.engine import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
 from presets import gpus, models
-from tests import load
+from tests import CHECKPOINT_ENGINES, load
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
@@ -65,7 +65,7 @@ def test_known_totals(model, cache, weights):
     assert total(weight_steps(serving, serving.laid_out.ranges[0])) == weights
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", PRESETS)
 def test_the_lines_of_every_figure_come_to_it(model, engine):
     architecture = PRESETS[model]
@@ -117,7 +117,7 @@ def test_formulas_are_written_in_the_symbols_of_configs(engine, options, what, f
     assert lines[what].formula == formula
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 def test_the_legend_names_what_occurs(engine):
     serving = Serving(PRESETS["deepseek-ai/DeepSeek-V3"], ENGINES[engine](), Precision(), Layout(), Overhead())
     of = Derivations(serving.on(gpus()["b200"], Workload()))

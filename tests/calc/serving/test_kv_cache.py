@@ -15,7 +15,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.memory import Serving
 from presets import gpus, models
-from tests import load
+from tests import CHECKPOINT_ENGINES, load
 
 GIB = 2**30
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -131,7 +131,7 @@ def test_a_cache_grows_by_its_parts(model, kv, batch, context):
     assert bytes_per_token(bits) <= longer - one <= sum(bits.values()) // 8 + 1
 
 
-@given(MODELS, st.sampled_from(list(ENGINES)), st.integers(1, 300), st.integers(1, 300_000))
+@given(MODELS, st.sampled_from(CHECKPOINT_ENGINES), st.integers(1, 300), st.integers(1, 300_000))
 def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context):
     """But for recurrent states, which vLLM and SGLang may hold in 16 bits, and keys of an indexer, which vLLM holds in
     8 (vllm/v1/attention/backends/mla/indexer.py)."""

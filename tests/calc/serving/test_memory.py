@@ -13,10 +13,11 @@ from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus, models
+from tests import CHECKPOINT_ENGINES
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 SMALL = st.sampled_from([name for name, one in ARCHITECTURES.items() if one.parameters().total < 40e9])
-NAMES = st.sampled_from(list(ENGINES))
+NAMES = st.sampled_from(CHECKPOINT_ENGINES)
 
 
 def serving(model, engine="vllm", weights="bf16", options=(), **layout):
@@ -136,7 +137,7 @@ def test_transformers_flags_that_never_cost_more(model, batch, context, chunk):
 
 
 @pytest.mark.parametrize("model", list(ARCHITECTURES))
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 def test_tensor_parallel_never_makes_a_rank_heavier(model, engine):
     ways = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp)]
     weights = [serving(model, engine, tp=tp).weights for tp in ways]

@@ -1,0 +1,323 @@
+"""A model's tensors as llama.cpp's converter writes them to a GGUF file.
+
+Source: llama.cpp 0c1e57098, convert_hf_to_gguf.py with conversion/*.py, and gguf-py/gguf/constants.py for the names. A
+file holds each layer's experts in one tensor, matrices that a checkpoint packs mostly apart, the buffers that a
+checkpoint lists beside its parameters, and tables that the converter makes of the config.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import MLP, MoE
+from calc.model.mixers import Mixer
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba2
+from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
+
+MODULES = {
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "sinks": "attn_sinks.weight",
+    "q_a_proj": "attn_q_a",
+    "q_a_layernorm": "attn_q_a_norm",
+    "q_b_proj": "attn_q_b",
+    "kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "kv_a_layernorm": "attn_kv_a_norm",
+    "kv_b_proj": "attn_kv_b",
+    "indexer.wq_b": "indexer.attn_q_b",
+    "indexer.wk": "indexer.attn_k",
+    "indexer.weights_proj": "indexer.proj",
+    "gate_proj": "ffn_gate",
+    "up_proj": "ffn_up",
+    "down_proj": "ffn_down",
+}
+"""Module of a layer -> its name in the file; others keep their own."""
+STATE_SPACE = {
+    "in_proj": "ssm_in",
+    "conv1d": "ssm_conv1d",
+    "x_proj": "ssm_x",
+    "dt_proj": "ssm_dt",
+    "out_proj": "ssm_out",
+    "A_log": "ssm_a",
+    "D": "ssm_d",
+    "dt_bias": "ssm_dt.bias",
+    "norm": "ssm_norm",
+    "dt_layernorm": "ssm_dt_norm",
+    "b_layernorm": "ssm_b_norm",
+    "c_layernorm": "ssm_c_norm",
+}
+RECURRENT: dict[str, Mapping[str, str]] = {
+    "mamba": STATE_SPACE,
+    "mamba2": STATE_SPACE,
+    "gated_delta": STATE_SPACE
+    | {"in_qkv": "attn_qkv", "in_z": "attn_gate", "in_b": "ssm_beta", "in_a": "ssm_alpha", "in_ba": "ssm_ba"},
+    "kimi_delta": STATE_SPACE
+    | {f"{letter}_conv1d": f"ssm_conv1d_{letter}" for letter in "qkv"}
+    | {f"{gate}_{part}_proj": f"ssm_{gate}_{part}" for gate in "fg" for part in "ab"}
+    | {"b_proj": "ssm_beta", "o_norm": "ssm_norm"},
+    "short_conv": {"in_proj": "shortconv.in_proj", "conv": "shortconv.conv", "out_proj": "shortconv.out_proj"},
+}
+"""The same of recurrent mixers, by their kind."""
+EXTRAS = {
+    "layer_scalar": "layer_output_scale.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "altup.modality_router": "altup_router",
+    "altup.correction_coefs": "altup_correct_coef",
+    "altup.prediction_coefs": "altup_predict_coef",
+    "laurel.linear_left": "laurel_l",
+    "laurel.linear_right": "laurel_r",
+    "laurel.post_laurel_norm": "laurel_post_norm",
+    "altup.router_norm": "altup_router_norm",
+    "altup.correct_output_scale": "altup_correct_scale.weight",
+    "post_per_layer_input_norm": "post_norm",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    "model.altup_projections": "altup_proj",
+    "model.altup_unembed_projections": "altup_unembd_proj",
+}
+QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
+DELTA_QKV, DELTA_CONVS = ("in_q", "in_k", "in_v"), ("q_conv1d", "k_conv1d", "v_conv1d")
+SPLIT_QKV = frozenset({"baichuan", "internlm2"})
+"""Families whose packed query, key and value the converter takes apart; it leaves all others packed."""
+SPLIT_GATE_UP = frozenset({"granitemoehybrid", "granitemoeshared"})
+"""The same of gate and up in a dense feed-forward."""
+PACKED_EXPERTS = frozenset({"gemma4_text"})
+"""Families whose experts keep gate and up in one tensor."""
+WHOLE_LATENT = frozenset({"minicpm3"})
+"""Families whose up-projection of the latent is not split into keys and values."""
+NORMS = {
+    ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"): (
+        "attn_norm",
+        "post_attention_norm",
+        "ffn_norm",
+        "post_ffw_norm",
+    ),
+    ("post_attention_layernorm", "post_feedforward_layernorm"): ("post_attention_norm", "post_ffw_norm"),
+}
+"""Norms of a layer -> their names; else the first two are those before attention and feed-forward."""
+FURTHER_NORMS = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
+"""Norms that come on top of these."""
+ROWS = {("gemma3_text", 262_208): 262_144}
+"""Rows of the vocabulary that the converter keeps, where it drops those without a token."""
+F32_MATRICES = (
+    "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
+    "ssm_conv1d",
+    "shortconv.conv",
+    "position_embd",
+    "altup_correct_coef",
+    "altup_predict_coef",
+    "indexer.proj",
+)
+"""Parts of the names of matrices that the converter writes in 32 bits."""
+NEVER_QUANTISED = (
+    "_norm.weight",
+    "ffn_gate_inp.weight",
+    "ssm_conv1d",
+    "shortconv.conv",
+    "position_embd",
+    "altup",
+    "laurel",
+    "per_layer_model_proj",
+)
+"""Parts of the names of those that stay as the converter wrote them (llama-quant.cpp: tensor_allows_quantization)."""
+
+
+def is_weight(tensor: Tensor) -> bool:
+    """Whether it is a matrix, or several, and not a vector that lies in one."""
+    flat = sum(side > 1 for side in tensor.shape) < 2 and tensor.shape[-1] == max(tensor.shape)
+    return not flat and tensor.name.endswith(".weight") and not tensor.name.endswith("_norm.weight")
+
+
+def in_f32(tensor: Tensor) -> bool:
+    """Whether the converter writes it in 32 bits in a file of 16."""
+    return not is_weight(tensor) or any(part in tensor.name for part in F32_MATRICES)
+
+
+def is_quantised(tensor: Tensor) -> bool:
+    """Whether a mix chooses a type for it."""
+    return is_weight(tensor) and not any(part in tensor.name for part in NEVER_QUANTISED)
+
+
+def gguf_tensors(architecture: Architecture) -> tuple[Tensor, ...]:
+    """Every tensor of the file; `blk.{layer}` stands where it repeats. Draft layers and the vision encoder, which lies
+    in a file of its own (mmproj), are listed apart."""
+    return tuple(_tensors(architecture))
+
+
+def _tensors(model: Architecture) -> Iterator[Tensor]:
+    width = model.d_embedding or model.hidden
+    vocab = ROWS.get((model.model_type, model.vocab), model.vocab)
+    yield Tensor("token_embd.weight", (vocab + model.extra_rows, width), "embedding")
+    if model.positions:
+        yield Tensor("position_embd.weight", (model.positions, model.hidden), "embedding")
+    for block in model.all_blocks:
+        yield from _block(model, block)
+    for module in model.prediction:
+        yield from _block(model, module.block, "multi_token_prediction")
+        for name, shape in module.own_shapes(model.hidden, vocab).items():
+            where = f"blk.{{layer}}.nextn.{name}"
+            yield Tensor(where, shape, "other", module.block.layers, apart="multi_token_prediction")
+    for name, shape in _norm("output_norm", model.final_norm, model.hidden).items():
+        yield Tensor(name, shape, "norms")
+    yield from _extras(model, vocab)
+    yield from _rope_factors(model)
+    if not model.tied:
+        yield Tensor("output.weight", (vocab, width), "lm_head")
+    if model.head_bias:
+        yield Tensor("output.bias", (vocab,), "lm_head")
+    if model.vision is not None:
+        for name, shape, copies in model.vision.shapes(model.hidden):
+            yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
+
+
+def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
+    """What only one family has outside the layers. Numbered matrices stand in one tensor; a second table of tokens has
+    as many rows as the first."""
+    stacks: dict[str, list[Extra]] = {}
+    for extra in model.extras:
+        stacks.setdefault(re.sub(r"\.\d+\.", ".", extra.name), []).append(extra)
+    for name, parts in stacks.items():
+        shape, component = parts[0].shape, parts[0].component
+        if name == "model.embed_tokens_per_layer.weight":
+            shape = (max(vocab, shape[0]), *shape[1:])
+        yield Tensor(_named(name, EXTRAS), shape if len(parts) == 1 else (len(parts), *shape), component)
+
+
+def _rope_factors(model: Architecture) -> Iterator[Tensor]:
+    """Factors of the rotary frequencies, which the converter works out of the config."""
+    heads = [m.d_head for block in model.blocks for m in block.mixers if isinstance(m, GQA) and m.window is None]
+    if heads and (model.details.rope == "llama3" or model.model_type in PACKED_EXPERTS):
+        yield Tensor("rope_freqs.weight", (heads[0] // 2,), "other")
+    if model.details.rope == "longrope" and model.details.rope_factors:
+        for length in ("long", "short"):
+            yield Tensor(f"rope_factors_{length}.weight", (model.details.rope_factors,), "other")
+
+
+def _norm(name: str, kind: str, width: int) -> Shapes:
+    if kind == "none":
+        return {}
+    weights: Shapes = {f"{name}.weight": (width,)}
+    return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
+
+
+def _norms(block: Block) -> list[str]:
+    """Names of a layer's norms."""
+    known = next((size for size in (4, 2) if block.norms[:size] in NORMS), 0)
+    first = NORMS[block.norms[:known]] if known else ("attn_norm", "ffn_norm")[: len(block.norms)]
+    return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
+
+
+def _block(model: Architecture, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
+    def tensor(name: str, shape: Shape, component: Component, experts: int = 1, top_k: int = 1) -> Tensor:
+        return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, apart)
+
+    kind = model.model_type
+    for name in _norms(block):
+        for key, shape in _norm(name, block.norm, model.hidden).items():
+            yield tensor(key, shape, "norms")
+    packed = [parts for parts in model.names.packed.values() if parts == QKV and kind not in SPLIT_QKV]
+    for mixer in block.mixers:
+        for name, shape in _mixer(mixer, model, packed=bool(packed)).items():
+            yield tensor(name, shape, mixer.component)
+    if isinstance(block.ffn, MoE):
+        yield from (tensor(*row) for row in _experts(block.ffn, model))
+    elif block.ffn is not None:
+        yield from (tensor(name, shape, "mlp") for name, shape in _dense(block.ffn, model).items())
+    for extra in block.extras:
+        if extra.apart in (None, "persistent_buffers"):
+            yield tensor(_named(extra.name, EXTRAS), extra.shape, extra.component, extra.experts, extra.top_k)
+
+
+def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
+    """A mixer's weights by their names in the file."""
+    shapes = mixer.shapes(model.hidden)
+    if isinstance(mixer, LatentAttention) and model.model_type not in WHOLE_LATENT:
+        del shapes["kv_b_proj.weight"]
+        shapes["attn_k_b.weight"] = (mixer.n_q, mixer.kv_rank, mixer.d_nope)
+        shapes["attn_v_b.weight"] = (mixer.n_q, mixer.d_v, mixer.kv_rank)
+    if packed:
+        shapes = _joined(shapes, QKV, "attn_qkv")
+    if mixer.kind == "gated_delta":
+        shapes = _joined(_joined(shapes, DELTA_QKV, "in_qkv"), DELTA_CONVS, "conv1d")
+    if mixer.kind == "gated_delta" and model.model_type == "qwen3_next":
+        shapes = _joined(shapes, ("in_b", "in_a"), "in_ba")
+    if isinstance(mixer, Mamba2):
+        shapes |= {"A_log": (mixer.n_heads, 1), "D": (mixer.n_heads, 1)}
+        if mixer.norm:
+            shapes["norm.weight"] = (mixer.n_groups, mixer.n_heads * mixer.d_head // mixer.n_groups)
+    modules = {**MODULES, **RECURRENT.get(mixer.kind, {})}
+    return {_named(name, modules): tuple(s for s in shape if s > 1 or len(shape) < 3) for name, shape in shapes.items()}
+
+
+def _joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
+    """Several matrices over the same input as one."""
+    left = dict(shapes)
+    for leaf in ("weight", "bias"):
+        found = [left.pop(f"{part}.{leaf}") for part in parts if f"{part}.{leaf}" in left]
+        if found:
+            left[f"{whole}.{leaf}"] = (sum(shape[0] for shape in found), *found[0][1:])
+    return left
+
+
+def _dense(mlp: MLP, model: Architecture) -> Shapes:
+    """A dense feed-forward; packed gate and up are called ffn_up."""
+    shapes = mlp.shapes(model.hidden)
+    packed = any(set(parts) == set(GATE_UP) for parts in model.names.packed.values())
+    if packed and model.model_type not in SPLIT_GATE_UP:
+        shapes = _joined(shapes, GATE_UP, "ffn_up")
+    return {_named(name, MODULES): shape for name, shape in shapes.items()}
+
+
+Row = tuple[str, Shape, Component, int, int]
+
+
+def _experts(moe: MoE, model: Architecture) -> Iterator[Row]:
+    """Router, routed and shared experts of a layer; the routed ones stand in one tensor for each matrix."""
+    hidden, held = model.hidden, moe.held or moe.n_experts
+    rows = moe.n_experts + moe.n_zero
+    yield "ffn_gate_inp.weight", (rows, hidden), "router", 1, 1
+    if moe.router_bias:
+        yield "ffn_gate_inp.bias", (rows,), "router", 1, 1
+    if moe.router_correction != "none":
+        yield "exp_probs_b.bias", (rows,), "router", 1, 1
+    one = moe.expert_shapes(hidden)
+    if model.model_type in PACKED_EXPERTS:
+        one = _joined(one, GATE_UP, "ffn_gate_up")
+    for name, shape in one.items():
+        module, _, leaf = _named(name, MODULES).rpartition(".")
+        yield f"{module}_exps.{leaf}", (held, *shape), "experts_routed", held, moe.top_k
+    if moe.latent is not None:
+        yield "ffn_latent_down.weight", (moe.latent, hidden), "other", 1, 1
+        yield "ffn_latent_up.weight", (hidden, moe.latent), "other", 1, 1
+    if moe.shared is not None:
+        for name, shape in moe.shared.shapes(hidden).items():
+            module, _, leaf = _named(name, MODULES).rpartition(".")
+            yield f"{module}_shexp.{leaf}", shape, "experts_shared", 1, 1
+    if moe.shared_gate:
+        yield "ffn_gate_inp_shexp.weight", (1, hidden), "router", 1, 1
+    if moe.beside is not None:
+        for name, shape in _dense(moe.beside, model).items():
+            yield name, shape, "mlp", 1, 1
+
+
+def _named(name: str, modules: Mapping[str, str]) -> str:
+    """The file's name of `module.weight`, of a module whose own name is a whole one, or of a bare parameter."""
+    if name in modules:
+        return modules[name]
+    module, dot, leaf = name.rpartition(".")
+    return f"{modules.get(module, module)}{dot}{leaf}"

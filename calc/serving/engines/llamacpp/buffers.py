@@ -1,0 +1,174 @@
+"""What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
+
+from calc.formats import Precision
+from calc.model.architecture import Architecture
+from calc.serving.engines.llamacpp.context import PADDING, Context, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
+from calc.serving.engines.llamacpp.file import ModelFile
+from calc.serving.engines.llamacpp.forward import forward, representative
+from calc.serving.engines.llamacpp.graph import BLOCKS
+from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.planner import Buffer, Device, Plan, assign, plan
+from calc.serving.engines.loading import up_to
+
+COPIES = 4
+"""Of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices of one kind beside a host."""
+
+    count: int
+    capability: int | None = 800
+    """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
+
+    def devices(self) -> list[Device]:
+        capability = self.capability
+        if capability is None:
+            found = [remote() for _ in range(self.count)]
+        else:
+            found = [cuda(index, self.count, capability) for index in range(self.count)]
+        return [*found, host()]
+
+    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
+        """Bytes that a tensor of weights or cache takes on a device."""
+        if device == HOST or self.capability is None:
+            return up_to(nbytes, HOST_ALIGNMENT)
+        return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
+
+
+class Plans:
+    """All buffers of a model that is placed on a machine, by context."""
+
+    def __init__(
+        self, file: ModelFile, placement: Placement, machine: Machine, *, overridden: bool, alone: "Plans | None" = None
+    ) -> None:
+        """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
+        self.alone = alone
+        self.file, self.placement, self.machine, self.overridden = file, placement, machine, overridden
+        self.widest_value = widest_value(file.architecture)
+        self.planned: dict[Context, list[tuple[int, Plan]]] = {}
+        self.flash: dict[Context, bool] = {}
+
+    @cached_property
+    def layers(self) -> list[int]:
+        return representative(self.file, self.placement)
+
+    @cached_property
+    def weights(self) -> Counter[int]:
+        """Bytes of weights on each device."""
+        sizes: Counter[int] = Counter()
+        for device, weight in self.placement.weights(self.file):
+            sizes[device] += self.machine.stored(device, weight.type, weight.ne[0], weight.nbytes)
+        return sizes
+
+    def cache(self, context: Context) -> Counter[int]:
+        """Bytes of the cache on each device."""
+        sizes: Counter[int] = Counter()
+        model = self.file.architecture
+        for block in model.all_blocks:
+            tensors = [t for m in block.mixers for t in cache_tensors(model, m, context, self.widest_value)]
+            places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
+            for tensor in tensors:
+                block_weights, size = BLOCKS[tensor.type]
+                nbytes = tensor.width * tensor.rows // block_weights * size
+                for device, count in places.items():
+                    sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, nbytes)
+        return sizes
+
+    def compute(self, context: Context) -> Sequence[Buffer]:
+        """The buffer of the largest pass on each device, the host's last."""
+        known = self.planned.setdefault(replace(context, cells=self.windows(context)), [])
+        at = bisect_left(known, context.cells, key=itemgetter(0))
+        if at < len(known) and known[at][0] == context.cells:
+            return known[at][1].buffers
+        if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
+            return between(*known[at - 1], *known[at], context.cells)
+        graph = forward(self.file, self.placement, context, self.layers)
+        made = plan(graph, self.machine.devices(), self.copies(context))
+        known.insert(at, (context.cells, made))
+        return made.buffers
+
+    def windows(self, context: Context) -> int:
+        """Cells that do not grow with the context: of each window that is shorter, together."""
+        model = self.file.architecture
+        cells = {context.cells_of(mixer, model) for block in model.all_blocks for mixer in block.mixers}
+        return sum(cells - {context.cells})
+
+    def copies(self, context: Context) -> int:
+        """Of every input: several where devices work one after the other on successive batches."""
+        several = self.machine.count > 1
+        return (
+            COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
+        )
+
+    def resolved(self, context: Context) -> Context:
+        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
+        hang on how many cells there are."""
+        if self.alone is not None:
+            return self.alone.resolved(context)
+        sequences = 1 if self.placement.all_on_devices and not self.overridden else context.sequences
+        probe = replace(
+            context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
+        )
+        if probe not in self.flash:
+            self.flash[probe] = self.attends_in_place(probe)
+        return context if self.flash[probe] else replace(context, flash=False)
+
+    def attends_in_place(self, context: Context) -> bool:
+        graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
+        assign(graph, devices)
+        return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
+
+
+def between(low: int, first: Plan, high: int, last: Plan, cells: int) -> tuple[Buffer, ...]:
+    """The buffers for a number of cells between two for which everything lies in the same order: sizes of tensors are
+    linear in the cells, so each comparison that came out alike at both ends does so here."""
+
+    def share(one: int, other: int) -> int:
+        return one + (other - one) * (cells - low) // (high - low)
+
+    return tuple(
+        Buffer(share(one.size, other.size), {name: share(one.peak[name], other.peak[name]) for name in one.peak})
+        for one, other in zip(first.buffers, last.buffers, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file that was read, and what was planned for it."""
+
+    architecture: Architecture
+    precision: Precision
+    file: ModelFile
+    plans: dict[tuple[Placement, Machine, bool], Plans]
+
+
+READ: deque[Read] = deque(maxlen=8)
+"""Of late: one model is asked about many times."""
+
+
+def plans_of(
+    architecture: Architecture, precision: Precision, placement: Placement, machine: Machine, *, overridden: bool
+) -> Plans:
+    """The plans of a model on a machine, made once."""
+    found = next((one for one in READ if one.architecture is architecture and one.precision == precision), None)
+    if found is None:
+        found = Read(architecture, precision, ModelFile(architecture, precision), {})
+        READ.append(found)
+    key = placement, machine, overridden
+    if key not in found.plans:
+        alone = None
+        if machine.count > 1 and placement.all_on_devices and not overridden:
+            one = Placement.of(len(placement.layers), None, [1.0])
+            alone = plans_of(architecture, precision, one, replace(machine, count=1), overridden=False)
+        found.plans[key] = Plans(found.file, placement, machine, overridden=overridden, alone=alone)
+    return found.plans[key]

@@ -1,0 +1,136 @@
+"""What llama.cpp makes of the flags of a context, and the cache that it keeps for it.
+
+Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, llama-kv-cache-iswa.cpp,
+llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.linear_attention import GatedDeltaNet, KimiDelta
+from calc.model.mixers import Mixer
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
+
+PADDING = 256
+"""Cells come in multiples of it."""
+WINDOWED = frozenset(
+    "cohere2 exaone4 gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text gpt_oss llama4_text olmo3".split()
+)
+"""Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
+
+
+def padded(size: int, multiple: int = PADDING) -> int:
+    return -(-size // multiple) * multiple
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context that is set up: sizes as llama.cpp rounds them."""
+
+    cells: int  # of one stream, in layers that keep everything
+    streams: int  # caches of their own: one for each sequence, or one for all
+    sequences: int
+    tokens: int  # of the largest pass
+    outputs: int  # rows of logits that it makes
+    type_k: str
+    type_v: str
+    flash: bool
+    transposed: bool
+    """Whether the cache holds values transposed: without flash attention, unless it was found out too late that a
+    device lacks it."""
+    offload_cache: bool = True
+    whole_windows: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        size: int,
+        *,
+        batch: int,
+        ubatch: int,
+        sequences: int,
+        unified: bool,
+        outputs: int | None,
+        type_k: str = "f16",
+        type_v: str = "f16",
+        flash: bool = True,
+        offload_cache: bool = True,
+        whole_windows: bool = False,
+    ) -> "Context":
+        whole = padded(size)
+        cells = whole if unified else padded(whole // sequences)
+        batch = min(size, batch)
+        ubatch = min(batch, ubatch)
+        tokens = padded(min(cells * (1 if unified else sequences), ubatch), sequences)
+        made = tokens if outputs is None else min(outputs, tokens)
+        return cls(
+            cells,
+            1 if unified else sequences,
+            sequences,
+            tokens,
+            max(made, sequences),
+            type_k,
+            type_v,
+            flash,
+            not flash,
+            offload_cache,
+            whole_windows,
+        )
+
+    def cells_of(self, mixer: Mixer, model: Architecture) -> int:
+        """Cells of one stream in a layer: those that a window passes over are used again."""
+        window = mixer.window if isinstance(mixer, GQA) and model.model_type in WINDOWED else None
+        if window is None or self.whole_windows:
+            return self.cells
+        live = window * (self.sequences if self.streams == 1 else 1) + self.tokens
+        return padded(min(self.cells, live))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTensor:
+    """One tensor of the cache of a layer: rows of a type."""
+
+    name: str
+    width: int
+    rows: int
+    type: str
+
+
+def cache_tensors(model: Architecture, mixer: Mixer, context: Context, widest_value: int) -> Iterator[CacheTensor]:
+    """What a layer keeps of the tokens, and of each sequence."""
+    rows = context.cells_of(mixer, model) * context.streams
+    if isinstance(mixer, GQA) and mixer.own_keys:
+        value = mixer.n_kv * (mixer.d_v or mixer.d_head)
+        yield CacheTensor("k", mixer.n_kv * mixer.d_head, rows, context.type_k)
+        yield CacheTensor("v", max(value, widest_value) if context.transposed else value, rows, context.type_v)
+    elif isinstance(mixer, LatentAttention):
+        yield CacheTensor("k", mixer.kv_rank + mixer.d_rope, rows, context.type_k)
+    else:
+        for name, width in zip("rs", state_widths(mixer), strict=True):
+            if width:
+                yield CacheTensor(name, width, context.sequences, "f32")
+
+
+def widest_value(model: Architecture) -> int:
+    """Width of the values of the widest layer: without flash attention every layer has its width."""
+    mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
+    return max((m.n_kv * (m.d_v or m.d_head) for m in mixers if isinstance(m, GQA)), default=0)
+
+
+def state_widths(mixer: Mixer) -> tuple[int, int]:
+    """Elements of the convolution's memory and of the state of one sequence."""
+    if isinstance(mixer, Mamba):
+        return (mixer.d_conv - 1) * mixer.d_inner, mixer.d_inner * mixer.d_state
+    if isinstance(mixer, Mamba2):
+        return (mixer.d_conv - 1) * mixer.channels(), mixer.state_elements()
+    if isinstance(mixer, GatedDeltaNet):
+        channels = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v
+        return (mixer.d_conv - 1) * channels, mixer.state_elements()
+    if isinstance(mixer, KimiDelta):
+        return 3 * (mixer.d_conv - 1) * mixer.n_heads * mixer.d_head, mixer.state_elements()
+    if isinstance(mixer, ShortConv):
+        return (mixer.d_conv - 1) * mixer.d_inner, 0
+    return 0, 0

@@ -1,0 +1,53 @@
+"""What llama.cpp is started with: flags of llama-server under their own names."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from calc.errors import Frozen
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+MOST_SLOTS = 256
+"""LLAMA_MAX_SEQ."""
+
+
+class LlamaCppOptions(Frozen):
+    """None: what llama-server does by itself, or what the workload asks for."""
+
+    ctx_size: int | None = Field(
+        default=None, ge=1, le=2**30, description="Tokens of the cache, of all slots together; else batch x context."
+    )
+    parallel: int | None = Field(
+        default=None, ge=1, le=MOST_SLOTS, description="Slots: sequences that run at once; else the batch."
+    )
+    kv_unified: bool = Field(default=False, description="One cache for all slots, not one for each.")
+    batch_size: int = Field(default=2048, ge=1, le=2**20, description="Tokens that a call may pass.")
+    ubatch_size: int = Field(default=512, ge=1, le=2**20, description="Tokens of one forward pass.")
+    n_outputs_max: int | None = Field(
+        default=None,
+        ge=0,
+        le=2**20,
+        description="Rows of logits planned for: llama-server one a slot; 0 all tokens of a pass, as llama-bench.",
+    )
+    cache_type_k: CacheType | None = Field(default=None, description="Storage of keys; else that of the cache.")
+    cache_type_v: CacheType | None = Field(default=None, description="Storage of values; else that of the cache.")
+    flash_attn: Literal["auto", "on", "off"] = Field(
+        default="auto", description="Flash attention; auto: where each layer's device has it."
+    )
+    n_gpu_layers: int | None = Field(
+        default=None, ge=0, le=2**16, description="Layers on GPUs, counted from the last, the output first; else all."
+    )
+    cpu_moe: bool = Field(default=False, description="The experts of all layers stay on the host.")
+    n_cpu_moe: int = Field(default=0, ge=0, le=2**16, description="Layers from the first whose experts stay there.")
+    override_tensor: str | None = Field(
+        default=None, max_length=1000, description="PATTERN=CPU: tensors whose name it matches stay on the host."
+    )
+    tensor_split: str | None = Field(
+        default=None, max_length=1000, description="Shares of the GPUs, such as 3,1; else equal ones."
+    )
+    kv_offload: bool = Field(default=True, description="The cache lies where its layer is; off: on the host.")
+    swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
+    device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
+    rpc: str | None = Field(
+        default=None, max_length=1000, description="Servers whose devices are used instead of GPUs; CPUs are assumed."
+    )

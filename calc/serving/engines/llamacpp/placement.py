@@ -1,0 +1,99 @@
+"""Which device holds which layer and which weight.
+
+Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from struct import pack, unpack
+
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.serving.engines.llamacpp.file import ModelFile, Weight
+
+HOST = -1
+ON_HOST = frozenset({"token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight"})
+"""Tables that are looked up, which the host always keeps."""
+COPIED = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
+"""What every device has that computes a layer."""
+EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps\.")
+OUTPUT_FIRST = frozenset({"gemma4_text", "gemma4_unified_text"})
+"""Families that make a tied head before the embedding, which the host then holds twice."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The device of each layer, and of the output behind the last; -1 is the host."""
+
+    layers: tuple[int, ...]
+    output: int
+    devices: int
+    host_experts: int = 0
+    """Layers from the first on whose experts stay on the host."""
+    host_pattern: str | None = None
+    """Weights whose name it matches stay there too."""
+
+    @classmethod
+    def of(
+        cls,
+        layers: int,
+        offloaded: int | None,
+        split: Sequence[float],
+        host_experts: int = 0,
+        host_pattern: str | None = None,
+    ) -> "Placement":
+        """`offloaded` counts the layers and the output, which go to the devices from the last on; None: all."""
+        whole = layers + 1
+        count = whole if offloaded is None else min(offloaded, whole)
+        if not split or not count:
+            return cls((HOST,) * layers, HOST, len(split), host_experts, host_pattern)
+        total = sum(split)
+        ends = [single(end / total) for end in accumulate(split)]
+        first = whole - count
+        where = [HOST if i < first else bisect_right(ends, single((i - first) / count)) for i in range(whole)]
+        return cls(tuple(where[:-1]), where[-1], len(split), host_experts, host_pattern)
+
+    @property
+    def all_on_devices(self) -> bool:
+        return self.output != HOST and HOST not in self.layers
+
+    def of_weight(self, name: str, layer: int) -> int:
+        """The device that holds a weight of a layer."""
+        if layer < self.host_experts and EXPERTS.match(name):
+            return HOST
+        if self.host_pattern is not None and re.search(self.host_pattern, f"blk.{layer}.{name}"):
+            return HOST
+        return self.layers[layer]
+
+    def weights(self, file: ModelFile) -> Iterator[tuple[int, Weight]]:
+        """Every tensor that is held, with its device; some are held twice."""
+        tied = "output.weight" not in file.outside
+        rotated = layers_that_rotate(file.architecture)
+        for name, weight in file.outside.items():
+            if name in ON_HOST:
+                yield HOST, weight
+            elif name in COPIED:
+                for device in dict.fromkeys(self.layers[layer] for layer in rotated):
+                    yield device, weight
+            else:
+                yield self.output, weight
+        if tied and (self.output != HOST or file.architecture.model_type in OUTPUT_FIRST):
+            yield self.output, file.outside["token_embd.weight"]
+        for layer, weights in enumerate(file.layers):
+            for name, weight in weights.items():
+                yield self.of_weight(name, layer), weight
+
+
+def layers_that_rotate(model: Architecture) -> list[int]:
+    """Layers that read the factors of the rotary frequencies: in Gemma 4 those without a window."""
+    windows = model.model_type not in OUTPUT_FIRST
+    mixers = ((layer, m) for block in model.all_blocks for m in block.mixers for layer in block.runs_in)
+    return sorted(layer for layer, mixer in mixers if isinstance(mixer, GQA) and (windows or mixer.window is None))
+
+
+def single(number: float) -> float:
+    """A number rounded to 32 bits, as llama.cpp compares them."""
+    return float(unpack("f", pack("f", number))[0])

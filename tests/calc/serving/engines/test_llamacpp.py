@@ -1,0 +1,163 @@
+"""llama.cpp 0c1e57098 against its own dry runs, which allocate everything but weights (tests/data/llamacpp.json)."""
+
+import json
+
+import pytest
+
+from benchmarks.accuracy.llamacpp import compared
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.serving.derivation import Derivations
+from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.memory import Serving
+from calc.units import MIB
+from cli.command import parser, run
+from presets import gpus, models
+from tests import load
+
+CONFIGS, *ROWS = load("llamacpp.json")
+ARCHITECTURES = {name: Architecture.from_config(config) for name, config in CONFIGS["configs"].items()}
+LLAMA, EXPERTS = "meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
+EIGHT_BITS = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+UNLIKE = {("ibm-granite/granite-4.0-h-micro", "one GPU"), ("ibm-granite/granite-4.0-h-micro", "cache on the host")}
+"""Dry runs that llama.cpp, built and run again on a file of the same config, does not repeat."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['kind']}: {row['model']} {row['weights']} {row['flags']}")
+def test_every_buffer_is_that_of_the_dry_run(row):
+    """Weights and cache to the byte on every device and on the host; the buffers of a pass too."""
+    for found in compared(row, ARCHITECTURES[row["model"]]):
+        if found.what.endswith("compute") and (row["model"], row["kind"]) in UNLIKE:
+            continue
+        assert found.ours == found.theirs, found
+
+
+def allocation(name, weights="Q4_K_M", gpu="a100-sxm-80gb", context=32_768, batch=1, layout=None, **options):
+    engine = LlamaCpp(LlamaCppOptions(**options))
+    serving = Serving(ARCHITECTURES[name], engine, Precision(weights=weights), layout or Layout(), Overhead())
+    return serving.on(gpus()[gpu], Workload(batch=batch, context=context))
+
+
+def compute(name, **options):
+    one = allocation(name, **options)
+    return one.memory.activations / MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "mib"),
+    [
+        pytest.param(LLAMA, {}, 140.01, id="logits of one slot: llama-server, 32k, ubatch 512"),
+        pytest.param(LLAMA, {"n_outputs_max": 0}, 258.50, id="logits of every token: llama-bench"),
+        pytest.param(LLAMA, {"context": 131_072}, 236.01, id="f16, 131,072 tokens"),
+        pytest.param(
+            LLAMA, {"context": 131_072, "cache_type_k": "q8_0", "cache_type_v": "q8_0"}, 672, id="a 16-bit copy"
+        ),
+        pytest.param(EXPERTS, {}, 116.01, id="all on the GPU"),
+        pytest.param(EXPERTS, {"cpu_moe": True}, 250, id="experts on the host, computed on the GPU"),
+    ],
+)
+def test_the_traps_of_compute_buffers(name, options, mib):
+    """shared figures of the dry runs, in MiB."""
+    assert compute(name, **options) == pytest.approx(mib, rel=0.01)
+
+
+def test_windows_that_llama_cpp_ignores_keep_the_whole_context():
+    """Mistral 7B v0.1: 32 layers x 2 x 1,024 x 2 bytes a token, though its window is 4,096."""
+    assert allocation("mistralai/Mistral-7B-v0.1").memory.kv_cache == 32_768 * 131_072
+
+
+def test_the_output_goes_to_the_gpu_first_and_layers_from_the_last_on():
+    assert list(LlamaCpp(LlamaCppOptions(n_gpu_layers=1)).stages(32, 1)) == [range(32, 32)]
+    assert list(LlamaCpp(LlamaCppOptions(n_gpu_layers=32)).stages(32, 1)) == [range(1, 32)]
+    assert list(LlamaCpp(LlamaCppOptions(tensor_split="3,1")).stages(32, 2)) == [range(25), range(25, 32)]
+    assert list(LlamaCpp(LlamaCppOptions(n_gpu_layers=0)).stages(32, 1)) == [range(0)]
+
+
+@pytest.mark.parametrize("options", [{}, {"n_gpu_layers": 9}, {"n_cpu_moe": 20}, {"override_tensor": r"exps\.=CPU"}])
+def test_the_weights_of_a_gpu_are_those_of_its_buffer(options):
+    """Rows of Qwen3-30B-A3B are multiples of 512 elements but for experts of 768 columns, which get a rest."""
+    one = allocation(EXPERTS, **options)
+    (gpu, _) = one.serving.engine.buffers(one.serving.laid_out, one.cache, one.workload)
+    assert 0 <= gpu.model - one.memory.weights < 200_000
+    assert (gpu.context, gpu.compute) == (one.memory.kv_cache, one.memory.activations)
+
+
+def test_the_lines_of_a_pass_are_tensors_that_come_to_it():
+    one = allocation(LLAMA)
+    lines = {line.what: line.result for line in Derivations(one).activations()}
+    assert sum(lines.values()) == one.memory.activations
+    assert lines["mask"] == 32_768 * 512 * 2
+    assert lines["gate"] == lines["up"] == lines["gate times up"] == 14_336 * 512 * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        pytest.param({"batch": 5, "parallel": 4}, "4 slots", id="more sequences than slots"),
+        pytest.param({"context": 8192, "ctx_size": 4096}, "4,096 tokens", id="longer than the cache"),
+        pytest.param({"context": 2048, "ctx_size": 4096, "parallel": 4}, "1,024 tokens", id="slots share it"),
+    ],
+)
+def test_what_is_set_up_takes_no_more(options, sentence):
+    one = allocation(LLAMA, **options)
+    refused = one.serving.engine.refused(one.workload, one.limits)
+    assert sentence in str(refused)
+    assert not one.fits(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "layout", "options", "sentence"),
+    [
+        (LLAMA, Precision(weights="fp8"), Layout(), {}, "do not store weights in fp8"),
+        (LLAMA, Precision(kv="fp8"), Layout(), {}, "no cache in fp8"),
+        (LLAMA, Precision(), Layout(tp=2), {}, "layers of its own"),
+        (LLAMA, Precision(), Layout(pp=2), {"tensor_split": "1"}, "each of 2 GPUs"),
+        (LLAMA, Precision(), Layout(), {"override_tensor": "x=CUDA0"}, "PATTERN=CPU"),
+        (LLAMA, Precision(), Layout(), {"flash_attn": "off", "cache_type_v": "q8_0"}, "need flash attention"),
+    ],
+)
+def test_what_is_refused(model, precision, layout, options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Serving(ARCHITECTURES[model], LlamaCpp(LlamaCppOptions(**options)), precision, layout, Overhead())
+
+
+@pytest.mark.parametrize("name", [LLAMA, "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
+def test_the_longest_context_fits_and_one_more_token_does_not(name):
+    config = CONFIGS["configs"][name]
+    engine, precision, card = LlamaCpp(), Precision(weights="Q8_0"), gpus()["rtx-4090"]
+    (verdict,) = report(config, engine=engine, precision=precision, gpus=[card]).verdicts
+    longest = verdict.max_context_memory
+    for context, word in ((longest, "fits"), (longest + 1, "tight")):
+        (again,) = report(
+            config, engine=engine, precision=precision, gpus=[card], workload=Workload(context=context)
+        ).verdicts
+        assert again.verdict in (word, "fits with" if word == "tight" else word)
+
+
+@pytest.mark.parametrize("name", [LLAMA, EXPERTS, "google/gemma-2-9b"])
+@pytest.mark.parametrize("options", [{}, {"n_gpu_layers": 12}, {"kv_unified": True}])
+def test_more_never_costs_less(name, options):
+    sizes = [
+        allocation(name, batch=batch, context=context, **options).memory.total
+        for batch, context in ((1, 300), (1, 4096), (2, 4096), (2, 20_000), (4, 65_536))
+    ]
+    assert sizes == sorted(sizes)
+
+
+def test_a_family_that_it_does_not_read_is_refused():
+    with pytest.raises(ConfigError, match="does not read"):
+        report(models()["openai-community/gpt2"].config | {"model_type": "opt"}, engine=LlamaCpp(), gpus=[])
+
+
+def test_a_dry_run_asked_on_the_command_line(tmp_path):
+    """Its flags are llama-server's, and the report has its buffers."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGS["configs"][EXPERTS]))
+    words = "--engine llamacpp --weights Q4_K_M --ctx-size 32768 --parallel 1 --cpu-moe --gpu a100-sxm-80gb --json"
+    found, _ = run(parser().parse_args([str(path), *words.split()]))
+    flags = {"ctx_size": 32_768, "parallel": 1, "n_outputs_max": 1}
+    row = next(row for row in ROWS if (row["model"], row["weights"], row["flags"]) == (EXPERTS, "Q4_K_M", flags))
+    assert [buffer.device for buffer in found.buffers] == ["gpu0", "host"]
+    everything, _ = run(parser().parse_args([str(path), *words.replace("--cpu-moe ", "").split()]))
+    assert [buffer.model_dump() for buffer in everything.buffers] == row["buffers"]
+    assert found.buffers[0].model < everything.buffers[0].model
