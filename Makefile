@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check
+.PHONY: run check messages
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -14,6 +14,9 @@ check: $(VENV)/dev.stamp
 	$(BIN)/hadolint Dockerfile
 	.ci/docker-steps
 	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest
+
+messages: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.messages
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV) || { echo "This Python has no venv module: install python3-venv." >&2; exit 1; }

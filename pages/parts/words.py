@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Iterable, Mapping
-from gettext import NullTranslations
+from gettext import NullTranslations, translation
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -13,8 +14,13 @@ from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.units import GIB, KIB, MIB
 
-CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations()}
+CATALOGUES: dict[str, NullTranslations] = {
+    "en": NullTranslations(),
+    "zh": translation("weighbridge", Path(__file__).parents[1] / "locale", ["zh_CN"]),
+}
 """By language. English needs none: its templates are what is said."""
+LANGUAGES = {"en": "English", "zh": "中文"}
+"""What each is called by those who read it."""
 
 
 def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
@@ -30,9 +36,10 @@ def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> 
 
 
 def language() -> str:
-    """The language of this session."""
-    chosen: str = st.session_state.get("language", "en")
-    return chosen
+    """The language of this session: that of the link or the switch, else the browser's, else English."""
+    chosen: str | None = st.session_state.get("language")
+    of_browser = (st.context.locale or "").partition("-")[0]
+    return chosen or (of_browser if of_browser in CATALOGUES else "en")
 
 
 def _said(value: Any) -> Any:

@@ -5,9 +5,9 @@ import json
 import streamlit as st
 
 from pages.parts.state.query import Page
-from pages.parts.state.url import link
+from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
-from pages.parts.words import say
+from pages.parts.words import LANGUAGES, language, say
 
 
 def header(answer: Answer, page: Page) -> None:
@@ -27,6 +27,16 @@ def header(answer: Answer, page: Page) -> None:
                     on_click="ignore",
                     key="download",
                 )
+            languages()
+
+
+def languages() -> None:
+    """The way to each other language."""
+    for code, name in LANGUAGES.items():
+        if code != language():
+            st.button(
+                name, icon=":material/translate:", type="tertiary", on_click=speak, args=(code,), key=f"speak_{code}"
+            )
 
 
 def copy_link(answer: Answer, page: Page) -> None:
