@@ -1,12 +1,13 @@
 """Brings the catalogues up to what the code says: `make messages`.
 
 A template is the first argument of `say` or `Message`, and their `plural`; the description of an option; and what has a
-name in words that a page says: symbols, parts of memory, tensors of a step.
+name in words that a page says: symbols, parts of memory, tensors of a step; and what the evidence says of a figure.
 """
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -14,7 +15,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from calc.model.derivation import SYMBOLS
-from presets import accuracy
+from presets import accuracy, models
 from tests import ROOT
 
 LOCALE = ROOT / "pages" / "locale"
@@ -37,6 +38,7 @@ HABITS = "calc/serving/engines/vllm/since.py"
 Key = tuple[str, str | None]
 
 
+@cache
 def templates() -> dict[Key, set[str]]:
     """Every template with its plural, and the files where it stands. One that is said with a plural and without is one
     entry."""
@@ -52,6 +54,9 @@ def templates() -> dict[Key, set[str]]:
             found.setdefault((meaning, None), set()).add("calc/model/derivation.py")
     for row in accuracy().left_out:
         found.setdefault((row.reason, None), set()).add("presets/accuracy.json")
+    for preset in models().values():
+        for text in (preset.published.source, *(part.what for part in preset.published.plus)):
+            found.setdefault((text, None), set()).add("presets")
     plurals = {one: many for one, many in found if many is not None}
     joined: dict[Key, set[str]] = {}
     for (one, _), files in found.items():

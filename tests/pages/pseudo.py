@@ -22,6 +22,7 @@ from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
 from pages.parts.verify.log import LOG
 from pages.parts.verify.sources import PRINTED
+from pages.parts.words import LANGUAGES
 from presets import accuracy, models
 
 LETTERS = str.maketrans(
@@ -80,8 +81,7 @@ NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
     *FAMILIES,
     *tensor_names(),
-    *(preset.published.source for preset in models().values()),
-    *(part.what for preset in models().values() for part in preset.published.plus),
+    *LANGUAGES.values(),
     *(gpu.name for gpu in gpus().values()),
     *gpus(),
     *models(),

@@ -65,15 +65,15 @@ def published_total(total: int, published: Published) -> str:
     """Our total beside the one that others published."""
     sum_of = f"{total:,}"
     for part in published.plus:
-        sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=part.count, what=part.what)
+        sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=part.count, what=say(part.what))
     if not published.plus and published.total == total:
-        return say("The published total is the same. Source: {source}", source=published.source)
+        return say("The published total is the same. Source: {source}", source=say(published.source))
     return say(
         "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}",
         published=published.total,
         sum=sum_of,
         difference=published.difference(total),
-        source=published.source,
+        source=say(published.source),
     )
 
 

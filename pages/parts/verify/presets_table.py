@@ -5,7 +5,7 @@ from functools import cache
 import streamlit as st
 
 from pages.parts.state.published import of_preset
-from pages.parts.words import say
+from pages.parts.words import listed, say
 from presets import models
 
 
@@ -19,7 +19,7 @@ def draw() -> None:
         "difference": say("Difference"),
         "source": say("Source"),
     }
-    rows = published_totals()
+    rows = [row(name, ours) for name, ours in totals().items()]
     agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
@@ -39,21 +39,20 @@ def draw() -> None:
 
 
 @cache
-def published_totals() -> list[dict[str, str | int]]:
-    rows: list[dict[str, str | int]] = []
-    for preset in models().values():
-        architecture = of_preset(preset.id, None).architecture
-        assert architecture is not None
-        ours, published = architecture.parameters().total, preset.published
-        rows.append(
-            {
-                "model": preset.id,
-                "computed": ours,
-                "parts": sum(part.count for part in published.plus),
-                "what": "; ".join(part.what for part in published.plus),
-                "published": published.total,
-                "difference": published.difference(ours),
-                "source": published.source,
-            }
-        )
-    return rows
+def totals() -> dict[str, int]:
+    """Our count of every preset."""
+    known = {name: of_preset(name, None).architecture for name in models()}
+    return {name: architecture.parameters().total for name, architecture in known.items() if architecture is not None}
+
+
+def row(name: str, ours: int) -> dict[str, str | int]:
+    published = models()[name].published
+    return {
+        "model": name,
+        "computed": ours,
+        "parts": sum(part.count for part in published.plus),
+        "what": listed(say(part.what) for part in published.plus) if published.plus else "",
+        "published": published.total,
+        "difference": published.difference(ours),
+        "source": say(published.source),
+    }
