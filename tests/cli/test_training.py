@@ -66,7 +66,7 @@ def test_table(capsys):
         (["--train", "--batch", "2"], "--batch has no effect with --train. --micro-batch stands for it."),
         (["--train", "--weights", "fp8"], "--weights is how LoRA's frozen weights are stored"),
         (["--train", "--lora-rank", "8", "--method", "full"], "LoRA options go with --method lora or qlora"),
-        (["--train", "--micro-batch", "0"], "--micro-batch is 0: it should be greater than or equal to 1."),
+        (["--train", "--micro-batch", "0"], "0 can't be taken: micro_batch is a whole number from 1 to 16,777,216."),
         (["--train", "--optimizer", "magic"], "invalid choice"),
         (["--train", "--tp", "3"], "tp is 3"),
         (["--train", "--fp32-rest"], "fp32_rest is about what QLoRA leaves unquantised; the method is full"),
