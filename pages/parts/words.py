@@ -112,7 +112,8 @@ def layout(degrees: Layout) -> str:
 
 
 def capitalized(sentence: str) -> str:
-    return f"{sentence[:1].upper()}{sentence[1:]}"
+    """A sentence with a capital at its beginning, unless a name that has its own, as vLLM does, begins it."""
+    return f"{sentence[:1].upper()}{sentence[1:]}" if sentence.partition(" ")[0].islower() else sentence
 
 
 def layers(indices: tuple[int, ...]) -> str:
