@@ -1,7 +1,7 @@
 """Brings the catalogues up to what the code says: `make messages`.
 
 A template is the first argument of `say` or `Message`, and their `plural`; the description of an option; and what has a
-name in words that a page says: symbols, parts of memory, tensors of a step; and what the evidence says of a figure.
+name in words that a page says: symbols, parts of memory, tensors of a step; and why evidence is left out.
 """
 
 import ast
@@ -15,7 +15,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from calc.model.derivation import SYMBOLS
-from presets import accuracy, models
+from pages.parts.verify.evidence import accuracy
 from tests import ROOT
 
 LOCALE = ROOT / "pages" / "locale"
@@ -53,10 +53,7 @@ def templates() -> dict[Key, set[str]]:
         if "_" not in meaning:
             found.setdefault((meaning, None), set()).add("calc/model/derivation.py")
     for row in accuracy().left_out:
-        found.setdefault((row.reason, None), set()).add("presets/accuracy.json")
-    for preset in models().values():
-        for text in (preset.published.source, *(part.what for part in preset.published.plus)):
-            found.setdefault((text, None), set()).add("presets")
+        found.setdefault((row.reason, None), set()).add("docs/accuracy.json")
     plurals = {one: many for one, many in found if many is not None}
     joined: dict[Key, set[str]] = {}
     for (one, _), files in found.items():

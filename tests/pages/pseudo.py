@@ -20,10 +20,11 @@ from pages.parts.outputs.sunburst import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
+from pages.parts.verify.evidence import accuracy
 from pages.parts.verify.log import LOG
 from pages.parts.verify.sources import PRINTED
 from pages.parts.words import LANGUAGES
-from presets import accuracy, models
+from presets import models
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -56,7 +57,7 @@ def tensor_names():
     return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
 
 
-UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS")
+UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS", "ms", "min")
 DEGREES = ("TP", "PP", "DP", "EP", "CP")
 GIVEN = (
     *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
@@ -82,6 +83,7 @@ NAMES = {
     *FAMILIES,
     *tensor_names(),
     *LANGUAGES.values(),
+    *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
     *gpus(),
     *models(),
@@ -180,7 +182,23 @@ def plotted(part, path="", read=False):
         yield path, part
 
 
-CODE = {"tensor", "formula", "values", "shape", "model", "record", "source", "name", "what", "error", "attention"}
+CODE = {
+    "tensor",
+    "engines",
+    "id",
+    "capability",
+    "vendor",
+    "formula",
+    "values",
+    "shape",
+    "model",
+    "record",
+    "source",
+    "name",
+    "what",
+    "error",
+    "attention",
+}
 """Columns of names, formulas and what others wrote."""
 
 

@@ -14,9 +14,8 @@ from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import derivation, figures
-from pages.parts.state.weighed import Weighed
+from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
-from presets import Published
 
 
 def totals(answer: Weighed) -> None:
@@ -48,7 +47,7 @@ def growing(cache: KVCache) -> str:
 
 def exact(answer: Weighed) -> None:
     """The count to the last one, what it leaves out, and the total that others published."""
-    parameters, preset = answer.report.parameters, answer.model.published.preset
+    parameters = answer.report.parameters
     st.caption(
         say(
             "Exactly **{total:,}** parameters, **{active:,}** active.", total=parameters.total, active=parameters.active
@@ -57,23 +56,35 @@ def exact(answer: Weighed) -> None:
     excluded = [say("{part} {n:,}", part=words.PARTS[name], n=n) for name, n in parameters.not_in_total.items() if n]
     if excluded:
         st.caption(say("Not in total: {parts}.", parts=words.listed(excluded)))
-    if preset is not None and not answer.scenario.overrides:
-        st.caption(published_total(parameters.total, preset.published))
+    published = published_total(answer)
+    if published is not None:
+        st.caption(published)
 
 
-def published_total(total: int, published: Published) -> str:
-    """Our total beside the one that others published."""
+def published_total(answer: Answer) -> str | None:
+    """Our total beside the one that others published for this preset; None where there is none."""
+    preset, total = answer.model.published.preset, answer.architecture.parameters().total
+    if preset is None or preset.published is None or answer.scenario.overrides:
+        return None
+    published, beside = preset.published, preset.beside()
+    if not beside and published.total == total:
+        return say(
+            "The published total is the same. Source: {source}, {date}", source=published.source, date=published.date
+        )
     sum_of = f"{total:,}"
-    for part in published.plus:
-        sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=part.count, what=say(part.what))
-    if not published.plus and published.total == total:
-        return say("The published total is the same. Source: {source}", source=say(published.source))
+    for part, n in beside.items():
+        what = words.IN_FILES[part]
+        if n < 0:
+            sum_of = say("{sum} − {n:,} ({what})", sum=sum_of, n=-n, what=what)
+        else:
+            sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=n, what=what)
     return say(
-        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}",
+        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}, {date}",
         published=published.total,
         sum=sum_of,
-        difference=published.difference(total),
-        source=say(published.source),
+        difference=published.total - total - sum(beside.values()),
+        source=published.source,
+        date=published.date,
     )
 
 

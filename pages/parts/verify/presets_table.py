@@ -4,9 +4,10 @@ from functools import cache
 
 import streamlit as st
 
+from pages.parts import words
 from pages.parts.state.published import of_preset
-from pages.parts.words import listed, say
-from presets import models
+from pages.parts.words import say
+from presets import Preset, Published, models
 
 
 def draw() -> None:
@@ -18,8 +19,10 @@ def draw() -> None:
         "published": say("Published"),
         "difference": say("Difference"),
         "source": say("Source"),
+        "date": say("Date"),
     }
-    rows = [row(name, ours) for name, ours in totals().items()]
+    presets = [(preset, preset.published) for preset in models().values()]
+    rows = [row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None]
     agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
@@ -40,19 +43,25 @@ def draw() -> None:
 
 @cache
 def totals() -> dict[str, int]:
-    """Our count of every preset."""
-    known = {name: of_preset(name, None).architecture for name in models()}
-    return {name: architecture.parameters().total for name, architecture in known.items() if architecture is not None}
+    """Our count of every preset whose total somebody published."""
+    counts = {}
+    for preset in models().values():
+        architecture = of_preset(preset.id, None).architecture
+        if preset.published is not None and architecture is not None:
+            counts[preset.id] = architecture.parameters().total
+    return counts
 
 
-def row(name: str, ours: int) -> dict[str, str | int]:
-    published = models()[name].published
+def row(preset: Preset, published: Published, ours: int) -> dict[str, str | int]:
+    beside = preset.beside()
+    plus = sum(beside.values())
     return {
-        "model": name,
+        "model": preset.id,
         "computed": ours,
-        "parts": sum(part.count for part in published.plus),
-        "what": listed(say(part.what) for part in published.plus) if published.plus else "",
+        "parts": plus,
+        "what": words.listed(say(words.IN_FILES[part]) for part in beside) if beside else "",
         "published": published.total,
-        "difference": published.difference(ours),
-        "source": say(published.source),
+        "difference": published.total - ours - plus,
+        "source": published.source,
+        "date": published.date,
     }
