@@ -112,6 +112,11 @@ class Reader:
             raise ValueError(f"{self.written!r} is no formula.")
 
 
+def names(node: Node) -> set[str]:
+    """The symbols that occur in it."""
+    return {node.text} if node.kind == "name" else set().union(*map(names, node.parts))
+
+
 def grouped(number: str) -> str:
     """Digits in threes: 16,777,216."""
     whole, point, rest = number.partition(".")
@@ -143,8 +148,8 @@ def latex(node: Node) -> str:
         case "sides":
             return r" \times ".join(inner)
         case "quotient":
-            above, below = node.parts
-            return rf"\frac{{{latex(bare(above))}}}{{{latex(bare(below))}}}"
+            above, under = (latex(bare(part)) for part in node.parts)
+            return rf"\frac{{{above}}}{{{under}}}"
         case "power":
             return f"{inner[0]}^{{{latex(bare(node.parts[1]))}}}"
         case "floor":
@@ -219,8 +224,8 @@ def mathml(node: Node) -> str:
         case "sides":
             return f"<mrow>{'<mo>×</mo>'.join(inner)}</mrow>"
         case "quotient":
-            above, below = (mathml(bare(part)) for part in node.parts)
-            return f"<mfrac><mrow>{above}</mrow><mrow>{below}</mrow></mfrac>"
+            numerator, denominator = (mathml(bare(part)) for part in node.parts)
+            return f"<mfrac><mrow>{numerator}</mrow><mrow>{denominator}</mrow></mfrac>"
         case "power":
             return f"<msup>{inner[0]}{mathml(bare(node.parts[1]))}</msup>"
         case "floor":

@@ -1,6 +1,7 @@
 """The answer on Weigh: totals, memory, and one card for each GPU."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal
 
 import streamlit as st
@@ -8,10 +9,12 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.parallel import Layout
+from calc.model.paper import Anchor
 from calc.serving.report import KVCache
 from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
+from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import derivation, figures
 from pages.parts.state.weighed import Answer, Weighed
@@ -24,15 +27,16 @@ def totals(answer: Weighed) -> None:
     gpu = None if focus is None else find_gpu(focus.gpu)
     model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
     parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
+    numbers: list[tuple[Anchor, str, str, Callable[[], None]]] = [
+        ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
+        ("active", say("Active parameters"), words.count(parameters.active), model.active),
+        ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
+        ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
+        ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
+        ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
+    ]
     figures(
-        [
-            ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
-            ("active", say("Active parameters"), words.count(parameters.active), model.active),
-            ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
-            ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
-            ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
-            ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
-        ]
+        [(anchor, label, value, partial(paper.beside, answer, anchor, draw)) for anchor, label, value, draw in numbers]
     )
 
 
@@ -95,7 +99,8 @@ def cards(answer: Weighed) -> None:
             with st.container(border=True, height="stretch", gap="xsmall"):
                 card(verdict, largest(verdict), verdict.flags)
                 gpu = find_gpu(verdict.gpu)
-                derivation(f"verdict_{gpu.id}", gpu.name, ServingDerivations(answer, gpu).verdict)
+                lines = ServingDerivations(answer, gpu).verdict
+                derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.beside, answer, "verdict", lines))
 
 
 def largest(verdict: Verdict) -> list[str]:

@@ -19,7 +19,7 @@ from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, 
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "planning", "training", "serving", "overhead", "comparison")
+EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "planning", "training", "serving", "overhead", "comparison", "derive")
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "2"}
@@ -52,8 +52,9 @@ HARDWARE = Page(path="hardware", uses=("source", "gpu"))
 VERIFY = Page(path="verify", uses=("source",), old=True)
 ACCURACY = Page(path="accuracy", uses=("source",), old=True)
 ATTENTION = Page(path="attention", uses=("source", "gpu", "serving", "overhead"))
+DERIVE = Page(path="derive", uses=("source", "gpu", "serving", "overhead", "derive"))
 COMPARE = Page(path="compare", uses=("source", "gpu", "serving", "overhead", "comparison"))
-PAGES = (WEIGH, TRAIN, PLAN, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY)
+PAGES = (WEIGH, TRAIN, PLAN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY)
 
 
 def decode(

@@ -12,6 +12,7 @@ from calc.errors import Frozen
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
@@ -258,6 +259,7 @@ class Scenario(Frozen):
     planning: PlanChoice = PlanChoice()
     overhead: Overhead = Overhead()
     comparison: Comparison = Comparison()
+    derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
 
     def chosen_gpus(self) -> list[GPU]:
         return [find_gpu(name) for name in self.gpu]
@@ -277,7 +279,7 @@ LISTS: dict[str, Callable[[str], list[str]]] = {
 """How a link's list is taken apart."""
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal["source", "gpu", "serving", "training", "planning", "overhead", "comparison"]
+Uses = Literal["source", "gpu", "serving", "training", "planning", "overhead", "comparison", "derive"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture, Precision, report
 from calc.families import override
-from calc.model.rough import rough_total
+from calc.model.rough import gated_rule
 from presets import models
 
 
@@ -50,7 +50,7 @@ def test_qwen3_study_memory():
 
 def test_mistral_rough_formula():
     mistral = architecture("mistralai/Mistral-7B-v0.1")
-    assert rough_total(mistral) == 8_046_772_224
+    assert gated_rule(mistral).rough == 8_046_772_224
     assert mistral.parameters().total == 7_241_732_096
     assert per_layer("mistralai/Mistral-7B-v0.1", "attention") == 41_943_040
     # what the rough formula misses: 24 of 32 KV heads that are not there, and the norms that it leaves out
