@@ -7,7 +7,21 @@ from typing import Any
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols, derive
-from calc.model.paper import Anchor, Cell, Code, Equation, Exact, Formula, Heading, Item, Section, Table, added, legend
+from calc.model.paper import (
+    Anchor,
+    Cell,
+    Code,
+    Equation,
+    Exact,
+    Formula,
+    Heading,
+    Item,
+    Section,
+    Table,
+    added,
+    legend,
+    legend_of,
+)
 from calc.model.paper import lines as rows_of
 from calc.model.tensor import Component, Tensor
 
@@ -117,7 +131,7 @@ class Counting:
         for tensor, symbolic in members:
             elements += prod(symbolic.shape) * (symbolic.experts if "{expert}" in tensor.name else 1)
         formula, values = self.symbols.written(elements)
-        return Step(what=component, formula=formula, values=values, result=one_layer(members))
+        return Step(what="", formula=formula, values=values, result=one_layer(members))
 
     def all_layers(self) -> Iterator[Item]:
         """Each kind of layer by module, and the sum over all layers."""
@@ -169,7 +183,8 @@ class Counting:
         yield rows_of(parts, Message("Parameters"))
         yield added(Message("Total"), [step.result for step in parts])
         yield Message("The same by component:")
-        yield rows_of(derive(self.architecture).parameters, Message("Parameters"))
+        for step in derive(self.architecture).parameters:
+            yield Equation(step=step)
         excluded = {name: n for name, n in count.not_in_total.items() if n}
         if excluded:
             yield Message("Stored beside these, and not in the total:")
@@ -184,8 +199,11 @@ class Counting:
             yield added(Message("Active parameters"), [count.active])
             return
         yield Message("One token passes through a few of the routed experts, and through everything else.")
-        steps = derive(self.architecture).active
-        yield rows_of(steps, Message("Parameters"))
+        derivation, known = derive(self.architecture), self.symbols.occurring()
+        steps = derivation.active
+        yield from legend_of(steps, {name: row for name, row in derivation.legend.items() if name not in known})
+        for step in steps:
+            yield Equation(step=step)
         yield added(Message("Active parameters"), [step.result for step in steps])
 
 

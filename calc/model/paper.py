@@ -58,7 +58,7 @@ class Table(Frozen):
 
 
 class Equation(Frozen):
-    """A formula, the same with the values filled in, and what it comes to."""
+    """A formula, the same with the values filled in, and what it comes to. Its `what` may be empty under a heading."""
 
     step: Step
 
@@ -119,5 +119,5 @@ def legend_of(steps: Iterable[Step], meanings: Mapping[str, tuple[str, int | flo
 def added(what: str | Message, results: Iterable[int], unit: str = "parameters") -> Equation:
     """A sum of results of equations before."""
     numbers = [result for result in results if result]
-    written = " + ".join(map(str, numbers))
+    written = " + ".join(map(str, numbers)) if len(numbers) > 1 else ""
     return Equation(step=Step(what=what, formula="", values=written, result=sum(numbers), unit=unit))

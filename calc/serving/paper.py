@@ -43,9 +43,7 @@ def rules(architecture: Architecture, report: Report) -> Section:
 
 def on_paper(rule: Rule) -> Iterator[Item]:
     yield Heading(title=rule.what)
-    yield Equation(
-        step=Step(what=rule.what, formula=rule.formula, values=rule.values, result=rule.rough, unit=rule.unit)
-    )
+    yield Equation(step=Step(what="", formula=rule.formula, values=rule.values, result=rule.rough, unit=rule.unit))
     yield Table(
         head=(Message("Part"), Message("Rule"), Message("Exact"), Message("Difference"), Message("Why")),
         rows=tuple(

@@ -106,7 +106,9 @@ NAMES = {
     ),
 }
 WORD = re.compile(r"[A-Za-z]{2,}")
-OPAQUE = re.compile(r"`[^`]*`|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b")
+OPAQUE = re.compile(
+    r"`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+)
 ALLOWED = re.compile(
     "|".join(rf"(?<![\w.]){re.escape(name)}(?![\w])" for name in sorted(NAMES, key=len, reverse=True) if name)
 )

@@ -16,6 +16,7 @@ from pages.parts.state.scenario import Source, places
 from pages.parts.verify.evidence import accuracy
 from presets import hub, models
 from presets.hub import HubError, HubModel
+from presets.studies import STUDIES
 from tests import DATA, ROOT
 from tests.pages.app import opened, page, run
 from tests.pages.pseudo import Pseudo, escaped, texts
@@ -83,6 +84,16 @@ def test_weigh(query, engine):
     app = page("weigh", **query, engine=engine)
     opened(app, *DRAWERS, *(f"derive_{name}" for name in FIGURES))
     assert unsaid(app) == []
+
+
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_derive(query):
+    assert unsaid(page("derive", **query)) == []
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "Zyphra/Zamba2-1.2B", "deepseek-ai/DeepSeek-V4-Flash"])
+def test_derive_a_study(name):
+    assert unsaid(page("derive", model=name, gpu="h200-sxm")) == []
 
 
 TRAINED = {

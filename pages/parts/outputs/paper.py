@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.model.counting import Counting
 from calc.model.paper import Anchor, Section
+from calc.serving.engines import ENGINES
 from calc.serving.paper import ServingPaper, rules
 from calc.training.paper import training_section
 from pages.parts.outputs import written
@@ -38,7 +40,11 @@ def lead(answer: Weighed) -> str:
     """What it is the derivation of."""
     report, focus = answer.report, answer.focus
     workload = report.scenario.workload
-    values = {"batch": workload.batch, "context": workload.context, "engine": report.scenario.engine}
+    values: dict[str, Any] = {
+        "batch": workload.batch,
+        "context": workload.context,
+        "engine": ENGINES[report.scenario.engine].title,
+    }
     formats = {"weights": report.scenario.precision.weights, "kv": report.scenario.precision.kv}
     if focus is None:
         return say(

@@ -23,6 +23,11 @@ def approximately(step: Step) -> str:
     return "" if said.removesuffix(" B") == f"{step.result:,}" else said
 
 
+def sides(step: Step) -> list[str]:
+    """What stands above its result."""
+    return [side for side in (step.formula, step.values) if side and side != str(step.result)]
+
+
 def is_number(cell: Cell) -> bool:
     return isinstance(cell, Exact)
 
@@ -64,7 +69,7 @@ def markdown_cell(cell: Cell) -> str:
 
 def markdown_equation(step: Step) -> str:
     """Formula, values and result, one below the other."""
-    rows = [latex_lines(parsed(side)) for side in (step.formula, step.values) if side]
+    rows = [latex_lines(parsed(side)) for side in sides(step)]
     result = grouped(str(step.result)).replace(",", "{,}")
     said = approximately(step)
     rows.append([result + (rf" \approx \text{{{said}}}" if said else "")])
@@ -73,7 +78,8 @@ def markdown_equation(step: Step) -> str:
         lines.append(rf"{'={}' if i else ''}&{first}")
         lines += [rf"&\quad {other.strip()}" for other in others]
     body = " \\\\\n".join(lines)
-    return f"{words.part(step.what)}\n\n$$\n\\begin{{aligned}}\n{body}\n\\end{{aligned}}\n$$"
+    label = f"{words.part(step.what)}\n\n" if step.what else ""
+    return f"{label}$$\n\\begin{{aligned}}\n{body}\n\\end{{aligned}}\n$$"
 
 
 # HTML, with formulas in MathML, for a file that needs nothing else
@@ -140,11 +146,11 @@ def html_cell(cell: Cell) -> str:
 
 
 def html_equation(step: Step) -> str:
-    sides = [math(side) for side in (step.formula, step.values) if side]
     said = approximately(step)
-    sides.append(f"{step.result:,}" + (f" ≈ {said}" if said else ""))
-    lines = "".join(f"<div>{'= ' if i else ''}{side}</div>" for i, side in enumerate(sides))
-    return f'<p>{html_text(words.part(step.what))}</p><div class="equation">{lines}</div>'
+    rows = [*map(math, sides(step)), f"{step.result:,}" + (f" ≈ {said}" if said else "")]
+    lines = "".join(f"<div>{'= ' if i else ''}{row}</div>" for i, row in enumerate(rows))
+    label = f"<p>{html_text(words.part(step.what))}</p>" if step.what else ""
+    return f'{label}<div class="equation">{lines}</div>'
 
 
 def math(written: str) -> str:
