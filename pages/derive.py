@@ -1,7 +1,7 @@
 import streamlit as st
 
 from pages.parts.inputs import serving
-from pages.parts.outputs import frame, paper
+from pages.parts.outputs import frame, paper, take_along
 from pages.parts.state.query import DERIVE
 from pages.parts.state.weighed import weighed
 from pages.parts.words import say
@@ -12,6 +12,7 @@ st.caption(
 )
 st.markdown(paper.lead(answer))
 found = paper.sections(answer)
+take_along.buttons(answer, paper.lead(answer), found)
 paper.contents(found)
 paper.draw(found, answer.scenario.derive)
 frame.assumptions(answer.report.assumptions)

@@ -100,7 +100,7 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> Table:
         rows=tuple(
             (
                 Formula(written=symbol),
-                Code(text=meaning) if "_" in meaning else Message(meaning),
+                Code(text=meaning) if "_" in meaning and " " not in meaning else Message(meaning),
                 Exact(number=int(value)),
             )
             for symbol, (meaning, value) in meanings

@@ -171,7 +171,7 @@ def subscript(below: str) -> str:
     return ",".join(rf"\mathrm{{{word}}}" if len(word) > 1 and word.isalpha() else word for word in below.split("_"))
 
 
-def latex_lines(node: Node, width: int = 60) -> list[str]:
+def latex_lines(node: Node, width: int = 36) -> list[str]:
     """In LaTeX, a long sum on several lines, also one in brackets after a factor."""
     before, after, terms = "", "", node
     if node.kind == "product" and node.parts[-1].kind == "group":
@@ -179,10 +179,10 @@ def latex_lines(node: Node, width: int = 60) -> list[str]:
         after, terms = ")", node.parts[-1].parts[0]
     if terms.kind != "sum" or length(terms) <= width:
         return [latex(node)]
-    lines, used = [before], 0
+    lines, used = [before], sum(length(factor) + 3 for factor in node.parts[:-1]) if before else 0
     for i, part in enumerate(terms.parts):
         written = signed(part, latex(part)) if i else latex(part)
-        if used and used + length(part) > width:
+        if i and used + length(part) > width:
             lines.append("")
             used = 0
         lines[-1] += written
@@ -197,7 +197,7 @@ def length(node: Node) -> int:
         return len(node.text.replace("_", ""))
     if node.kind == "quotient":
         return max(map(length, node.parts))
-    return len(grouped(node.text)) + sum(map(length, node.parts)) + 2 * max(0, len(node.parts) - 1)
+    return len(grouped(node.text)) + sum(map(length, node.parts)) + 3 * max(0, len(node.parts) - 1)
 
 
 def mathml(node: Node) -> str:

@@ -60,3 +60,12 @@ def test_a_figure_leads_to_its_line():
     link = app.get("page_link")[0].proto
     assert "derive=kv_cache" in link.query_string
     assert "model=Qwen" in link.query_string
+
+
+def files(app):
+    """What each button hands over, by its label."""
+    return {button.label: button.proto for button in app.get("download_button")}
+
+
+def test_what_can_be_taken_along():
+    assert {"Markdown", "HTML", "Tensors (CSV)", "Verdicts (CSV)", "config.json"} <= set(files(page("derive", **QWEN)))

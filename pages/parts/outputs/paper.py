@@ -8,7 +8,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.model.counting import Counting
-from calc.model.paper import Anchor, Section
+from calc.model.paper import Anchor, Section, Table
 from calc.serving.engines import ENGINES
 from calc.serving.paper import ServingPaper, rules
 from calc.training.paper import training_section
@@ -76,20 +76,30 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
     for section in found:
         st.header(written.title(section), anchor=section.anchor)
         for item in section.items:
-            st.markdown(written.markdown_item(item))
+            if isinstance(item, Table):
+                st.markdown(SIDEWAYS.format(table=written.markdown_item(item)), unsafe_allow_html=True)
+            else:
+                st.markdown(written.markdown_item(item))
     if opened is not None:
         st.html(SCROLL % json.dumps(opened), unsafe_allow_javascript=True)
 
 
+SIDEWAYS = '<div style="overflow-x:auto">\n\n{table}\n\n</div>'
+"""A table too wide for a telephone moves sideways by itself, not with the page."""
 SCROLL = """<script>
-const find = (tries) => {
+const start = Date.now();
+let moved = false;
+for (const what of ["wheel", "touchstart", "keydown", "pointerdown"])
+  window.addEventListener(what, () => (moved = true), {once: true, passive: true});
+const look = () => {
   const place = document.getElementById(%s);
-  if (place) place.scrollIntoView();
-  if (tries) setTimeout(() => find(tries - 1), 300);
+  if (moved) return;
+  if (place && Math.abs(place.getBoundingClientRect().top) > 80) place.scrollIntoView();
+  if (Date.now() - start < 6000) setTimeout(look, 250);
 };
-find(4);
+look();
 </script>"""
-"""Looks several times, for what stands above is still growing when the page arrives."""
+"""Looks again for some seconds, for what stands above still grows when the page arrives, until the reader moves."""
 
 
 def beside(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:

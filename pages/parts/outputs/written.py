@@ -77,7 +77,7 @@ def markdown_equation(step: Step) -> str:
     for i, (first, *others) in enumerate(rows):
         lines.append(rf"{'={}' if i else ''}&{first}")
         lines += [rf"&\quad {other.strip()}" for other in others]
-    body = " \\\\\n".join(lines)
+    body = " \\\\[4pt]\n".join(lines)
     label = f"{words.part(step.what)}\n\n" if step.what else ""
     return f"{label}$$\n\\begin{{aligned}}\n{body}\n\\end{{aligned}}\n$$"
 
