@@ -1,8 +1,7 @@
 """The answer as files: the derivation in Markdown and in HTML, tables as CSV, the design as a config.json."""
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from io import StringIO
 
 import streamlit as st
@@ -18,21 +17,21 @@ from pages.parts.words import say
 
 
 def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
-    """One for each file, which is made when it is asked for."""
+    """One for each file. They are made with the page: what is made on a click no longer knows the reader's language."""
     name, config = answer.model.name, answer.model.config or {}
-    files: list[tuple[str, str, str, Callable[[], str]]] = [
-        (say("Markdown"), "md", "text/markdown", partial(as_markdown, name, lead, sections)),
-        (say("HTML"), "html", "text/html", partial(as_html, name, lead, sections)),
-        (say("Tensors (CSV)"), "tensors.csv", "text/csv", partial(tensors, answer.architecture)),
-        (say("Verdicts (CSV)"), "verdicts.csv", "text/csv", partial(verdicts, answer.report)),
-        ("config.json", "config.json", "application/json", partial(config_file, config)),
+    files: list[tuple[str, str, str, str]] = [
+        (say("Markdown"), "md", "text/markdown", as_markdown(name, lead, sections)),
+        (say("HTML"), "html", "text/html", as_html(name, lead, sections)),
+        (say("Tensors (CSV)"), "tensors.csv", "text/csv", tensors(answer.architecture)),
+        (say("Verdicts (CSV)"), "verdicts.csv", "text/csv", verdicts(answer.report)),
+        ("config.json", "config.json", "application/json", config_file(config)),
     ]
     stem = name.replace("/", "--")
     with st.container(horizontal=True, gap="small"):
-        for label, ending, mime, make in files:
+        for label, ending, mime, text in files:
             st.download_button(
                 label,
-                make,
+                text,
                 file_name=ending if ending == "config.json" else f"{stem}.{ending}",
                 mime=mime,
                 icon=":material/download:",
