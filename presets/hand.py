@@ -2,7 +2,7 @@
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
-from calc.model.paper import Exact, Formula, Item, Section, Table
+from calc.model.paper import Exact, Formula, Item, PaperTable, Section
 from presets.studies import Study
 
 
@@ -24,7 +24,7 @@ def hand_section(study: Study, architecture: Architecture) -> Section:
     hand, exact = study.hand_total, study.exact_total(architecture)
     items: tuple[Item, ...] = (
         study.about,
-        Table(
+        PaperTable(
             head=(
                 Message("Line"),
                 Message("Formula"),

@@ -16,8 +16,8 @@ from calc.model.paper import (
     Formula,
     Heading,
     Item,
+    PaperTable,
     Section,
-    Table,
     added,
     legend,
     legend_of,
@@ -106,7 +106,7 @@ class Counting:
         yield Heading(title=component)
         if component in WHAT:
             yield WHAT[component]
-        yield Table(
+        yield PaperTable(
             head=(Message("Tensor"), Message("Shape"), Message("With values"), Message("Parameters")),
             rows=tuple(self.row(tensor, formula) for tensor, formula in members),
         )

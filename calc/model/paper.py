@@ -52,7 +52,7 @@ Cell = str | Message | Formula | Exact | Code
 """A text is the name of a part of a model or of memory."""
 
 
-class Table(Frozen):
+class PaperTable(Frozen):
     head: tuple[Message, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
@@ -69,7 +69,7 @@ class Heading(Frozen):
     title: Message | str
 
 
-Item = Message | Table | Equation | Heading
+Item = Message | PaperTable | Equation | Heading
 
 
 class Section(Frozen):
@@ -78,13 +78,13 @@ class Section(Frozen):
     items: tuple[Item, ...]
 
 
-def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -> Table:
+def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -> PaperTable:
     """One row a step: its part, the result, and where it has them formula and values."""
     steps = tuple(steps)
     head = (what or Message("Part"), result)
     if not any(step.formula for step in steps):
-        return Table(head=head, rows=tuple((step.what, Exact(number=step.result)) for step in steps))
-    return Table(
+        return PaperTable(head=head, rows=tuple((step.what, Exact(number=step.result)) for step in steps))
+    return PaperTable(
         head=(*head, Message("Formula"), Message("With values")),
         rows=tuple(
             (step.what, Exact(number=step.result), Formula(written=step.formula), Formula(written=step.values))
@@ -93,9 +93,9 @@ def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -
     )
 
 
-def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> Table:
+def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTable:
     """What the symbols mean."""
-    return Table(
+    return PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
             (
@@ -108,7 +108,7 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> Table:
     )
 
 
-def legend_of(steps: Iterable[Step], meanings: Mapping[str, tuple[str, int | float]]) -> Iterator[Table]:
+def legend_of(steps: Iterable[Step], meanings: Mapping[str, tuple[str, int | float]]) -> Iterator[PaperTable]:
     """The symbols of some lines."""
     used = {name for step in steps if step.formula for name in names(parsed(step.formula))}
     rows = [(name, row) for name, row in meanings.items() if name in used]

@@ -15,7 +15,7 @@ MIXERS: tuple[Component, ...] = ("attention", "ssm_linear")
 FEED_FORWARD: tuple[Component, ...] = ("mlp", "experts_routed", "experts_shared", "router")
 
 
-class Term(Frozen):
+class RuleTerm(Frozen):
     """One part of what a rule counts."""
 
     what: str | Message
@@ -25,13 +25,13 @@ class Term(Frozen):
     """Why the two differ."""
 
 
-class Rule(Frozen):
+class RuleOfThumb(Frozen):
     """A rule of thumb for one model."""
 
     what: Message
     formula: str
     values: str
-    terms: tuple[Term, ...]
+    terms: tuple[RuleTerm, ...]
     unit: str = "parameters"
 
     @property
@@ -56,13 +56,13 @@ def describes(architecture: Architecture) -> bool:
     return plain and mixers == {GQA} and len(widths) == 1
 
 
-def gated_rule(architecture: Architecture) -> Rule | None:
+def gated_rule(architecture: Architecture) -> RuleOfThumb | None:
     """V·h·2 + L·(4 + 3·M)·h² with a feed-forward of width M·h: square attention, an untied head, no norms or biases."""
     if not describes(architecture):
         return None
     vocab, hidden, layers = architecture.vocab, architecture.hidden, architecture.num_layers
     width = next(block.ffn.intermediate for block in architecture.blocks if isinstance(block.ffn, MLP))
-    return Rule(
+    return RuleOfThumb(
         what=Message("Gated decoder: embedding and head, square attention, feed-forward of width M·h"),
         formula="V·h·2 + L·(4 + 3·M)·h²",
         values=f"{vocab}·{hidden}·2 + {layers}·(4 + 3·{width} / {hidden})·{hidden}²",
@@ -70,9 +70,9 @@ def gated_rule(architecture: Architecture) -> Rule | None:
     )
 
 
-def square_rule(architecture: Architecture) -> Rule:
+def square_rule(architecture: Architecture) -> RuleOfThumb:
     """12·L·h²: the layers of GPT-2, nothing else."""
-    return Rule(
+    return RuleOfThumb(
         what=Message("Layers alone: square attention, and a feed-forward of two matrices of width 4·h"),
         formula="12·L·h²",
         values=f"12·{architecture.num_layers}·{architecture.hidden}²",
@@ -80,7 +80,7 @@ def square_rule(architecture: Architecture) -> Rule:
     )
 
 
-def gated_terms(architecture: Architecture, width: int) -> Iterator[Term]:
+def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
     """What the rule counts, its attention one matrix at a time."""
     hidden, layers = architecture.hidden, architecture.num_layers
     exact = architecture.parameters().components
@@ -116,39 +116,39 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[Term]:
         "o_proj.weight": (Message("Attention output"), heads),
     }
     for name, (what, why) in names.items():
-        yield Term(what=what, rough=square, exact=found[name], why=why if found[name] != square else None)
+        yield RuleTerm(what=what, rough=square, exact=found[name], why=why if found[name] != square else None)
     rest = exact["attention"] - sum(found.values())
     if rest:
         left_out = Message("Biases, norms of heads and the like are left out.")
-        yield Term(what=Message("Rest of attention"), rough=0, exact=rest, why=left_out)
+        yield RuleTerm(what=Message("Rest of attention"), rough=0, exact=rest, why=left_out)
     feed = sum(exact.get(name, 0) for name in FEED_FORWARD)
     biases = Message("Biases are left out.")
     rough = 3 * layers * width * hidden
-    yield Term(what="mlp", rough=rough, exact=feed, why=biases if feed != rough else None)
+    yield RuleTerm(what="mlp", rough=rough, exact=feed, why=biases if feed != rough else None)
     yield from left_over(architecture)
 
 
-def square_terms(architecture: Architecture) -> Iterator[Term]:
+def square_terms(architecture: Architecture) -> Iterator[RuleTerm]:
     """12·L·h²."""
     hidden, layers = architecture.hidden, architecture.num_layers
     exact = architecture.parameters().components
     square = layers * hidden * hidden
     yield from ends(architecture, 0, 0)
     mixing = sum(exact.get(name, 0) for name in MIXERS)
-    yield Term(
+    yield RuleTerm(
         what="attention",
         rough=4 * square,
         exact=mixing,
         why=mixer_reason(architecture) if mixing != 4 * square else None,
     )
     feed = sum(exact.get(name, 0) for name in FEED_FORWARD)
-    yield Term(
+    yield RuleTerm(
         what="mlp", rough=8 * square, exact=feed, why=feed_forward_reason(architecture) if feed != 8 * square else None
     )
     yield from left_over(architecture)
 
 
-def ends(architecture: Architecture, embedding: int, head: int) -> Iterator[Term]:
+def ends(architecture: Architecture, embedding: int, head: int) -> Iterator[RuleTerm]:
     """Embedding and output head."""
     exact = architecture.parameters().components
     both = {"embedding": embedding, "lm_head": head}
@@ -162,15 +162,15 @@ def ends(architecture: Architecture, embedding: int, head: int) -> Iterator[Term
             elif rough:
                 why = Message("The table has other rows or another width than the vocabulary and the hidden state.")
         if stored or rough:
-            yield Term(what=name, rough=rough, exact=stored, why=why)
+            yield RuleTerm(what=name, rough=rough, exact=stored, why=why)
 
 
-def left_over(architecture: Architecture) -> Iterator[Term]:
+def left_over(architecture: Architecture) -> Iterator[RuleTerm]:
     """Parts that no rule has a term for."""
     exact = architecture.parameters().components
     for name in ("norms", "other"):
         if exact.get(name, 0):
-            yield Term(what=name, rough=0, exact=exact.get(name, 0), why=Message("The rule leaves it out."))
+            yield RuleTerm(what=name, rough=0, exact=exact.get(name, 0), why=Message("The rule leaves it out."))
 
 
 def mixer_reason(architecture: Architecture) -> Message:
@@ -217,7 +217,7 @@ def feed_forward_reason(architecture: Architecture) -> Message:
     )
 
 
-def cache_rule(architecture: Architecture, bits: int | Fraction) -> Rule | None:
+def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb | None:
     """2·L·n_kv·d_head·bytes: what every token adds, beside what it does. None for models without attention."""
     attention = [m for block in architecture.all_blocks for m in block.mixers if not isinstance(m, Recurrent)]
     if not attention:
@@ -237,7 +237,7 @@ def cache_rule(architecture: Architecture, bits: int | Fraction) -> Rule | None:
         group[0] += n if block in architecture.blocks else 0
         group[1] += n * exact
     terms = tuple(
-        Term(
+        RuleTerm(
             what=Message("One layer", plural="{n:,} layers", n=n),
             rough=int(Fraction(bits) * n * 2 * heads * width / 8),
             exact=int(Fraction(bits) * exact / 8),
@@ -245,7 +245,7 @@ def cache_rule(architecture: Architecture, bits: int | Fraction) -> Rule | None:
         )
         for (_, why), (n, exact) in groups.items()
     )
-    return Rule(
+    return RuleOfThumb(
         what=Message("KV cache per token: a key and a value for every KV head in every layer"),
         formula="2·L·n_kv·d_head·bits / 8",
         values=f"2·{layers}·{heads}·{width}·{bits} / 8",

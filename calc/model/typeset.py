@@ -13,21 +13,21 @@ TOKEN = re.compile(
     r"|(?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?P<name>(?:(?![0-9⁰¹²³⁴⁵⁶⁷⁸⁹])\w)(?:(?![⁰¹²³⁴⁵⁶⁷⁸⁹])\w)*)|(?P<sign>\S))"
 )
 CLOSING = {"(": ")", "⌊": "⌋", "⌈": "⌉"}
-Kind = Literal[
+FormulaKind = Literal[
     "number", "name", "sum", "minus", "product", "sides", "quotient", "power", "group", "floor", "ceiling", "largest"
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FormulaNode:
     """A part of a formula; a number or a name is its `text`."""
 
-    kind: Kind
-    parts: tuple["Node", ...] = ()
+    kind: FormulaKind
+    parts: tuple["FormulaNode", ...] = ()
     text: str = ""
 
 
-def parsed(written: str) -> Node:
+def parsed(written: str) -> FormulaNode:
     """The formula of a written line. Raises ValueError where it is none."""
     return Reader(written).whole()
 
@@ -43,7 +43,7 @@ class Reader:
             self.tokens.append((kind, match[kind]))
         self.tokens.reverse()
 
-    def whole(self) -> Node:
+    def whole(self) -> FormulaNode:
         node = self.sides()
         if self.tokens:
             raise ValueError(f"{self.written!r} is no formula.")
@@ -55,53 +55,55 @@ class Reader:
             return self.tokens.pop()[1]
         return ""
 
-    def sides(self) -> Node:
+    def sides(self) -> FormulaNode:
         sides = [self.sum()]
         while self.take("×"):
             sides.append(self.sum())
-        return sides[0] if len(sides) == 1 else Node("sides", tuple(sides))
+        return sides[0] if len(sides) == 1 else FormulaNode("sides", tuple(sides))
 
-    def sum(self) -> Node:
-        first = Node("minus", (self.term(),)) if self.take("−", "-") else self.term()
+    def sum(self) -> FormulaNode:
+        first = FormulaNode("minus", (self.term(),)) if self.take("−", "-") else self.term()
         terms = [first]
         while sign := self.take("+", "−", "-"):
             term = self.term()
-            terms.append(term if sign == "+" else Node("minus", (term,)))
-        return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
+            terms.append(term if sign == "+" else FormulaNode("minus", (term,)))
+        return terms[0] if len(terms) == 1 else FormulaNode("sum", tuple(terms))
 
-    def term(self) -> Node:
+    def term(self) -> FormulaNode:
         node = self.power()
         while sign := self.take("·", "/"):
             factor = self.power()
             if sign == "/":
-                node = Node("quotient", (node, factor))
+                node = FormulaNode("quotient", (node, factor))
             else:
-                node = Node("product", (*(node.parts if node.kind == "product" else (node,)), factor))
+                node = FormulaNode("product", (*(node.parts if node.kind == "product" else (node,)), factor))
         return node
 
-    def power(self) -> Node:
+    def power(self) -> FormulaNode:
         base = self.atom()
         if self.tokens and self.tokens[-1][0] == "power":
-            return Node("power", (base, Node("number", text=self.tokens.pop()[1].translate(SUPERSCRIPTS))))
-        return Node("power", (base, self.atom())) if self.take("^") else base
+            return FormulaNode(
+                "power", (base, FormulaNode("number", text=self.tokens.pop()[1].translate(SUPERSCRIPTS)))
+            )
+        return FormulaNode("power", (base, self.atom())) if self.take("^") else base
 
-    def atom(self) -> Node:
+    def atom(self) -> FormulaNode:
         if not self.tokens:
             raise ValueError(f"{self.written!r} is no formula.")
         kind, text = self.tokens.pop()
         if kind == "number":
-            return Node("number", text=text)
+            return FormulaNode("number", text=text)
         if kind == "name" and text == "max" and self.take("("):
-            return Node("largest", tuple(self.arguments()))
+            return FormulaNode("largest", tuple(self.arguments()))
         if kind == "name":
-            return Node("name", text=text)
+            return FormulaNode("name", text=text)
         if text not in CLOSING:
             raise ValueError(f"{self.written!r} is no formula.")
         inner = self.sum()
         self.close(CLOSING[text])
-        return Node({"(": "group", "⌊": "floor", "⌈": "ceiling"}[text], (inner,))  # type: ignore[arg-type]
+        return FormulaNode({"(": "group", "⌊": "floor", "⌈": "ceiling"}[text], (inner,))  # type: ignore[arg-type]
 
-    def arguments(self) -> Iterator[Node]:
+    def arguments(self) -> Iterator[FormulaNode]:
         yield self.sum()
         while self.take(","):
             yield self.sum()
@@ -112,7 +114,7 @@ class Reader:
             raise ValueError(f"{self.written!r} is no formula.")
 
 
-def names(node: Node) -> set[str]:
+def names(node: FormulaNode) -> set[str]:
     """The symbols that occur in it."""
     return {node.text} if node.kind == "name" else set().union(*map(names, node.parts))
 
@@ -123,12 +125,12 @@ def grouped(number: str) -> str:
     return f"{int(whole):,}{point}{rest}" if whole.isdigit() else number
 
 
-def bare(node: Node) -> Node:
+def bare(node: FormulaNode) -> FormulaNode:
     """Without brackets that a fraction bar makes needless."""
     return node.parts[0] if node.kind == "group" else node
 
 
-def latex(node: Node) -> str:
+def latex(node: FormulaNode) -> str:
     """In LaTeX, as KaTeX reads it."""
     inner = [latex(part) for part in node.parts]
     match node.kind:
@@ -162,7 +164,7 @@ def latex(node: Node) -> str:
             return rf"\left({inner[0]}\right)"
 
 
-def signed(part: Node, written: str) -> str:
+def signed(part: FormulaNode, written: str) -> str:
     return f" - {written[1:]}" if part.kind == "minus" else f" + {written}"
 
 
@@ -171,7 +173,7 @@ def subscript(below: str) -> str:
     return ",".join(rf"\mathrm{{{word}}}" if len(word) > 1 and word.isalpha() else word for word in below.split("_"))
 
 
-def latex_lines(node: Node, width: int = 36) -> list[str]:
+def latex_lines(node: FormulaNode, width: int = 36) -> list[str]:
     """In LaTeX, a long sum on several lines, also one in brackets after a factor."""
     before, after, terms = "", "", node
     if node.kind == "product" and node.parts[-1].kind == "group":
@@ -191,7 +193,7 @@ def latex_lines(node: Node, width: int = 36) -> list[str]:
     return lines
 
 
-def length(node: Node) -> int:
+def length(node: FormulaNode) -> int:
     """About how many characters wide it is."""
     if node.kind == "name":
         return len(node.text.replace("_", ""))
@@ -200,7 +202,7 @@ def length(node: Node) -> int:
     return len(grouped(node.text)) + sum(map(length, node.parts)) + 3 * max(0, len(node.parts) - 1)
 
 
-def mathml(node: Node) -> str:
+def mathml(node: FormulaNode) -> str:
     """In MathML, which browsers draw by themselves; without the <math> round it."""
     inner = [mathml(part) for part in node.parts]
     match node.kind:

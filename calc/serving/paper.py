@@ -6,8 +6,8 @@ from calc.errors import Message
 from calc.formats import CACHE_BITS
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, derive
-from calc.model.paper import Anchor, Equation, Exact, Heading, Item, Section, Table, added, legend_of, lines
-from calc.model.rough import Rule, cache_rule, gated_rule, square_rule
+from calc.model.paper import Anchor, Equation, Exact, Heading, Item, PaperTable, Section, added, legend_of, lines
+from calc.model.rough import RuleOfThumb, cache_rule, gated_rule, square_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from calc.serving.report import Report
 from calc.serving.verdict import Verdict
@@ -41,10 +41,10 @@ def rules(architecture: Architecture, report: Report) -> Section:
     return Section(anchor="rules", title=Message("Rules of thumb"), items=tuple(items))
 
 
-def on_paper(rule: Rule) -> Iterator[Item]:
+def on_paper(rule: RuleOfThumb) -> Iterator[Item]:
     yield Heading(title=rule.what)
     yield Equation(step=Step(what="", formula=rule.formula, values=rule.values, result=rule.rough, unit=rule.unit))
-    yield Table(
+    yield PaperTable(
         head=(Message("Part"), Message("Rule"), Message("Exact"), Message("Difference"), Message("Why")),
         rows=tuple(
             (
@@ -138,7 +138,7 @@ class ServingPaper:
 
     def overhead(self) -> Iterator[Item]:
         yield Message("What has no formula, as a range from public logs; the middle counts.")
-        yield Table(
+        yield PaperTable(
             head=(Message("Overhead"), Message("At least"), Message("At most")),
             rows=tuple(
                 (name, Exact(number=low), Exact(number=high)) for name, (low, high) in self.of.overhead_items.items()

@@ -8,7 +8,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.model.counting import Counting
-from calc.model.paper import Anchor, Section, Table
+from calc.model.paper import Anchor, PaperTable, Section
 from calc.serving.engines import ENGINES
 from calc.serving.paper import ServingPaper, rules
 from calc.training.paper import training_section
@@ -76,7 +76,7 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
     for section in found:
         st.header(written.title(section), anchor=section.anchor)
         for item in section.items:
-            if isinstance(item, Table):
+            if isinstance(item, PaperTable):
                 st.markdown(SIDEWAYS.format(table=written.markdown_item(item)), unsafe_allow_html=True)
             else:
                 st.markdown(written.markdown_item(item))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 
 from calc.model.derivation import Step
-from calc.model.paper import Cell, Code, Equation, Exact, Formula, Heading, Item, Section, Table
+from calc.model.paper import Cell, Code, Equation, Exact, Formula, Heading, Item, PaperTable, Section
 from calc.model.typeset import grouped, latex, latex_lines, mathml, parsed
 from pages.parts import words
 from pages.parts.words import say
@@ -46,7 +46,7 @@ def markdown_item(item: Item) -> str:
             return f"**{title(item)}**"
         case Equation(step=step):
             return markdown_equation(step)
-        case Table(head=head, rows=rows):
+        case PaperTable(head=head, rows=rows):
             lines = ["---:" if rows and is_number(cell) else "---" for cell in (rows[0] if rows else head)]
             cells = [[markdown_cell(cell) for cell in row] for row in rows]
             titles = [say(name) for name in head]
@@ -125,7 +125,7 @@ def html_item(item: Item) -> str:
             return f"<h3>{html_text(title(item))}</h3>"
         case Equation(step=step):
             return html_equation(step)
-        case Table(head=head, rows=rows):
+        case PaperTable(head=head, rows=rows):
             titles = "".join(f"<th>{html_text(say(name))}</th>" for name in head)
             body = "".join(f"<tr>{''.join(map(html_cell, row))}</tr>" for row in rows)
             return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"

@@ -6,14 +6,14 @@ import pytest
 
 from calc import Architecture
 from calc.model.derivation import derive
-from calc.model.typeset import Node, latex, latex_lines, mathml, parsed
+from calc.model.typeset import FormulaNode, latex, latex_lines, mathml, parsed
 from tests import load
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
 
 
-def value(node: Node, numbers):
+def value(node: FormulaNode, numbers):
     """What a formula comes to, read as a person reads it."""
     parts = [value(part, numbers) for part in node.parts]
     return {
