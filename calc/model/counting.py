@@ -141,7 +141,7 @@ class Counting:
             for component, own in modules.items():
                 if own:
                     yield from self.module(component, own)
-            yield added(Message("One layer"), [one_layer(own) for own in modules.values()])
+            yield added(Message("One layer", plural="{n:,} layers", n=1), [one_layer(own) for own in modules.values()])
         n = self.architecture.num_layers
         products = [(len(indices), one_layer(members)) for indices, members in self.kinds]
         yield Equation(

@@ -18,7 +18,7 @@ def test_pick_move_read_share(browser, page, address):
     page.goto(address)
     expect(number(page, "Parameters")).to_have_text("8.19 B")
 
-    page.get_by_role("combobox", name="Model").click()
+    page.get_by_role("combobox", name="Model", exact=True).click()
     page.keyboard.type("DeepSeek-V3")
     page.get_by_role("option", name="DeepSeek-V3", exact=True).click()
     expect(number(page, "Parameters")).to_have_text("671.03 B")
