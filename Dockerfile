@@ -11,6 +11,7 @@ COPY calc ./calc
 COPY presets ./presets
 COPY cli ./cli
 COPY pages ./pages
+COPY docs/accuracy.json ./docs/accuracy.json
 
 USER 1000
 EXPOSE 8501

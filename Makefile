@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check
+.PHONY: run check format test bench
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -13,7 +13,20 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/hadolint Dockerfile
 	.ci/docker-steps
-	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest
+	$(MAKE) test
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Two workers; tests/conftest.py says which runs what.
+test: $(VENV)/dev.stamp
+	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup --cov
+
+# Ours beside public records (writes docs/accuracy.json and the README's table), and how fast hostile inputs are read.
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.speed.doors
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV) || { echo "This Python has no venv module: install python3-venv." >&2; exit 1; }

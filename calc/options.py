@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
@@ -93,8 +93,12 @@ class Option:
 
     @cached_property
     def most(self) -> Any:
-        """The largest number; None where there is no limit."""
-        return self._limit(Le, "le")
+        """The largest number; None where there is no limit. With `open_above` it is just not reached."""
+        return self._limit(Le, "le") if not self.open_above else self._limit(Lt, "lt")
+
+    @cached_property
+    def open_above(self) -> bool:
+        return any(isinstance(item, Lt) for item in self.field.metadata)
 
     def _limit(self, kind: type, name: str) -> Any:
         return next((getattr(item, name) for item in self.field.metadata if isinstance(item, kind)), None)
@@ -114,6 +118,8 @@ class Option:
             return Message("{name} is a range such as {example}", **known, example="0.25-0.6")
         if not self.is_number:
             return Message("{name} is a text such as {example}", **known, example=(self.field.examples or ["…"])[0])
+        if self.least is not None and self.most is None and self.open_below:
+            return Message("{name} is a number above {least:g}", **known, least=self.least)
         if self.least is None or self.most is None:
             return Message("{name} is a number", **known)
         limits: dict[str, Any] = {"least": self.least, "most": self.most}
@@ -121,6 +127,8 @@ class Option:
             return Message("{name} is a whole number from {least:,} to {most:,}", **known, **limits)
         if self.open_below:
             return Message("{name} is a number above {least:g} and up to {most:g}", **known, **limits)
+        if self.open_above:
+            return Message("{name} is a number from {least:g} and below {most:g}", **known, **limits)
         return Message("{name} is a number from {least:g} to {most:g}", **known, **limits)
 
     @cached_property
@@ -166,7 +174,7 @@ def words(literal: Any) -> list[Any]:
 @lru_cache(maxsize=64)
 def options(model: type[Frozen]) -> Mapping[str, Option]:
     """The fields of a model by name."""
-    return {name: Option(name, field) for name, field in model.model_fields.items()}
+    return {name: Option(field.serialization_alias or name, field) for name, field in model.model_fields.items()}
 
 
 def checked(value: Model) -> Model:
@@ -192,6 +200,10 @@ def refusal(model: type[Frozen], error: ValidationError) -> ConfigError:
         said = first["msg"].removeprefix("Value error, ")
         return ConfigError(Message("{said}.", said=f"{said[:1].upper()}{said[1:]}"))
     option = options(model)[str(first["loc"][0])]
-    nearest = [limit for limit in (option.least, option.most) if limit is not None and not option.open_below]
+    nearest = [
+        limit
+        for limit in (option.least, option.most)
+        if limit is not None and not option.open_below and not option.open_above
+    ]
     sentence = Message("{value} can't be taken: {expected}.", value=shown(first["input"]), expected=option.expected)
     return ConfigError(sentence, option.name, nearest)

@@ -112,3 +112,8 @@ def unpack(word: str) -> dict[str, Any]:
             Message("The packed config is damaged; copy the whole address, or paste the config again.")
         ) from None
     return parse_config(text)
+
+
+def config_file(config: Mapping[str, Any]) -> str:
+    """A config as a file: the design on screen, for transformers and for engines."""
+    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"

@@ -15,7 +15,7 @@ from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
-from calc.serving.engines import ENGINES
+from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
@@ -58,7 +58,7 @@ def parser() -> Parser:
         help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual five)",
     )
     add_fields(p, Layout, aliases=ALIASES)
-    p.add_argument("--engine", choices=tuple(ENGINES), default="vllm")
+    p.add_argument("--engine", choices=tuple(ENGINES), default=DEFAULT_ENGINE)
     p.add_argument("--prefill-tokens", type=int, metavar="N", help="tokens of one forward pass, whatever the engine")
     for engine in ENGINES.values():
         group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")

@@ -3,8 +3,8 @@ import streamlit as st
 from pages.parts.outputs import charts, frame
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
+from pages.parts.verify.evidence import accuracy
 from pages.parts.words import say
-from presets import accuracy
 
 frame.without_model(ACCURACY, say("Accuracy"))
 found = accuracy()

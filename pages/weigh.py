@@ -2,7 +2,7 @@ import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import cards, charts, frame, kv_budget, sunburst
+from pages.parts.outputs import cards, charts, frame, how_fast, kv_budget, sunburst
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
 from pages.parts.state.weighed import weighed
@@ -11,6 +11,7 @@ from pages.parts.words import say
 answer = frame.page(WEIGH, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
 report = answer.report
 answers.draw(answer)
+how_fast.draw(answer)
 cards.totals(answer)
 cards.exact(answer)
 cards.cards(answer)

@@ -45,8 +45,11 @@ def gpu_of(record: Mapping[str, Any]) -> GPU | None:
     found, total = gpus().get(GPUS.get(record.get("gpu") or "", "")), record["measured"].get("total_gib")
     if total is None:
         return found
-    near = found or min(nvidia(), key=lambda gpu: abs(gpu.usable_bytes - total * 2**30))
-    return near.model_copy(update={"usable_mib": round(total * 1024)})
+    size = {"usable_mib": round(total * 1024)}
+    if found is not None:
+        return found.model_copy(update=size)
+    near = min(nvidia(), key=lambda gpu: abs(gpu.usable_bytes - total * 2**30))
+    return near.model_copy(update=size | {"name": f"a GPU of {total:.1f} GiB"})
 
 
 def version_of(text: str | None) -> str | None:

@@ -3,10 +3,8 @@
 The records are those of measured.json: what people's GPUs reported, each with its address.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc import Architecture, Layout, Precision
@@ -192,6 +190,9 @@ FORMATS: tuple[tuple[str, WeightFormat], ...] = (  # what a record's `quant` beg
     ("mxfp4", "mxfp4"),
     ("nvfp4", "nvfp4"),
 )
+OF_CHECKPOINTS: dict[str, WeightFormat] = {"GLM-4.5V-FP8": "fp8-channel"}
+"""Formats of checkpoints whose records say less: vLLM loads this one by compressed_tensors.py, a scale for each output
+channel, and so over two GPUs, whose 5,472 columns are no whole tiles of block fp8 (zai-org/GLM-V issue 178)."""
 
 
 class Run(NamedTuple):
@@ -237,7 +238,8 @@ def resolve(name: str) -> Config | None:
 
 def weight_format(record: Mapping[str, Any]) -> WeightFormat | None:
     quant = str(record.get("quant", "")).lower()
-    return next((form for start, form in FORMATS if quant.startswith(start)), None)
+    stated = next((form for start, form in FORMATS if quant.startswith(start)), None)
+    return OF_CHECKPOINTS.get(str(record["model"]), stated)
 
 
 def runs(records: list[Mapping[str, Any]], figure: str) -> Iterator[Run | LeftOut]:
@@ -287,6 +289,10 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
         if group is not None:
             method = "awq" if form == "int4" else "gptq"
             config = {**config, "quantization_config": {"quant_method": method, "group_size": int(group[1])}}
+    if form == "fp8-channel":
+        linear = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}
+        stored = {"quant_method": "compressed-tensors", "config_groups": {"group_0": linear}}
+        config = {**config, "quantization_config": stored}
     native = Precision.of(config)
     same = STORED[native.weights].bits == STORED[form].bits
     return Run(record, config, native if same and native.checkpoint else Precision.of(config, form), layout)
@@ -296,8 +302,3 @@ def before(version: str, *limit: int) -> bool:
     """Whether a version, as 0.7.3.dev, is below another."""
     numbers = [int(part) for part in re.findall(r"\d+", version)[: len(limit)]]
     return bool(numbers) and numbers < list(limit)
-
-
-def read(path: str | Path) -> list[Mapping[str, Any]]:
-    records: list[Mapping[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
-    return records

@@ -1,27 +1,25 @@
-"""python -m benchmarks.accuracy.training [MEASURED.json]: what people's GPUs held while they trained, beside ours.
+"""What people's GPUs held while they trained, beside ours.
 
 A record is used when it, or the published configuration that it names, states every input that the figure depends on;
 the others are counted with the reason. No constant is fitted. But where neither says how something was done, the
 reading that is marked as inferred was chosen with the figure in sight, so that its row is no independent check.
 """
 
-import json
 import re
-import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
-from benchmarks.accuracy.records import resolve
+from benchmarks.accuracy import found
+from benchmarks.accuracy.found import Comparison, Found
+from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
 from calc.training import Training
 from calc.units import GIB
 
-RECORDS = Path(__file__).parents[2] / "tests" / "data" / "train_peaks.json"
+SOURCE = "https://github.com/pytorch/torchtune"
+"""Where the ladder stands."""
 Meter = Literal["allocated", "reserved", "process"]
 """What was read: the allocator's peak of what is in use, of what it holds, or the driver's figure for the process."""
 
@@ -61,13 +59,6 @@ class Case:
     recipe: Recipe
     layout: TrainingLayout = field(default_factory=TrainingLayout)
     frozen: Precision = field(default_factory=Precision)
-
-    @property
-    def group(self) -> str:
-        """What the summary takes together."""
-        if self.record["framework"] == "torchtune ladder":
-            return "torchtune ladder"
-        return f"{self.record['framework']}, {self.work.method}"
 
     def memory(self) -> TrainingMemory:
         architecture = Architecture.from_config(self.config)
@@ -126,12 +117,6 @@ def ladder() -> list["Case"]:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    record: Mapping[str, Any]
-    reason: str
-
-
-@dataclass(frozen=True)
 class Row:
     """One comparison."""
 
@@ -150,16 +135,34 @@ def read(records: Iterable[Mapping[str, Any]]) -> tuple[list[Case], list[LeftOut
     for record in records:
         if record["kind"] != "train_peak":
             continue
-        found = case(record)
-        if isinstance(found, Case):
-            cases.append(found)
+        read_as = case(record)
+        if isinstance(read_as, Case):
+            cases.append(read_as)
         else:
-            out.append(LeftOut(record, found))
+            out.append(LeftOut(record, read_as))
     return cases, out
 
 
 def compare(cases: Iterable[Case]) -> list[Row]:
     return [Row(case, case.predicted()) for case in cases]
+
+
+def training_peaks(rows: list[Mapping[str, Any]]) -> Iterator[Found]:
+    """Peaks of training steps: the ladder, then every record."""
+    cases, out = read(rows)
+    for row in compare([*ladder(), *cases]):
+        record = row.case.record
+        yield Comparison(
+            kind="training peaks",
+            name=f"{record['model']}, {record['framework']}, {record['method']}",
+            predicted=row.predicted / GIB,
+            measured=row.case.measured / GIB,
+            unit="GiB",
+            source=record.get("url", SOURCE),
+        )
+    for left in out:
+        name = f"{left.record['model']}, {left.record['framework']}"
+        yield found.LeftOut(kind="training peaks", name=name, reason=left.reason)
 
 
 def case(record: Mapping[str, Any]) -> Case | str:
@@ -316,35 +319,3 @@ def ms_swift(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str
     if "defaults" in record:
         return "only a limit of the sequence length is stated, the data decide"
     return "how it was spread over the GPUs is not stated"
-
-
-def main(path: str | None = None) -> None:
-    if path is None:
-        records = json.loads(RECORDS.read_text(encoding="utf-8"))
-    else:
-        records = json.loads(Path(path).read_text(encoding="utf-8"))["records"]
-    cases, out = read(records)
-    rows = compare([*ladder(), *cases])
-    for row in rows:
-        c = row.case
-        print(
-            f"{c.record['framework']:22}{c.record['model']:18}{c.record['method'][:30]:32}"
-            f"{c.work.micro_batch:>3} x {c.work.sequence:>7,}{c.layout.gpus:>5} GPUs"
-            f"{c.measured / GIB:>9.2f}{row.predicted / GIB:>9.2f} GiB{row.error:>+8.1%}"
-        )
-    print()
-    groups: dict[str, list[float]] = {"torchtune ladder": [], "all others": []}
-    for row in rows:
-        groups.setdefault(row.case.group, []).append(row.error)
-        if row.case.group != "torchtune ladder":
-            groups["all others"].append(row.error)
-    for name, errors in groups.items():
-        off = [abs(error) for error in errors]
-        print(f"{name:36}{len(errors):>4} records  median {median(off):>6.1%}  worst {max(off):>6.1%}")
-    print(f"\n{len(out)} records are left out:")
-    for reason, count in Counter(left.reason for left in out).most_common():
-        print(f"{count:>4}  {reason}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:2])

@@ -1,6 +1,8 @@
-"""python -m benchmarks.oracle.track PRESET flash|eager TOKENS [decode]: peak of a pass above the weights, in bytes.
+"""Peak of one pass above the weights, in bytes.
 
-Of the prompt; or of the next token after it, above the cache that it leaves.
+python -m benchmarks.oracle.track PRESET flash|eager TOKENS [cached|decode]: of the prompt, without a cache or with the
+one that it leaves; or of the next token after it, above that cache.
+python -m benchmarks.oracle.track logits VOCABULARY BATCH: of the choice of one token a sequence, in a narrow model.
 
 Every storage is tracked while the class of transformers runs on fake tensors. Needs torch and transformers.
 """
@@ -48,7 +50,7 @@ class Storages(TorchDispatchMode):
         return out
 
 
-def peak(preset: str, attention: str, tokens: int, *, decode: bool = False) -> int:
+def peak(preset: str, attention: str, tokens: int, *, cached: bool = False, decode: bool = False) -> int:
     ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
     ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **kwargs: None)
     attention = "tracked" if attention == "flash" else attention
@@ -60,13 +62,31 @@ def peak(preset: str, attention: str, tokens: int, *, decode: bool = False) -> i
         held = (*model.parameters(), *model.buffers(), prompt)
         storages = Storages({tensor.untyped_storage()._cdata for tensor in held})
         with torch.no_grad(), storages:
-            cache = model(input_ids=prompt, use_cache=decode, logits_to_keep=1).past_key_values
+            cache = model(input_ids=prompt, use_cache=cached or decode, logits_to_keep=1).past_key_values
             if decode:
                 storages.peak = 0
                 model(input_ids=prompt[:, :1], past_key_values=cache, logits_to_keep=1)
     return storages.peak - (sum(storages.alive.values()) if decode else 0)
 
 
+def choice_peak(vocab: int, batch: int) -> int:
+    """Of `generate` on a model so narrow that only its logits count."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 1, "num_hidden_layers": 1}
+    settings = AutoConfig.for_model("llama", vocab_size=vocab, pad_token_id=0, eos_token_id=None, **sizes)
+    model = AutoModelForCausalLM.from_config(settings).to(torch.bfloat16).eval()
+    prompt = torch.ones((batch, 1), dtype=torch.long)
+    mask = torch.ones_like(prompt)
+    held = (*model.parameters(), *model.buffers(), prompt, mask)
+    storages = Storages({tensor.untyped_storage()._cdata for tensor in held})
+    with torch.no_grad(), storages:
+        model.generate(prompt, attention_mask=mask, max_new_tokens=1, do_sample=False)
+    return storages.peak
+
+
 if __name__ == "__main__":
-    found = peak(sys.argv[1], sys.argv[2], int(sys.argv[3]), decode="decode" in sys.argv[4:])
+    first, second, third, *mode = sys.argv[1:]
+    if first == "logits":
+        found = choice_peak(int(second), int(third))
+    else:
+        found = peak(first, second, int(third), cached="cached" in mode, decode="decode" in mode)
     print(f"{found:,}")

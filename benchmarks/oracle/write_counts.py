@@ -1,14 +1,19 @@
-"""python -m benchmarks.oracle.write_counts: small configs of every family with its flags drawn at random, and of every
-image tower, counted by the classes of transformers 5.23, for tests/data. Needs torch and transformers.
+"""python -m benchmarks.oracle.write_counts: counts by the classes of transformers 5.23, for tests/data.
+
+Of small configs of every family with its flags drawn at random, of every image tower, and of the presets that the
+oracle's collection lacks, by component. Needs torch and transformers.
 """
 
+import json
 import random
+from collections import Counter
 from math import prod
 from typing import Any
 
 from benchmarks.oracle import oracle
-from benchmarks.oracle.write_test_data import write
+from benchmarks.oracle.write_test_data import DATA, write
 from calc.families.table import FAMILIES, WRAPPED
+from presets import models
 
 
 def small(each: int = 3) -> None:
@@ -46,6 +51,36 @@ def towers() -> None:
             counts = [oracle.theirs(config, tower=tower)[1] for tower in (True, False)]
             rows.append({"config": config, "vision": counts[0] - counts[1]})
     write("towers.json", rows)
+
+
+WHERE = (
+    ("embed_tokens", "embedding"),
+    ("lm_head", "lm_head"),
+    (".self_attn.", "attention"),
+    (".mlp.experts.", "experts_routed"),
+    (".mlp.shared_experts.", "experts_shared"),
+    (".mlp.gate.weight", "router"),
+    (".mlp.", "mlp"),
+    ("norm", "norms"),
+)
+"""What a name holds -> where its parameters are counted; the first that fits. For plain decoders and DeepSeek-V3."""
+
+
+def components() -> None:
+    """Parameters of the language model by component, of presets that are not in oracle.json."""
+    known = {row["id"] for row in json.loads((DATA / "oracle.json").read_text(encoding="utf-8"))}
+    rows = []
+    for name, preset in models().items():
+        if name in known:
+            continue
+        shapes, total = oracle.theirs(preset.config, tower=False)
+        counts: Counter[str] = Counter()
+        for tensor, shape in shapes.items():
+            if not tensor.endswith("e_score_correction_bias"):  # a buffer
+                counts[next(where for part, where in WHERE if part in tensor)] += prod(shape)
+        assert counts.total() == total, name
+        rows.append({"id": name, "total": total, "components": dict(counts)})
+    write("components.json", rows)
 
 
 SMALL_SOUND = {
@@ -99,3 +134,4 @@ TOWER_CONFIGS: dict[str, list[dict[str, Any]]] = {
 if __name__ == "__main__":
     small()
     towers()
+    components()

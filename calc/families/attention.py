@@ -10,7 +10,7 @@ from calc.families.fields import (
     WINDOWED_KINDS,
     Fields,
     Flag,
-    Rule,
+    LayerRule,
     Size,
     kind,
     near_divisors,
@@ -155,7 +155,7 @@ class Attention:
     sinks: bool = False
     delayed: bool = False
     keys_are_values: Flag = False
-    own_keys: Rule | None = None  # None: every layer has its own
+    own_keys: LayerRule | None = None  # None: every layer has its own
 
     def __call__(self, c: Fields, layer: int = 0) -> GQA:
         window = None if self.window is None else self.window(c, layer)
@@ -222,10 +222,10 @@ class MLA:
     query_gate: bool = False
     sinks: bool = False
     indexer: bool = False  # DeepSeek-V3.2's
-    owns_indexer: Rule | None = None  # where some layers share an earlier one's choice
+    owns_indexer: LayerRule | None = None  # where some layers share an earlier one's choice
     index_pool: str | None = None
     indexes_hidden: bool = False
-    own_latent: Rule | None = None  # where some layers read an earlier one's latent
+    own_latent: LayerRule | None = None  # where some layers read an earlier one's latent
     rope_norm: bool = False
     window: WindowOf | None = None
 
@@ -271,7 +271,7 @@ class Hybrid:
 
     attention: MixerOf
     recurrent: MixerOf
-    attends: Rule
+    attends: LayerRule
 
     def __call__(self, c: Fields, layer: int) -> Mixer | tuple[Mixer, ...] | None:
         return (self.attention if self.is_attention(c, layer) else self.recurrent)(c, layer)
@@ -285,7 +285,7 @@ class Hybrid:
 class Either:
     """One mixer where a rule holds, another where not."""
 
-    rule: Rule
+    rule: LayerRule
     yes: MixerOf
     no: MixerOf
 

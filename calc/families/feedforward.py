@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import MLP_KINDS, Fields, Flag, Rule, Size, number, true
+from calc.families.fields import MLP_KINDS, Fields, Flag, LayerRule, Size, number, true
 from calc.model.feedforward import MLP, FeedForward, MoE, Stacked
 
 FeedForwardOf = Callable[[Fields, int], FeedForward | None]
@@ -71,7 +71,7 @@ class Experts:
     latent_bias: Flag = False
     stacked: Stacked = "no"
     first_dense: int | str | None = None  # so many first layers are dense, unless `mlp_layer_types` lists them
-    sparse: Rule | None = None  # another rule for layers that have experts; neither: all of them
+    sparse: LayerRule | None = None  # another rule for layers that have experts; neither: all of them
     dense: FeedForwardOf = Dense()
 
     def __call__(self, c: Fields, layer: int) -> FeedForward | None:

@@ -179,7 +179,7 @@ WINDOWED_KINDS = ("sliding_attention", "chunked_attention")
 RECURRENT_KINDS = ("linear_attention", "mamba", "conv")
 MLP_KINDS = ("dense", "sparse")
 
-Rule = Callable[[Fields, int], bool]
+LayerRule = Callable[[Fields, int], bool]
 """Whether something holds for layer i."""
 
 

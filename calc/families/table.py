@@ -4,6 +4,7 @@ Shapes and defaults follow each class in Hugging Face transformers 5.23 (`config
 where it has none the remote code beside the checkpoint; names are the checkpoints'.
 """
 
+from calc.families.apple import APPLE
 from calc.families.baidu import BAIDU
 from calc.families.bigscience import BIGSCIENCE
 from calc.families.blt import BLT
@@ -65,6 +66,7 @@ FAMILIES: dict[str, Family] = (
     | HUGGINGFACE
     | DATABRICKS
     | HRM
+    | APPLE
     | OTHERS
 )
 WRAPPERS: dict[str, Wrapper] = {wrapper.name: wrapper for family in FAMILIES.values() for wrapper in family.wrappers}

@@ -78,6 +78,7 @@ GEMMA4 = {
     "head_dim": 64,
     "patch_size": 16,
     "position_embedding_size": 10240,
+    "standardize": False,
 }
 MINIMAX = {
     "hidden_size": 1280,

@@ -103,6 +103,7 @@ def gemma4(c: Fields, whole: Fields) -> Gemma4Vision:
         d_head=c.size("head_dim"),
         patch_size=c.size("patch_size"),
         positions=c.size("position_embedding_size"),
+        standardize=c.flag("standardize"),
     )
 
 

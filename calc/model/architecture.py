@@ -122,6 +122,8 @@ class Architecture(Frozen):
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
+            for name, shape in self.vision.buffers().items():
+                yield Tensor(name, shape, "vision", apart="persistent_buffers")
 
     def _norm(self, name: str, kind: Norm) -> Shapes:
         if kind == "none":

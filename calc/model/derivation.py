@@ -234,11 +234,6 @@ def rounded_up(expression: Any) -> Any:
     return expression.replace(is_turned, lambda part: -ceiling(-part.args[0])) if expression.has(floor) else expression
 
 
-def symbolic(model: Frozen) -> Any:
-    """The same architecture, block, mixer or feed-forward with symbols for its sizes: its methods yield formulas."""
-    return Symbols().apply(model)
-
-
 def derive(architecture: Architecture) -> Derivation:
     """Formulas and values of every tensor, of the totals, and of the cache."""
     symbols = Symbols()

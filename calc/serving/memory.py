@@ -176,6 +176,14 @@ class Allocation:
         """Whether the engine sets its cache aside at start."""
         return self.limits.share is not None
 
+    @property
+    def room(self) -> int:
+        """Bytes that a GPU has at most for weights, cache and working memory: beside the least overhead."""
+        least = {item: low for item, (low, _) in self.sizes(0).items()}
+        if self.sets_aside:
+            return self.serving.engine.budget(self.gpu.usable_bytes, self.limits, 0, 0, least, None).cache
+        return self.gpu.usable_bytes - sum(least.values())
+
     @cached_property
     def cache(self) -> Cache | None:
         """How the engine keeps the cache; made once for all workloads with the same limits."""

@@ -13,7 +13,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
-from calc.serving.engines import ENGINES
+from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.engine import DeviceBuffers, Engine, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.levers import spread
@@ -98,7 +98,7 @@ def report(
     """
     architecture = architecture or Architecture.from_config(config)
     workload, overhead = workload or Workload(), overhead or Overhead()
-    engine, precision = engine or ENGINES["vllm"](), precision or Precision.of(config)
+    engine, precision = engine or ENGINES[DEFAULT_ENGINE](), precision or Precision.of(config)
     kinds = usual_gpus() if gpus is None else list(gpus)
     serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]

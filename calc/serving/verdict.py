@@ -135,10 +135,13 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
 def fewest_stages(gpu: GPU, serving: Serving, workload: Workload, most: int) -> int | None:
     """The fewest pipeline stages with which it fits. Each number is tried, since more may fit worse: layers do not
     divide evenly, and each stage has a step in flight."""
-    memory = serving.on(gpu, workload).memory
-    if memory.activations + memory.overhead_low > gpu.usable_bytes:
-        return None  # which no stage makes smaller
-    first = -(-(memory.weights + memory.vision + memory.kv_cache) // gpu.usable_bytes)
+    whole = serving.on(gpu, workload)
+    room, held = whole.room, whole.memory.weights + whole.memory.vision + whole.memory.kv_cache
+    if room * most < held:
+        return None
+    deepest = serving.with_layout(serving.layout.model_copy(update={"pp": most})).on(gpu, workload)
+    room -= min(int(stage.working.bytes) for stage in deepest.stages)  # no stage of more layers needs less
+    first = -(-held // room) if room > 0 else most + 1
     return next((stages for stages in range(first, most + 1) if fits_in_stages(gpu, serving, workload, stages)), None)
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from calc.model.tensor import Tensor
 
 Optimizer = Literal["adamw", "adamw-8bit", "adamw-8bit-ao", "adafactor", "muon", "sgd", "sgd-momentum"]
-Kernel = Literal["foreach", "for-loop", "fused"]
+OptimizerKernel = Literal["foreach", "for-loop", "fused"]
 BLOCK = 256  # weights that share a scale of their 8-bit state
 LEAST_QUANTISED = 4096  # elements; smaller tensors keep 32-bit states
 
@@ -31,7 +31,9 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
             return n * width if hidden else 2 * n * width
 
 
-def update_bytes(optimizer: Optimizer, kernel: Kernel, elements: int, largest: int, weight: int, state: int) -> int:
+def update_bytes(
+    optimizer: Optimizer, kernel: OptimizerKernel, elements: int, largest: int, weight: int, state: int
+) -> int:
     """Bytes that the update needs for a moment: `elements` are all that are trained, `largest` those of the largest
     tensor; an element of a weight takes `weight`, of a moment `state`.
 

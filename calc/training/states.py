@@ -7,7 +7,7 @@ from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
-from calc.training.optimizer import Kernel, state_bytes, update_bytes
+from calc.training.optimizer import OptimizerKernel, state_bytes, update_bytes
 from calc.training.peft import trained_of
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
@@ -99,7 +99,7 @@ def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:
     return 4 if work.fp32_adapters and not work.trains_base else WIDTH[recipe.weights]
 
 
-def kernel_of(work: TrainingWorkload, recipe: Recipe) -> Kernel:
+def kernel_of(work: TrainingWorkload, recipe: Recipe) -> OptimizerKernel:
     """How the optimizer runs: as asked, or as the framework has it by default."""
     return work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
 

@@ -4,7 +4,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.serving.engines.transformers.options import Attention
-from calc.training.optimizer import Kernel, Optimizer
+from calc.training.optimizer import Optimizer, OptimizerKernel
 
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
@@ -72,7 +72,7 @@ class TrainingWorkload(Frozen):
     optimizer: Optimizer = Field(
         default="adamw", description="What updates the weights, and what it remembers of them."
     )
-    optimizer_kernel: Kernel | None = Field(
+    optimizer_kernel: OptimizerKernel | None = Field(
         default=None,
         description="How torch's AdamW and SGD run: on all tensors at once (foreach, torch's default), tensor by "
         "tensor (for-loop), or in one kernel (fused); none: the framework's default.",

@@ -37,7 +37,7 @@ DERIVED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention
 """Endings of buffers that old checkpoints hold and a class computes by itself."""
 
 
-class Difference(Frozen):
+class Mismatch(Frozen):
     """Tensors that differ in the same way in several layers or experts, written as one with stars."""
 
     status: Status
@@ -63,7 +63,7 @@ class Comparison(Frozen):
     """Copies of the embedding as head, which are counted once."""
     ours: int
     theirs: int
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
 
     @property
     def difference(self) -> int:
@@ -140,11 +140,11 @@ def _is_beside(name: str, ours: Mapping[str, Shape]) -> bool:
     return any(stem.removesuffix(extra) + own in ours for extra in ("", ".weight", ".input") for own in ("", ".weight"))
 
 
-def _grouped(rows: Iterable[tuple[Status, str, Shape | None, Shape | None, int]]) -> Iterable[Difference]:
+def _grouped(rows: Iterable[tuple[Status, str, Shape | None, Shape | None, int]]) -> Iterable[Mismatch]:
     sums: dict[tuple[Status, str, Shape | None, Shape | None], tuple[int, int]] = {}
     for status, name, shape, stored, parameters in rows:
         key = (status, re.sub(r"\b\d+\b", "*", name), shape, stored)
         count, total = sums.get(key, (0, 0))
         sums[key] = count + 1, total + parameters
     for (status, name, shape, stored), (count, total) in sums.items():
-        yield Difference(status=status, name=name, count=count, ours=shape, theirs=stored, parameters=total)
+        yield Mismatch(status=status, name=name, count=count, ours=shape, theirs=stored, parameters=total)

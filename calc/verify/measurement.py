@@ -22,36 +22,36 @@ from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Recompute, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
-Bytes = Annotated[int, Field(ge=0, le=2**60)]
-Name = Annotated[str, Field(max_length=300)]
+ByteCount = Annotated[int, Field(ge=0, le=2**60)]
+Words = Annotated[str, Field(max_length=300)]
 
 
 class Device(Frozen):
     """What it ran on; `total_mib` as the driver prints it."""
 
-    name: Name
-    total_mib: Bytes | None
-    driver: Name | None
-    cuda: Name | None
-    torch: Name
-    transformers: Name
+    name: Words
+    total_mib: ByteCount | None
+    driver: Words | None
+    cuda: Words | None
+    torch: Words
+    transformers: Words
 
 
-class Settings(Frozen):
+class MeasuredSettings(Frozen):
     device: Literal["cuda", "cpu"]
     dtype: Literal["bf16", "fp16", "fp32"]
     layers: int | None  # the model was cut to so many
-    implementations: dict[Attention, Name]
-    optimizer: Name
-    peaks: Name
+    implementations: dict[Attention, Words]
+    optimizer: Words
+    peaks: Words
     """How they were read: by torch's allocator, or on a CPU by watching tensors."""
 
 
-class Size(Frozen):
+class MeasuredSize(Frozen):
     """Bytes, or the reason why there are none."""
 
-    bytes: Bytes | None
-    error: Name | None = None
+    bytes: ByteCount | None
+    error: Words | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -60,41 +60,41 @@ class Size(Frozen):
         return self
 
 
-class Weights(Size):
+class MeasuredWeights(MeasuredSize):
     """All parameters, a tied one once; `allocated` and `reserved` are the allocator's, rounding included."""
 
     kind: Literal["weights"]
-    parameters: Bytes | None = None
-    buffers: Bytes | None = None
-    allocated: Bytes | None = None
-    reserved: Bytes | None = None
+    parameters: ByteCount | None = None
+    buffers: ByteCount | None = None
+    allocated: ByteCount | None = None
+    reserved: ByteCount | None = None
 
 
-class Context(Size):
+class Context(MeasuredSize):
     """What the driver gave out beyond what the allocator reserved; cuBLAS's workspace lies within the reserved."""
 
     kind: Literal["context"]
-    workspace: Bytes
+    workspace: ByteCount
 
 
-class Pass(Size):
+class MeasuredPass(MeasuredSize):
     batch: int = Field(ge=1, le=2**24)
     context: int = Field(ge=1, le=2**29)  # tokens of each sequence that pass at once
     attention: Attention
-    floor: Bytes | None = None
+    floor: ByteCount | None = None
     """What was allocated before."""
-    reserved: Bytes | None = None
+    reserved: ByteCount | None = None
     """What the allocator had reserved at the most, weights included."""
 
 
-class Serve(Pass):
+class Serve(MeasuredPass):
     """A prefill, or a decode of one more token after it: the peak above the weights, with the cache. Or the storages of
     that cache, and what of them is visible."""
 
     kind: Literal["prefill", "decode", "cache"]
     generated: Literal[0, 1]
     logits: Literal["last", "all"]
-    views: Bytes | None = None
+    views: ByteCount | None = None
 
     @property
     def workload(self) -> Workload:
@@ -105,13 +105,13 @@ class Serve(Pass):
         return Transformers(TransformersOptions(attention=self.attention, logits=self.logits))
 
 
-class Train(Pass):
+class Train(MeasuredPass):
     """Peak above the weights of forward pass, backward pass and optimizer step."""
 
     kind: Literal["train"]
     checkpointing: bool
-    gradients: Bytes | None = None
-    optimizer: Bytes | None = None
+    gradients: ByteCount | None = None
+    optimizer: ByteCount | None = None
 
     @property
     def workload(self) -> TrainingWorkload:
@@ -120,7 +120,7 @@ class Train(Pass):
         return TrainingWorkload(micro_batch=batch, sequence=context, attention=attention, recompute=recompute)
 
 
-Measured = Weights | Context | Serve | Train
+Measured = MeasuredWeights | Context | Serve | Train
 
 
 class Measurement(Frozen):
@@ -129,11 +129,11 @@ class Measurement(Frozen):
     format: Literal["weighbridge-measurement/1"]
     config: dict[str, JsonValue]
     device: Device
-    settings: Settings
+    settings: MeasuredSettings
     rows: tuple[Annotated[Measured, Field(discriminator="kind")], ...] = Field(min_length=1, max_length=1000)
 
 
-class Row(Frozen):
+class MeasuredRow(Frozen):
     """One size, measured and predicted, in bytes (parameters: their number)."""
 
     kind: Literal["parameters", "weights", "context", "cache", "prefill", "decode", "train"]
@@ -191,20 +191,20 @@ def read_measurement(text: str) -> Measurement:
         raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
 
 
-def beside(measurement: Measurement) -> list[Row]:
+def beside(measurement: Measurement) -> list[MeasuredRow]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)
     serving = Serving(architecture, Transformers(), Precision(weights=dtype, kv=dtype), Layout(), Overhead())
     recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
-    common = set(Row.model_fields)
+    common = set(MeasuredRow.model_fields)
     rows = []
     for row in measurement.rows:
-        if isinstance(row, Weights) and row.parameters is not None:
+        if isinstance(row, MeasuredWeights) and row.parameters is not None:
             total = architecture.parameters().total
-            rows.append(Row(kind="parameters", measured=row.parameters, predicted=total))
+            rows.append(MeasuredRow(kind="parameters", measured=row.parameters, predicted=total))
         rows.append(
-            Row(
+            MeasuredRow(
                 **row.model_dump(include=common),
                 measured=row.bytes,
                 predicted=predicted(row, architecture, serving, recipe),
@@ -216,7 +216,7 @@ def beside(measurement: Measurement) -> list[Row]:
 def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:
     """Bytes of what a row measured."""
     (stage,) = serving.laid_out.stages
-    if isinstance(row, Weights):
+    if isinstance(row, MeasuredWeights):
         return stage.weights
     if isinstance(row, Context):
         sizes = serving.overhead.sizes(serving.engine.overhead(1), 0)

@@ -11,7 +11,9 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.parallel import Layout
+from calc.time.estimate import Estimate
 from calc.units import GIB, KIB, MIB
+from presets import Part
 
 CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations()}
 """By language. English needs none: its templates are what is said."""
@@ -84,6 +86,35 @@ def tokens(n: int) -> str:
     return f"{n // 1024}k" if n >= 1024 and n % 1024 == 0 else f"{n:,}"
 
 
+def figure(number: float) -> str:
+    """A figure that is not exact, with two or three digits that count: 1,230; 45.1; 0.38."""
+    if number >= 1000:
+        return f"{float(f'{number:.3g}'):,.0f}"
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def span(estimate: Estimate) -> str:
+    """From the low to the high end."""
+    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+
+
+def duration(ms: float) -> str:
+    """38 ms; 1.2 s; 4.1 min."""
+    if ms < 1000:
+        return f"{ms:.3g} ms"
+    return f"{ms / 1000:.3g} s" if ms < 120_000 else f"{ms / 60_000:,.3g} min"
+
+
+def durations(estimate: Estimate) -> str:
+    """From the low to the high end."""
+    return f"{duration(estimate.low)} – {duration(estimate.high)}"
+
+
+def dollars(usd: float) -> str:
+    """In Markdown, where a bare dollar sign begins a formula."""
+    return f"\\${usd:,.2f}"
+
+
 def percent(share: float) -> str:
     """A share that is not nothing never reads as nothing."""
     return "< 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
@@ -94,6 +125,15 @@ def difference(share: float) -> str:
     return f"{share:+.2%}" if round(share, 4) else "0.00%"
 
 
+def times(ratio: float) -> str:
+    """How much more or less than another: ×2.05, ÷18.7, in between in per cent."""
+    if ratio == 1:
+        return "="
+    if ratio >= 2:
+        return f"×{ratio:,.3g}" if ratio < 1000 else f"×{ratio:,.0f}"
+    return f"÷{1 / ratio:,.3g}" if ratio <= 0.1 else f"{ratio - 1:+.1%}"
+
+
 def shape(sides: Iterable[int]) -> str:
     """Rows × columns; a scalar has neither."""
     return " × ".join(f"{side:,}" for side in sides) or say("scalar")
@@ -102,6 +142,13 @@ def shape(sides: Iterable[int]) -> str:
 def layout(degrees: Layout) -> str:
     """A layout in the terms of engines' flags: TP 4, PP 2."""
     return ", ".join(f"{name.upper()} {n:,}" for name, n in degrees if n > 1)
+
+
+def copies(degrees: Layout, number: int) -> str:
+    """Replicas of a layout: 2 × (TP 4)."""
+    if number == 1:
+        return layout(degrees) or "–"
+    return f"{number:,} × ({layout(degrees)})" if degrees.gpus > 1 else say("{n:,} copies", n=number)
 
 
 def capitalized(sentence: str) -> str:
@@ -169,6 +216,19 @@ PARTS: dict[str, Message] = {
     "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
     "persistent_buffers": Message("Persistent buffers"),
 }
+IN_FILES: dict[Part, Message] = {
+    "tied_head": Message("tied head, stored a second time"),
+    "multi_token_prediction": Message("multi-token prediction (MTP) layers"),
+    "tables_of_prediction": Message("embedding and head of the MTP layers, not stored"),
+    "persistent_buffers": Message("persistent buffers"),
+    "vision": Message("vision encoder and projector"),
+    "causal_masks": Message("causal masks of every layer, saved by an old version"),
+    "rotary_frequencies": Message("rotary frequencies of every layer, saved by an old version"),
+    "rotary_frequencies_once": Message("rotary frequencies, saved by an old version"),
+    "scales": Message("scales of quantized weights"),
+    "sibling": Message("larger vocabulary of the published sibling"),
+}
+"""What a published total holds beside ours."""
 COLORS = {
     "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
     "attention": "#0072B2",
@@ -222,6 +282,20 @@ FIELDS: dict[str, Message] = {
     "engine": Message("Engine"),
     "gpu": Message("GPU models"),
     "num_gpus": Message("How many of each"),
+    "users": Message("Concurrent users"),
+    "requests_per_s": Message("Requests per second, instead of users"),
+    "prompt": Message("Prompt tokens"),
+    "output": Message("Output tokens"),
+    "prefix_share": Message("Share of the prompt in the prefix cache"),
+    "ttft_ms": Message("Time to first token (TTFT), at most (ms)"),
+    "tpot_ms": Message("Tokens/s per user, at least"),
+    "plan_gpus": Message("GPU models that may be used"),
+    "weight_formats": Message("Acceptable weight formats"),
+    "kv_formats": Message("Acceptable KV cache formats"),
+    "max_gpus": Message("GPUs in all, at most"),
+    "node": Message("GPUs of a node"),
+    "budget": Message("Budget, US dollars per hour"),
+    "price": Message("US dollars per GPU-hour"),
     "tp": Message("Tensor parallel (TP)"),
     "pp": Message("Pipeline parallel (PP)"),
     "dp": Message("Data parallel (DP)"),
@@ -326,6 +400,36 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "qv": Message("Queries and values"),
     },
     "zero": {0: Message("None"), 1: Message("ZeRO-1"), 2: Message("ZeRO-2"), 3: Message("ZeRO-3 / FSDP")},
+}
+
+
+BOUNDS: dict[str, Message] = {
+    "compute": Message("compute"),
+    "bandwidth": Message("memory bandwidth"),
+    "link": Message("links between GPUs"),
+    "host": Message("host"),
+}
+"""What takes most of a step."""
+
+
+FORMS: dict[str, Message] = {
+    "sxm": Message("SXM module"),
+    "oam": Message("OAM module"),
+    "superchip": Message("superchip"),
+    "pcie": Message("PCIe card"),
+    "laptop": Message("laptop"),
+    "module": Message("module"),
+    "soc": Message("system on a chip"),
+    "chip": Message("cloud chip"),
+}
+TOPOLOGIES: dict[str, Message] = {
+    "switch": Message("switch"),
+    "full mesh": Message("full mesh"),
+    "cube mesh": Message("cube mesh"),
+    "torus": Message("torus"),
+    "pairs": Message("pairs"),
+    "pcie only": Message("PCIe only"),
+    "single": Message("single"),
 }
 
 

@@ -10,6 +10,7 @@ from gettext import NullTranslations
 
 from calc.families.table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.custom_gpu import DTYPES
 from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
@@ -20,9 +21,10 @@ from pages.parts.outputs.sunburst import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
+from pages.parts.verify.evidence import accuracy
 from pages.parts.verify.log import LOG
 from pages.parts.verify.sources import PRINTED
-from presets import accuracy, models
+from presets import models
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -55,7 +57,7 @@ def tensor_names():
     return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
 
 
-UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS")
+UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS", "ms", "min")
 DEGREES = ("TP", "PP", "DP", "EP", "CP")
 GIVEN = (
     *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
@@ -80,9 +82,10 @@ NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
     *FAMILIES,
     *tensor_names(),
-    *(preset.published.source for preset in models().values()),
-    *(part.what for preset in models().values() for part in preset.published.plus),
+    *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
+    *(gpu.vendor for gpu in gpus().values()),
+    *DTYPES,
     *gpus(),
     *models(),
     *(preset.name for preset in models().values()),
@@ -106,7 +109,9 @@ NAMES = {
     ),
 }
 WORD = re.compile(r"[A-Za-z]{2,}")
-OPAQUE = re.compile(r"`[^`]*`|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b")
+OPAQUE = re.compile(
+    r"`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+)
 ALLOWED = re.compile(
     "|".join(rf"(?<![\w.]){re.escape(name)}(?![\w])" for name in sorted(NAMES, key=len, reverse=True) if name)
 )
@@ -180,7 +185,23 @@ def plotted(part, path="", read=False):
         yield path, part
 
 
-CODE = {"tensor", "formula", "values", "shape", "model", "record", "source", "name", "what", "error", "attention"}
+CODE = {
+    "tensor",
+    "engines",
+    "id",
+    "capability",
+    "vendor",
+    "formula",
+    "values",
+    "shape",
+    "model",
+    "record",
+    "source",
+    "name",
+    "what",
+    "error",
+    "attention",
+}
 """Columns of names, formulas and what others wrote."""
 
 

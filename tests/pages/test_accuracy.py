@@ -1,29 +1,32 @@
-"""The Accuracy screen shows what the formulas of today give beside the public records."""
+"""The Accuracy screen and the README show what the formulas of today give beside the public records."""
 
-import json
-
-from benchmarks.accuracy.accuracy import FILE, summed_up
+from benchmarks.accuracy.evidence import README, evidence, in_readme, table
 from pages.parts.outputs.charts import DARK, LIGHT
-from pages.parts.verify.accuracy import EXPLAINED, KINDS
 from pages.parts.verify.accuracy_charts import agreement, errors
-from presets import accuracy
+from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
 from tests.pages.app import page
 
 
 def test_the_file_is_what_the_formulas_give_now():
     """Else run python -m benchmarks.accuracy."""
-    assert json.loads(FILE.read_text(encoding="utf-8")) == summed_up()
+    assert accuracy() == evidence()
+
+
+def test_the_readme_agrees_with_the_file():
+    """Likewise."""
+    assert in_readme(README.read_text(encoding="utf-8")) == table(accuracy())
 
 
 def test_every_kind_is_explained_and_every_record_counted():
     found = accuracy()
     assert {row.kind for row in found.rows} == set(KINDS) == set(EXPLAINED)
+    assert sum(kind.records for kind in summaries(found)) == len(found.rows)
     assert all(row.measured > 0 and row.predicted > 0 for row in found.rows)
     assert all(row.count > 0 and row.reason for row in found.left_out)
 
 
 def test_the_charts_hold_every_record():
-    kinds = {kind: [row for row in accuracy().rows if row.kind == kind] for kind in KINDS}
+    kinds = accuracy().by_kind()
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
     assert sum(len(trace.x) for trace in agreement(kinds, LIGHT).data if trace.mode == "markers") == sizes
     assert sum(len(trace.x) for trace in errors(kinds, DARK).data) == len(accuracy().rows)

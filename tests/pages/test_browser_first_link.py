@@ -6,7 +6,16 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.pages.conftest import running_app
 
-PAGES = {"": "Weigh", "train": "Train", "verify": "Verify", "accuracy": "Accuracy"}
+PAGES = {
+    "": "Weigh",
+    "train": "Train",
+    "attention": "Attention",
+    "compare": "Compare",
+    "plan": "Plan",
+    "hardware": "Hardware",
+    "verify": "Verify",
+    "accuracy": "Accuracy",
+}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=PAGES.values())

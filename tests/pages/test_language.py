@@ -11,9 +11,12 @@ from calc.serving.engines import ENGINES
 from calc.text import pack
 from calc.verify.checkpoint import Checkpoint, Stored
 from pages.parts import words
+from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import Source, places
-from presets import accuracy, hub, models
+from pages.parts.verify.evidence import accuracy
+from presets import hub, models
 from presets.hub import HubError, HubModel
+from presets.studies import STUDIES
 from tests import DATA, ROOT
 from tests.pages.app import opened, page, run
 from tests.pages.pseudo import Pseudo, escaped, texts
@@ -83,6 +86,16 @@ def test_weigh(query, engine):
     assert unsaid(app) == []
 
 
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_derive(query):
+    assert unsaid(page("derive", **query)) == []
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "Zyphra/Zamba2-1.2B", "deepseek-ai/DeepSeek-V4-Flash"])
+def test_derive_a_study(name):
+    assert unsaid(page("derive", model=name, gpu="h200-sxm")) == []
+
+
 TRAINED = {
     "full": {"model": "Qwen/Qwen2.5-0.5B"},
     "qlora": {"model": "Qwen/Qwen3-8B", "method": "qlora", "zero": "3", "dp": "8", "recompute": "selective"},
@@ -99,9 +112,52 @@ def test_train(query):
     assert unsaid(app) == []
 
 
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_attention(query):
+    assert unsaid(page("attention", **query)) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "",
+        "deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32:kv=fp8,google/gemma-3-4b-it,"
+        "state-spaces/mamba-130m-hf,openai/gpt-oss-120b",
+        "Qwen/Qwen3-8B:frobnicate=1",
+        "Qwen/Qwen3-8B:weights=fp8_ds_mla",
+        "Qwen/Qwen3-8B",
+    ],
+)
+def test_compare(others):
+    assert unsaid(page("compare", model="Qwen/Qwen3-8B", num_gpus="2", **{"with": others})) == []
+
+
+PLANNED = {
+    "usual": {},
+    "targets": {"users": "64", "tpot_ms": "30", "ttft_ms": "500", "weight_formats": "bf16,int4", "kv_formats": "fp8"},
+    "out of reach": {"users": "5000", "tpot_ms": "1", "ttft_ms": "1", "max_gpus": "2", "plan_gpus": "l4,h100-sxm"},
+    "no money": {"budget": "0.01"},
+    "no room": {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
+    "rate": {"requests_per_s": "3", "prefix_share": "0.5", "engine": "sglang", "price": "l4=0.5", "budget": "9"},
+    "own": {"gpu": "Mine:48GiB:960GB/s:bf16=181", "plan_gpus": "Mine:48GiB:960GB/s:bf16=181", "users": "200"},
+}
+
+
+@pytest.mark.parametrize("query", PLANNED.values(), ids=PLANNED)
+def test_plan(query):
+    drawers = ("plan_engine_drawer", "prices_drawer", "sensitivity_drawer", "listed_drawer")
+    assert unsaid(opened(page("plan", **query), *drawers)) == []
+
+
+def test_hardware():
+    assert unsaid(page("hardware", gpu="Mine:48GiB:960GB/s:bf16=181,l4")) == []
+
+
 @pytest.mark.parametrize(
     ("name", "query"),
     [
+        ("plan", {"users": "3", "requests_per_s": "2"}),
+        ("plan", {"engine": "transformers"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "tp": "3"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "pp": "1000"}),
         ("weigh", {"model": "Qwen/Qwen2.5-3B", "ep": "3", "v": "2"}),
@@ -129,11 +185,10 @@ def test_what_does_not_go(name, query):
     assert unsaid(app) == []
 
 
-@pytest.mark.parametrize(
-    "place", places(("source", "gpu", "serving", "training", "overhead")).values(), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("place", places(EVERYTHING).values(), ids=lambda p: p.name)
 def test_what_a_link_says_wrong(place):
-    app = page("train" if place.path[0] == "training" else "weigh", **{place.name: "²"})
+    own = {"training": "train", "planning": "plan"}
+    app = page(own.get(place.path[0], "weigh"), **{place.name: "²"})
     assert unsaid(app) == []
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from calc import Layout, Overhead, Range, TrainingLayout, TrainingWorkload, Workload
 from calc.families import settings as config_settings
-from calc.formats import WEIGHT_FORMATS
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
 from calc.text import pack
+from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state import query
 from pages.parts.state.query import EVERYTHING, FORMERLY, PAGES, TRAIN, VERIFY, WEIGH, encode
@@ -263,7 +264,8 @@ def values(option):
     elif option.is_whole:
         taken = st.integers(option.least, option.most)
     elif option.is_number:
-        taken = st.floats(option.least, option.most, exclude_min=option.open_below)
+        most = 1e6 if option.most is None else option.most
+        taken = st.floats(option.least, most, exclude_min=option.open_below, exclude_max=option.open_above)
     elif option.is_range:
         ends = st.floats(0, 1024)
         taken = st.tuples(ends, ends).map(lambda ends: Range(low=min(ends), high=max(ends)))
@@ -273,6 +275,15 @@ def values(option):
             "gpu": st.lists(
                 st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), min_size=1, unique=True
             ).map(tuple),
+            "plan_gpus": st.lists(st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), unique=True).map(
+                tuple
+            ),
+            "weight_formats": st.lists(st.sampled_from(WEIGHT_FORMATS), unique=True).map(tuple),
+            "kv_formats": st.lists(st.sampled_from(CACHE_FORMATS), unique=True).map(tuple),
+            "price": st.dictionaries(
+                st.sampled_from(["h100-sxm", "l4", "My own:48GiB:960GB/s:bf16=181,fp8=362"]),
+                st.floats(0, 1e6, exclude_max=True),
+            ).map(lambda stated: tuple(f"{name}={decimal(usd)}" for name, usd in stated.items())),
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
             "version": st.sampled_from(["0.11", "5.2.1"]),
         }.get(option.name, st.text(min_size=1, max_size=20).filter(str.isprintable))

@@ -283,7 +283,7 @@ HOSTILE = {
 
 
 @given(
-    st.sampled_from(["weigh", "train", "verify", "accuracy"]),
+    st.sampled_from(["weigh", "train", "plan", "hardware", "verify", "accuracy"]),
     st.sampled_from(list(models())),
     st.lists(st.sampled_from(list(HOSTILE)), max_size=5, unique=True).flatmap(
         lambda names: st.fixed_dictionaries({name: st.sampled_from(HOSTILE[name]) for name in names})

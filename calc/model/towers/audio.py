@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from calc.errors import Frozen
 from calc.model.tensor import Shapes
 from calc.model.towers.image import Qwen2Vision, QwenVision, Weight, placed, weights, with_biases
+from calc.model.towers.tower import Tower
 
 
 class QwenAudio(Frozen):
@@ -38,7 +39,7 @@ class QwenAudio(Frozen):
         yield from placed(f"{tower}.layers.{{layer}}", layer_weights, self.num_layers)
 
 
-class OmniTowers(Frozen):
+class OmniTowers(Tower):
     """One tower for images and one for sound."""
 
     image: Qwen2Vision | QwenVision

@@ -6,6 +6,7 @@ from typing import Literal
 from calc.errors import Frozen
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.image import Weight, placed, weights, with_biases
+from calc.model.towers.tower import Tower
 
 
 class ImageEncoder(Frozen):
@@ -115,7 +116,7 @@ class PerceiverProjector(Frozen):
         yield f"{path}.perceiver_resampler.norm.weight", (t,), 1
 
 
-class EncodedVision(Frozen):
+class EncodedVision(Tower):
     """An encoder and a projector."""
 
     encoder: ImageEncoder

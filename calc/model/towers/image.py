@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from calc.errors import Frozen
 from calc.model.tensor import Shape, Shapes
+from calc.model.towers.tower import Tower
 
 Weight = tuple[str, Shape, int]  # name, shape, number of layers that hold it
 
@@ -24,7 +24,7 @@ def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[Weight]:
         yield f"{path}.{name}", shape, copies
 
 
-class Qwen2Vision(Frozen):
+class Qwen2Vision(Tower):
     """The image tower of Qwen2-VL and Qwen2.5-VL (transformers `modeling_qwen2_vl.py`, `modeling_qwen2_5_vl.py`)."""
 
     hidden: int
@@ -53,7 +53,7 @@ class Qwen2Vision(Frozen):
         yield from placed("visual.merger", normed({"ln_q": (d,)}) | with_biases(merger))
 
 
-class QwenVision(Frozen):
+class QwenVision(Tower):
     """The image tower of Qwen3-VL and Qwen3.5 (transformers `modeling_qwen3_vl.py`)."""
 
     kind: str = "qwen3_vl"
@@ -91,7 +91,7 @@ class QwenVision(Frozen):
                 yield f"{tower}.{merger}.{name}.bias", shape[:1], copies
 
 
-class PixtralVision(Frozen):
+class PixtralVision(Tower):
     """Pixtral, arXiv:2410.07073, with Mistral 3's projector (`modeling_pixtral.py`, `modeling_mistral3.py`)."""
 
     hidden: int
@@ -116,7 +116,7 @@ class PixtralVision(Frozen):
         yield from placed("multi_modal_projector", (with_biases if self.projector_bias else weights)(projector))
 
 
-class Llama4Vision(Frozen):
+class Llama4Vision(Tower):
     """The image tower of Llama 4 (transformers `modeling_llama4.py`)."""
 
     hidden: int
@@ -144,8 +144,8 @@ class Llama4Vision(Frozen):
         yield "multi_modal_projector.linear_1.weight", (text_hidden, self.out_hidden), 1
 
 
-class Gemma4Vision(Frozen):
-    """The image tower of Gemma 4 (transformers `modeling_gemma4.py`), without its buffers."""
+class Gemma4Vision(Tower):
+    """The image tower of Gemma 4 (transformers `modeling_gemma4.py`)."""
 
     hidden: int
     intermediate: int
@@ -155,6 +155,7 @@ class Gemma4Vision(Frozen):
     d_head: int
     patch_size: int
     positions: int
+    standardize: bool  # its output, by a mean and a spread that are buffers
 
     def shapes(self, text_hidden: int) -> Iterator[Weight]:
         """Name, shape and number of layers that hold it, of each weight."""
@@ -170,8 +171,13 @@ class Gemma4Vision(Frozen):
         yield from placed("model.vision_tower.encoder.layers.{layer}", weights(layer), self.num_layers)
         yield "model.embed_vision.embedding_projection.weight", (text_hidden, d), 1
 
+    def buffers(self) -> Shapes:
+        if not self.standardize:
+            return {}
+        return {f"model.vision_tower.{name}": (self.hidden,) for name in ("std_bias", "std_scale")}
 
-class MiniMaxVision(Frozen):
+
+class MiniMaxVision(Tower):
     """The image tower of MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
 
     hidden: int
@@ -197,7 +203,7 @@ class MiniMaxVision(Frozen):
             yield from placed(path, with_biases({"linear_1": (wide, width), "linear_2": (text_hidden, wide)}))
 
 
-class MoonVision(Frozen):
+class MoonVision(Tower):
     """MoonViT, arXiv:2504.07491, with the projector of Kimi K2.5 (transformers `modeling_kimi_k25.py`)."""
 
     hidden: int
@@ -220,7 +226,7 @@ class MoonVision(Frozen):
         yield from placed("mm_projector", with_biases(projector))
 
 
-class InternVision(Frozen):
+class InternVision(Tower):
     """InternViT, arXiv:2312.14238, with InternVL's projector (transformers `modeling_internvl.py`)."""
 
     hidden: int
@@ -254,7 +260,7 @@ class InternVision(Frozen):
         yield from placed("multi_modal_projector", with_biases(projector))
 
 
-class Glm4Vision(Frozen):
+class Glm4Vision(Tower):
     """The image tower of GLM-4.1V and GLM-4.5V, arXiv:2507.01006 (transformers `modeling_glm4v.py`)."""
 
     hidden: int
@@ -284,7 +290,7 @@ class Glm4Vision(Frozen):
         yield from placed(f"{tower}.blocks.{{layer}}", blocks, self.num_layers)
 
 
-class LlamaVision(Frozen):
+class LlamaVision(Tower):
     """The image tower of Llama 3.2 Vision (transformers `modeling_mllama.py`): tiles, and layers over all of them."""
 
     hidden: int

@@ -1,9 +1,11 @@
 """What an engine's start-up log says of its memory, to lay beside what we compute."""
 
+from calc.serving.engines.startup_log import LogSettings
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.differences import differences, largest
-from calc.verify.logs.log import Log, OutOfMemory, Settings
+from calc.verify.logs.log import Log
+from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.parse import read_log
 from calc.verify.logs.weighing import weigh_as
 
-__all__ = ["Difference", "Log", "OutOfMemory", "Settings", "differences", "largest", "read_log", "weigh_as"]
+__all__ = ["Difference", "Log", "LogSettings", "OutOfMemory", "differences", "largest", "read_log", "weigh_as"]

@@ -9,6 +9,7 @@ from calc.hardware.gpus import gpus, usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
+from calc.serving.engines import LOGS
 from calc.serving.engines.engine import Pool
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
@@ -108,7 +109,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine == "vllm":
+        elif log.engine in LOGS and LOGS[log.engine].one_kind_tokens:
             yield _tokens(log.kv_bytes, log.kv_tokens, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
         yield _one_request(log.kv_needed, cache)
@@ -124,7 +125,7 @@ def block_size(log: Log, cache: Pages) -> int:
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
     one, block = cache.token, block_size(log, cache)
-    rounding = ROUNDING if log.engine == "vllm" else 2 * ROUNDING  # SGLang writes keys and values apart
+    rounding = ROUNDING * (LOGS[log.engine].cache_sizes if log.engine in LOGS else 1)
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
     if agrees:
@@ -166,12 +167,12 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Messa
 
 
 def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
-    """The tokens that vLLM prints where layers differ in what they keep: of one kind of layer, or, since 0.21, the
-    requests times their length; in the case that is nearest."""
+    """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
+    0.21, the requests times their length; in the case that is nearest."""
     case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
     low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
     agrees = low <= tokens <= high
-    known: dict[str, Any] = {"pages": pages_of(case), "size": kv_bytes / GIB}
+    known: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": kv_bytes / GIB}
     known |= {"low": low, "high": high, "tokens": tokens}
     if agrees:
         sentence = Message(
@@ -191,11 +192,11 @@ def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
     )
 
 
-def pages_of(case: Case) -> Message:
+def pages_of(case: Case, engine: str) -> Message:
     """Whose pages hold the tokens."""
     if case.flags:
-        return Message("In vLLM's pages with {flags}", flags=" ".join(case.flags))
-    return Message("In vLLM's pages")
+        return Message("In {engine}'s pages with {flags}", engine=engine, flags=" ".join(case.flags))
+    return Message("In {engine}'s pages", engine=engine)
 
 
 def _one_request(needed: int, cache: Pages) -> Difference:
@@ -222,26 +223,27 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     case = min(cache.cases, key=lambda case: abs(cache.requests(case, tokens)[0] - concurrency))
     low, high = cache.requests(case, tokens)
     known: dict[str, Any] = {"tokens": tokens, "requests": high, "length": length, "stated": concurrency}
+    known["engine"] = cache.serving.engine.title
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
         low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size(length)) / length
     agrees = low - 0.005 <= concurrency <= high + 0.005
     if agrees:
         sentence = Message(
-            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages; "
-            "the log's {stated:,.2f} agree.",
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
+            "pages; the log's {stated:,.2f} agree.",
             **known,
         )
     elif cache.whole:
         sentence = Message(
-            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages, "
-            "but {stated:,.2f} in the log: these lines are not of one rank and start.",
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
+            "pages, but {stated:,.2f} in the log: these lines are not of one rank and start.",
             **known,
         )
     else:
         sentence = Message(
-            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in vLLM's pages, "
-            "but {stated:,.2f} in the log: another step, version or cache format than ours.",
+            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
+            "pages, but {stated:,.2f} in the log: another step, version or cache format than ours.",
             **known,
         )
     return Difference(

@@ -1,23 +1,21 @@
 """A log's figures beside ours."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import Any, Literal
 
 from calc.errors import Message
 from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
+from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.engine import LoadedWeights
-from calc.serving.engines.loading import ExpertKernel
-from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
-from calc.verify.logs.log import ROUNDING, Log, OutOfMemory
+from calc.verify.logs.log import ROUNDING, Log
+from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.weighing import engine_of
 
 CLOSE = 0.003
@@ -43,21 +41,21 @@ def largest(rows: Sequence[Difference]) -> Difference | None:
 
 def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Difference]:
     asked = ours.scenario
-    if log.weights is not None:
-        yield _weights(log, log.weights, architecture, ours)
+    known = LOGS.get(log.engine)
+    if known is not None and log.weights is not None:
+        yield _weights(log, log.weights, known, architecture, ours)
     serving = Serving(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
-    if log.engine == "vllm":
-        yield from _vllm(log, ours)
-    if log.out_of_memory is not None and log.engine == "torch":
+    yield from _start(log, ours)
+    if log.out_of_memory is not None and known is None:
         yield from _memory(log.out_of_memory, ours)
 
 
-def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -> Difference:
+def _weights(log: Log, weights: int, known: StartupLog, architecture: Architecture, ours: Report) -> Difference:
     """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
-    found = dict(_candidates(architecture, ours))
+    found = dict(_candidates(known, architecture, ours))
     what = min(found, key=lambda name: abs(found[name].total - weights))
     held = found[what]
     off = weights - held.total
@@ -71,9 +69,8 @@ def _weights(log: Log, weights: int, architecture: Architecture, ours: Report) -
             more=_beside(held) / GIB,
         )
     else:
-        sentence = Message(
-            "{what} differ by {off:+.2f} GiB: {why}.", what=what, off=off / GIB, why=_why_weights(log, off, ours)
-        )
+        why = _why_weights(log, known, off, ours)
+        sentence = Message("{what} differ by {off:+.2f} GiB: {why}.", what=what, off=off / GIB, why=why)
     return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
 
 
@@ -82,31 +79,15 @@ def _beside(held: LoadedWeights) -> int:
     return held.rotary + held.padding + held.rounding
 
 
-LOADED: dict[tuple[bool, ExpertKernel | None], Message] = {
-    (False, None): Message("The weights"),
-    (True, None): Message("The weights with the vision encoder"),
-    (False, "marlin"): Message("The weights, experts padded for Marlin,"),
-    (True, "marlin"): Message("The weights with the vision encoder, experts padded for Marlin,"),
-    (False, "triton"): Message("The weights, experts padded for Triton,"),
-    (True, "triton"): Message("The weights with the vision encoder, experts padded for Triton,"),
-}
-"""What may be loaded: a vision encoder, and experts as a kernel pads them."""
-
-
-def _candidates(architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
-    """What the fullest rank may hold: the vision encoder too, which vLLM loads unless told otherwise, and experts in
-    MXFP4 as either kernel pads them."""
+def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
+    """What the fullest rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
-    towers = (True, False) if ours.parameters.not_in_total["vision"] else (False,)
-    kernels: tuple[ExpertKernel | None, ...] = ("marlin", "triton") if precision.weights == "mxfp4" else (None,)
-    for tower, kernel in product(towers, kernels):
-        alone = not tower and len(towers) > 1
-        engine = VLLM(VLLMOptions(language_model_only=alone, mxfp4_kernel=kernel or "marlin"))
+    for what, engine in known.loadings(precision, vision=bool(ours.parameters.not_in_total["vision"])):
         stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
-        yield LOADED[tower, kernel], max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
+        yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 
-def _why_weights(log: Log, off: int, ours: Report) -> Message:
+def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> Message:
     """Why the log's weights are `off` bytes more than ours."""
     stored = ours.scenario.precision.weights
     if off < 0:
@@ -115,12 +96,9 @@ def _why_weights(log: Log, off: int, ours: Report) -> Message:
         )
     if log.settings.enable_lora:
         return Message("LoRA slots sit in the log's")
-    if log.settings.speculative and log.engine == "vllm":
-        return Message("a draft model sits in the log's")
-    if log.engine == "sglang" and off <= ours.overhead_items["libraries"][1]:
-        return Message(
-            "SGLang reads what is gone from the GPU's free memory, of which libraries take a part while it loads"
-        )
+    why = known.why_heavier(log.settings, off, ours.overhead_items["libraries"][1])
+    if why is not None:
+        return why
     if stored in FLOATS:
         return Message("LoRA slots or a draft model may sit in the log's, or it is another model than ours")
     return Message(
@@ -128,8 +106,8 @@ def _why_weights(log: Log, off: int, ours: Report) -> Message:
     )
 
 
-def _vllm(log: Log, ours: Report) -> Iterator[Difference]:
-    """What vLLM says of its profile run, and what it leaves for the cache by its settings."""
+def _start(log: Log, ours: Report) -> Iterator[Difference]:
+    """What the engine says of its profile run, and what it leaves for the cache by its settings."""
     if log.activations is not None and ours.kv_budget:
         yield _activations(log, log.activations, ours)
     if log.cuda_graphs is not None:

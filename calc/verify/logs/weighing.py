@@ -1,6 +1,5 @@
 """What a log ran, weighed by us."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,11 +9,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made
-from calc.serving.engines.engine import Engine
-from calc.serving.engines.sglang.engine import SGLang
-from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines import DEFAULT_ENGINE, ENGINES, LOGS, Engine
 from calc.serving.report import Report, report
 from calc.serving.workload import Workload
 from calc.units import MIB
@@ -54,10 +49,7 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
     try:
         workload = made(Workload, {"context": asked.max_model_len or log.concurrency_length or 8192})
         engine = engine_of(log)
-        degrees = {"tp": asked.tensor_parallel_size, "pp": asked.pipeline_parallel_size}
-        if log.engine == "vllm":  # SGLang's copies lie within its tp
-            degrees["dp"] = asked.data_parallel_size
-        layout = made(Layout, {name: degree or 1 for name, degree in degrees.items()})
+        layout = LOGS[log.engine].layout(asked) if log.engine in LOGS else Layout()
     except ConfigError as error:
         sentence = Message("The log states what can't be weighed. {why}", why=error.message)
         raise ConfigError(sentence, error.field) from None
@@ -72,29 +64,8 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
 
 
 def engine_of(log: Log) -> Engine:
-    """The engine with the flags that the log states; vLLM for a message of PyTorch alone."""
-    asked = log.settings
-    if log.engine == "sglang":
-        flags: dict[str, Any] = {
-            "mem_fraction_static": asked.mem_fraction_static,
-            "chunked_prefill_size": asked.max_num_batched_tokens,
-            "max_running_requests": asked.max_num_seqs,
-        }
-        return SGLang(made(SGLangOptions, flags))
-    flags = {
-        "max_num_batched_tokens": asked.max_num_batched_tokens,
-        "max_num_seqs": asked.max_num_seqs,
-        "gpu_memory_utilization": asked.gpu_memory_utilization,
-        "enforce_eager": bool(asked.enforce_eager),
-        "version": _version(log),
-    }
-    return VLLM(made(VLLMOptions, flags))
-
-
-def _version(log: Log) -> str | None:
-    """0.10.2 of 0.10.2.dev378+g4d7fe40fc, of vLLM."""
-    found = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", log.version or "")
-    return found[0] if found and log.engine == "vllm" else None
+    """The engine with the flags that the log states; the usual one for a message of PyTorch alone."""
+    return LOGS[log.engine].started(log.settings, log.version) if log.engine in LOGS else ENGINES[DEFAULT_ENGINE]()
 
 
 def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
@@ -118,11 +89,13 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
 def _near(
     log: Log, config: Mapping[str, Any], workload: Workload, layout: Layout, gpus: Iterable[GPU]
 ) -> Iterator[GPU]:
-    """GPUs with the total that the log states, one of each kind for which vLLM has defaults of its own; none where the
-    log says too little of what was divided."""
-    asked = log.settings
-    stated = _version(log) or (asked.max_num_batched_tokens and asked.max_num_seqs)
-    if log.total is None or log.engine != "vllm" or not stated or asked.gpu_memory_utilization is None:
+    """GPUs with the total that the log states, one of each kind for which the engine has defaults of its own; none
+    where the log says too little of what was divided."""
+    asked, known = log.settings, LOGS.get(log.engine)
+    stated = log.version or (asked.max_num_batched_tokens and asked.max_num_seqs)
+    if known is None or not known.states_version_rules:
+        return
+    if log.total is None or not stated or asked.gpu_memory_utilization is None:
         return
     engine, architecture = engine_of(log), Architecture.from_config(config)
     near = [gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total]

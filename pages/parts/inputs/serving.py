@@ -14,7 +14,7 @@ from pages.parts.inputs.control import control, explain, faults, help_of, ranged
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.scenario import Place, ServingChoice, places
 from pages.parts.state.url import bind, change, show
-from pages.parts.state.weighed import Weighed
+from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import field, say, tokens
 
 CONTEXTS = [2**power for power in range(7, 21)]
@@ -23,7 +23,7 @@ MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentatio
 """Where the slider of a part of the overhead ends."""
 
 
-def workload(answer: Weighed) -> None:
+def workload(answer: Answer) -> None:
     asked, known = answer.scenario.serving, of_serving(answer)
     st.markdown(say("**Workload**"))
     batch, context = known["batch"], known["context"]
@@ -77,7 +77,7 @@ def _take_count(place: Place) -> None:
     change({place: None if count == 1 else count} | {other: other.option.default for other in spread})
 
 
-def formats(answer: Weighed) -> None:
+def formats(answer: Answer) -> None:
     """How weights and cache are stored."""
     known = of_serving(answer)
     weight_format(known["weights"], answer.model.native)
@@ -177,7 +177,7 @@ def ranges(usual: Mapping[Any, Range]) -> None:
             ranged(place, usual[name], MOST.get(name, 4.0))
 
 
-def of_serving(answer: Weighed) -> Mapping[str, Place]:
+def of_serving(answer: Answer) -> Mapping[str, Place]:
     return places(("serving",), answer.scenario.serving.engine)
 
 

@@ -1,5 +1,6 @@
 """The answer first: one sentence, one bar of one GPU, and what would make it fit."""
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -150,6 +151,12 @@ def cell(background: str, share: float) -> str:
 
 def key(mark: str, label: str, size: int) -> str:
     return f"<span>{mark}{escape(label)} <b>{words.gib(size)}</b></span>"
+
+
+def keys(entries: Iterable[tuple[str, str]]) -> str:
+    """Colours with what they stand for."""
+    cells = (f'<span><em style="{SWATCH};background:{color}"></em>{escape(label)}</span>' for color, label in entries)
+    return f'<div style="{KEYS}">{"".join(cells)}</div>'
 
 
 def told(memory: Memory, usable: int) -> str:

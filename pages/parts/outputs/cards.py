@@ -1,6 +1,7 @@
 """The answer on Weigh: totals, memory, and one card for each GPU."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal
 
 import streamlit as st
@@ -8,15 +9,16 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.parallel import Layout
+from calc.model.paper import Anchor
 from calc.serving.report import KVCache
 from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
+from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import derivation, figures
-from pages.parts.state.weighed import Weighed
+from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
-from presets import Published
 
 
 def totals(answer: Weighed) -> None:
@@ -25,15 +27,16 @@ def totals(answer: Weighed) -> None:
     gpu = None if focus is None else find_gpu(focus.gpu)
     model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
     parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
+    numbers: list[tuple[Anchor, str, str, Callable[[], None]]] = [
+        ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
+        ("active", say("Active parameters"), words.count(parameters.active), model.active),
+        ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
+        ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
+        ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
+        ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
+    ]
     figures(
-        [
-            ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
-            ("active", say("Active parameters"), words.count(parameters.active), model.active),
-            ("kv_cache_per_token", say("KV cache per token"), growing(cache), served.cache_per_token),
-            ("kv_cache", say("KV cache, total"), words.size(cache.total), served.cache),
-            ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
-            ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
-        ]
+        [(anchor, label, value, partial(paper.beside, answer, anchor, draw)) for anchor, label, value, draw in numbers]
     )
 
 
@@ -48,7 +51,7 @@ def growing(cache: KVCache) -> str:
 
 def exact(answer: Weighed) -> None:
     """The count to the last one, what it leaves out, and the total that others published."""
-    parameters, preset = answer.report.parameters, answer.model.published.preset
+    parameters = answer.report.parameters
     st.caption(
         say(
             "Exactly **{total:,}** parameters, **{active:,}** active.", total=parameters.total, active=parameters.active
@@ -57,23 +60,35 @@ def exact(answer: Weighed) -> None:
     excluded = [say("{part} {n:,}", part=words.PARTS[name], n=n) for name, n in parameters.not_in_total.items() if n]
     if excluded:
         st.caption(say("Not in total: {parts}.", parts=words.listed(excluded)))
-    if preset is not None and not answer.scenario.overrides:
-        st.caption(published_total(parameters.total, preset.published))
+    published = published_total(answer)
+    if published is not None:
+        st.caption(published)
 
 
-def published_total(total: int, published: Published) -> str:
-    """Our total beside the one that others published."""
+def published_total(answer: Answer) -> str | None:
+    """Our total beside the one that others published for this preset; None where there is none."""
+    preset, total = answer.model.published.preset, answer.architecture.parameters().total
+    if preset is None or preset.published is None or answer.scenario.overrides:
+        return None
+    published, beside = preset.published, preset.beside()
+    if not beside and published.total == total:
+        return say(
+            "The published total is the same. Source: {source}, {date}", source=published.source, date=published.date
+        )
     sum_of = f"{total:,}"
-    for part in published.plus:
-        sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=part.count, what=part.what)
-    if not published.plus and published.total == total:
-        return say("The published total is the same. Source: {source}", source=published.source)
+    for part, n in beside.items():
+        what = words.IN_FILES[part]
+        if n < 0:
+            sum_of = say("{sum} − {n:,} ({what})", sum=sum_of, n=-n, what=what)
+        else:
+            sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=n, what=what)
     return say(
-        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}",
+        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}, {date}",
         published=published.total,
         sum=sum_of,
-        difference=published.difference(total),
+        difference=published.total - total - sum(beside.values()),
         source=published.source,
+        date=published.date,
     )
 
 
@@ -84,7 +99,8 @@ def cards(answer: Weighed) -> None:
             with st.container(border=True, height="stretch", gap="xsmall"):
                 card(verdict, largest(verdict), verdict.flags)
                 gpu = find_gpu(verdict.gpu)
-                derivation(f"verdict_{gpu.id}", gpu.name, ServingDerivations(answer, gpu).verdict)
+                lines = ServingDerivations(answer, gpu).verdict
+                derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.beside, answer, "verdict", lines))
 
 
 def largest(verdict: Verdict) -> list[str]:

@@ -56,7 +56,7 @@ def gpu_bars(
     parts = parts or served(memories)
     rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
     usable = [verdict.usable / GIB for verdict in verdicts]
-    bars = _bars("x", "y", rows, memories, parts)
+    bars = stacked("x", "y", rows, memories, parts)
     for bar in bars:
         bar["orientation"] = "h"
     capacity = [
@@ -80,7 +80,7 @@ def gpu_bars(
         theme,
         height=LEGEND + ROW * len(rows) + 60,
         margin={"l": 8, "r": 14, "t": LEGEND, "b": 60},
-        title=_legend(parts),
+        title=legend(parts),
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
@@ -166,11 +166,11 @@ def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | No
 
 def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, theme: Theme, **marks: Any) -> go.Figure:
     return figure(
-        _bars("y", "x", list(memories), list(memories.values()), parts),
+        stacked("y", "x", list(memories), list(memories.values()), parts),
         theme,
         height=340,
         margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},
-        title=_legend(parts),
+        title=legend(parts),
         barmode="stack",
         bargap=0.3,
         hovermode="x unified",
@@ -185,7 +185,7 @@ def served(memories: Iterable[Memory]) -> tuple[str, ...]:
     return words.SEEING if any(memory.vision for memory in memories) else words.SERVED
 
 
-def _bars(
+def stacked(
     along: str, across: str, rows: Sequence[str], memories: Sequence[Memory], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Stacked bars in GiB: the parts with the overhead's middle, and hatched what its high end adds."""
@@ -235,7 +235,7 @@ def swatch(part: str) -> str:
     return f'<span style="color:{words.color(part)};font-size:18px">■</span>'
 
 
-def _legend(parts: Iterable[str]) -> dict[str, Any]:
+def legend(parts: Iterable[str]) -> dict[str, Any]:
     """Every part with its colour, in one line of text above the figure."""
     return {
         "text": "  ".join(f"{swatch(part)} {words.part(part)}" for part in parts),

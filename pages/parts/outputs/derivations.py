@@ -9,7 +9,7 @@ from calc import Memory
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.model.derivation import Derivation, derive
-from calc.model.rough import rough
+from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
 from pages.parts.outputs.figure import legend, table
@@ -31,14 +31,14 @@ class ModelDerivations:
     def parameters(self) -> None:
         table(self.derivation.parameters, say("Parameters"))
         st.markdown(say("Sum: **{total:,}**", total=self.count.total))
-        about = rough(self.architecture)
+        about = gated_rule(self.architecture)
         if about is not None:
             st.caption(
                 say(
                     "The usual rough formula {formula} gives {rough:,}, {error:+.1%}: it gives every head keys and "
                     "values of its own, counts a tied output head twice, and omits norms and biases.",
-                    formula="`2·V·h + L·(4·h² + 3·f·h)`",
-                    rough=about.total,
+                    formula="`V·h·2 + L·(4 + 3·M)·h²`",
+                    rough=about.rough,
                     error=about.error,
                 )
             )

@@ -17,7 +17,9 @@ from pages.parts.words import say
 A = TypeVar("A", bound=Answer)
 
 
-def page(here: Page, calculate: Callable[[Scenario], A], *sections: sidebar.Section[A], needs_answer: bool = True) -> A:
+def page(
+    here: Page, calculate: Callable[[Scenario], A], *sections: Callable[[A], None], needs_answer: bool = True
+) -> A:
     """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
     link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
     answer = calculate(url.current(here))
@@ -37,12 +39,13 @@ def page(here: Page, calculate: Callable[[Scenario], A], *sections: sidebar.Sect
     return answer
 
 
-def without_model(here: Page, title: str) -> None:
+def without_model(here: Page, title: str) -> Scenario:
     """A page that is about no model. The reader's own goes along to the next."""
-    url.current(here)
+    scenario = url.current(here)
     st.title(title, anchor=False)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
+    return scenario
 
 
 def assumptions(sentences: Iterable[Message]) -> None:

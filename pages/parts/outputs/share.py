@@ -1,9 +1,8 @@
 """The title line: what is on screen, its link, and its report as a file."""
 
-import json
-
 import streamlit as st
 
+from calc.text import config_file
 from pages.parts.state.query import Page
 from pages.parts.state.url import link
 from pages.parts.state.weighed import Answer
@@ -38,7 +37,7 @@ def copy_link(answer: Answer, page: Page) -> None:
     st.caption(say("This config is too long for an address. Hand on the file instead."))
     st.download_button(
         "config.json",
-        json.dumps(answer.model.config, indent=2, ensure_ascii=False),
+        config_file(answer.model.config or {}),
         file_name="config.json",
         mime="application/json",
         icon=":material/download:",

@@ -19,7 +19,7 @@ from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, 
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "training", "serving", "overhead")
+EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "planning", "training", "serving", "overhead", "comparison", "derive")
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "2"}
@@ -35,6 +35,11 @@ class Page(Frozen):
     uses: tuple[Uses, ...]
     old: bool = False
 
+    @property
+    def has_engine(self) -> bool:
+        """Whether figures hang on the engine."""
+        return not {"serving", "planning"}.isdisjoint(self.uses)
+
     def reads_training(self, params: Mapping[str, str]) -> bool:
         """Whether dp and ep in a link are the layout of training, though the page does not use that."""
         return self.old and "training" not in self.uses and params.get("v") != GENERATION["v"]
@@ -42,9 +47,14 @@ class Page(Frozen):
 
 WEIGH = Page(path="", uses=("source", "gpu", "serving", "overhead"), old=True)
 TRAIN = Page(path="train", uses=("source", "gpu", "training", "overhead"), old=True)
+PLAN = Page(path="plan", uses=("source", "gpu", "planning"))
+HARDWARE = Page(path="hardware", uses=("source", "gpu"))
 VERIFY = Page(path="verify", uses=("source",), old=True)
 ACCURACY = Page(path="accuracy", uses=("source",), old=True)
-PAGES = (WEIGH, TRAIN, VERIFY, ACCURACY)
+ATTENTION = Page(path="attention", uses=("source", "gpu", "serving", "overhead"))
+DERIVE = Page(path="derive", uses=("source", "gpu", "serving", "overhead", "derive"))
+COMPARE = Page(path="compare", uses=("source", "gpu", "serving", "overhead", "comparison"))
+PAGES = (WEIGH, TRAIN, PLAN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY)
 
 
 def decode(
@@ -54,7 +64,7 @@ def decode(
     use stays as it is in `now`."""
     scenario = now.model_copy(update={name: getattr(Scenario(), name) for name in (*page.uses, "overrides")})
     problems: list[Message] = []
-    engine = params.get("engine", scenario.serving.engine)
+    engine = params.get("engine", DEFAULT_ENGINE if page.has_engine else scenario.serving.engine)
     if engine in ENGINES:
         scenario = scenario.model_copy(update={"serving": scenario.serving.with_engine(engine)})
     overrides: dict[str, str] = {}
@@ -121,7 +131,7 @@ def encode(scenario: Scenario, page: Page) -> dict[str, str]:
     known = places(page.uses, scenario.serving.engine)
     differing = {name: place for name, place in known.items() if place.of(scenario) != place.of(default)}
     params = {name: place.written(place.of(scenario)) for name, place in differing.items()}
-    if "serving" in page.uses and scenario.serving.engine != DEFAULT_ENGINE:
+    if page.has_engine and scenario.serving.engine != DEFAULT_ENGINE:
         params["engine"] = scenario.serving.engine
     params |= {name: str(value).lower() for name, value in scenario.overrides.items()}
     return params | (GENERATION if page.reads_training(params) and not params.keys().isdisjoint(LAYOUT) else {})

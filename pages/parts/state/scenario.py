@@ -1,26 +1,33 @@
 """What the reader has chosen: one value, made of calc's own models."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny
+from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 
 from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import Frozen
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
+from calc.time.plan import Needs
 from calc.training.recipe import RECIPES, RecipeName
+from calc.units import decimal
+from pages.parts.inputs.fields import CONTROLS
 from presets import gpus, models
 from presets.hub import is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_ENGINE = "vllm"
+MOST_OTHERS = 5
+"""Configurations that stand beside the model: six in all."""
+PRICE = TypeAdapter(Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)])
 
 
 @cache
@@ -44,11 +51,28 @@ def separate(text: str) -> list[str]:
     return found
 
 
+def stated_price(text: str) -> tuple[str, float]:
+    """GPU=USD; the name of a GPU of the reader's own may have an equals sign in it. Raises ValueError."""
+    name, _, usd = text.rpartition("=")
+    price = PRICE.validate_python(usd)
+    return find_gpu(name).id, price
+
+
+def priced(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Each GPU once, its last price. Raises ValueError."""
+    return tuple(f"{name}={decimal(usd)}" for name, usd in dict(map(stated_price, chosen)).items())
+
+
 def model_id(model: str) -> str:
     """A preset, or what has the form of an id. Raises ValueError."""
     if model not in models() and not is_id(model):
         raise ValueError(model)
     return model
+
+
+def once(chosen: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each choice once."""
+    return tuple(dict.fromkeys(chosen))
 
 
 class Source(Frozen):
@@ -67,6 +91,65 @@ class Source(Frozen):
     pasted: dict[str, Any] | None = Field(
         default=None, examples=["eJyr…"], description="A config.json, in place of the model."
     )
+
+
+class Configuration(Frozen):
+    """A model with changes, as a link says it: Qwen/Qwen3-8B:num_key_value_heads=4:weights=fp8. A format that it does
+    not state is that of the scenario."""
+
+    source: Source = Source()
+    overrides: tuple[tuple[str, int | bool], ...] = ()
+    weights: WeightFormat | None = None
+    kv: CacheFormat | None = None
+
+    @property
+    def written(self) -> str:
+        return ":".join([self.source.model, *(f"{name}={value}" for name, value in self.changes().items())])
+
+    def changes(self) -> dict[str, str]:
+        """All but the model's name, as text."""
+        source = {name: value for name, value in self.source if name != "model" and value is not None}
+        if self.source.pasted is not None:
+            source["pasted"] = pack(self.source.pasted)
+        changes = source | dict(self.overrides) | {"weights": self.weights, "kv": self.kv}
+        return {
+            name: str(value) if not isinstance(value, bool) else str(value).lower()
+            for name, value in changes.items()
+            if value is not None
+        }
+
+    def within(self, scenario: "Scenario") -> "Scenario":
+        """The scenario with this configuration in place of its model."""
+        formats = {name: value for name, value in (("weights", self.weights), ("kv", self.kv)) if value is not None}
+        return scenario.model_copy(
+            update={
+                "source": self.source,
+                "overrides": dict(self.overrides),
+                "serving": scenario.serving.model_copy(update=formats),
+            }
+        )
+
+
+def configuration(text: str) -> Configuration:
+    """What `Configuration.written` wrote. Raises ValueError."""
+    model, *parts = text.split(":")
+    source: dict[str, Any] = {"model": model}
+    rest: dict[str, Any] = {}
+    overrides: dict[str, int | bool] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name == "pasted":
+            source[name] = unpack(value)
+        elif name in Source.model_fields:
+            source[name] = value
+        elif name in ("weights", "kv"):
+            rest[name] = value
+        else:
+            known = CONTROLS[name].parse(value) if name in CONTROLS else None
+            if known is None:
+                raise ValueError(part)
+            overrides[name] = known
+    return Configuration.model_validate({"source": source, "overrides": tuple(overrides.items()), **rest})
 
 
 class ServingChoice(Frozen):
@@ -124,6 +207,44 @@ class TrainingChoice(Frozen):
         return RECIPES[self.recipe]
 
 
+class Comparison(Frozen):
+    """What stands beside the model on Compare."""
+
+    others: Annotated[tuple[Configuration, ...], Field(max_length=MOST_OTHERS)] = Field(
+        default=(),
+        serialization_alias="with",
+        examples=["deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32"],
+        description="Models side by side with this one, each with its changes.",
+    )
+
+
+class PlanChoice(Frozen):
+    """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
+    as the checkpoint has them, a cache in 16 bits."""
+
+    needs: Needs = Needs()
+    plan_gpus: Annotated[tuple[str, ...], AfterValidator(known_gpus)] = Field(
+        default=(), examples=["h100-sxm,l40s"], description="GPUs that may be used; all, where none is chosen."
+    )
+    weight_formats: Annotated[tuple[WeightFormat, ...], AfterValidator(once)] = Field(
+        default=(), examples=["bf16,fp8"], description="Acceptable storage of the weights."
+    )
+    kv_formats: Annotated[tuple[CacheFormat, ...], AfterValidator(once)] = Field(
+        default=(), examples=["bf16,fp8"], description="Acceptable storage of the KV cache."
+    )
+    max_gpus: int = Field(default=64, ge=1, le=1024, description="At most so many GPUs in all.")
+    node: int = Field(default=8, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one.")
+    budget: float | None = Field(default=None, gt=0, le=1e6, description="At most so many US dollars an hour.")
+    price: Annotated[tuple[str, ...], AfterValidator(priced)] = Field(
+        default=(), examples=["h100-sxm=2.5;l40s=0.8"], description="Your prices of a GPU-hour, in US dollars."
+    )
+
+    @property
+    def prices(self) -> dict[str, float]:
+        """US dollars of a GPU-hour that the reader states."""
+        return dict(map(stated_price, self.price))
+
+
 class Scenario(Frozen):
     """Everything that changes a number. A control sets one field at a time, so that two may exclude each other for a
     while: `calc.options.checked` says so when it is computed."""
@@ -135,7 +256,10 @@ class Scenario(Frozen):
     )
     serving: ServingChoice = ServingChoice()
     training: TrainingChoice = TrainingChoice()
+    planning: PlanChoice = PlanChoice()
     overhead: Overhead = Overhead()
+    comparison: Comparison = Comparison()
+    derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
 
     def chosen_gpus(self) -> list[GPU]:
         return [find_gpu(name) for name in self.gpu]
@@ -145,9 +269,17 @@ class Scenario(Frozen):
         return find_gpu((self.gpu or usual_gpus())[0])
 
 
+LISTS: dict[str, Callable[[str], list[str]]] = {
+    "gpu": separate,
+    "plan_gpus": separate,
+    "weight_formats": lambda text: text.split(","),
+    "kv_formats": lambda text: text.split(","),
+    "price": lambda text: text.split(";"),
+}
+"""How a link's list is taken apart."""
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal["source", "gpu", "serving", "training", "overhead"]
+Uses = Literal["source", "gpu", "serving", "training", "planning", "overhead", "comparison", "derive"]
 
 
 @dataclass(frozen=True)
@@ -159,7 +291,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        return self.path[-1]
+        return self.option.name
 
     def of(self, scenario: Scenario) -> Any:
         value: Any = scenario
@@ -175,13 +307,19 @@ class Place:
         """The value that a link means. Raises ValueError."""
         if self.name == "pasted":
             return unpack(text)
-        return self.option.checked(separate(text)) if self.name == "gpu" else self.option.parse(text)
+        if self.name == "with":
+            return self.option.checked([configuration(part) for part in text.split(",") if part])
+        return self.option.checked(LISTS[self.name](text)) if self.name in LISTS else self.option.parse(text)
 
     def written(self, value: Any) -> str:
         """How a link says it."""
         if self.name == "pasted":
             return pack(value)
-        return ",".join(value) if self.name == "gpu" else self.option.written(value)
+        if self.name == "with":
+            return ",".join(other.written for other in value)
+        if self.name in LISTS:
+            return (";" if self.name == "price" else ",").join(value)
+        return self.option.written(value)
 
 
 def replaced(model: Any, path: Path, value: Any) -> Any:

@@ -98,7 +98,7 @@ def link(scenario: Scenario, page: Page) -> str | None:
     if not shareable(params):
         return None
     here = urlsplit(st.context.url or "")
-    return here._replace(path=here.path or "/", query=urlencode(params, safe="/,"), fragment="").geturl()
+    return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
 def show(key: str, value: Any) -> None:

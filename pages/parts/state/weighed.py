@@ -148,6 +148,18 @@ def looked(scenario: Scenario) -> Answer:
     return Answer(scenario, model, model.error)
 
 
+def attended(scenario: Scenario) -> Answer:
+    """The model alone, under a workload."""
+    model = read(scenario)
+    if model.error is not None:
+        return Answer(scenario, model, model.error)
+    try:
+        checked(scenario.serving.workload)
+    except ConfigError as problem:
+        return Answer(scenario, model, problem)
+    return Answer(scenario, model)
+
+
 def weighed(scenario: Scenario) -> Weighed:
     """The model, served."""
     model, asked = read(scenario), scenario.serving

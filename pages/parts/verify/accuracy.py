@@ -1,68 +1,35 @@
 """Predicted against measured: by kind, as a scatter, record by record, and what is left out."""
 
-from statistics import median
-
 import streamlit as st
 
-from calc.errors import Message
 from pages.parts import words
 from pages.parts.outputs import charts
 from pages.parts.verify.accuracy_charts import agreement, errors
+from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
 from pages.parts.words import say
-from presets import Accuracy, Compared
-
-KINDS = {
-    "weights, 16 bits": Message("Weights, 16 bits"),
-    "weights, quantised": Message("Weights, quantized"),
-    "KV tokens given KV bytes": Message("Cache tokens from cache bytes"),
-    "vLLM KV budget": Message("Available KV cache memory (vLLM)"),
-    "transformers peaks, 16 bits": Message("Peaks of transformers, 16 bits"),
-    "transformers peaks, quantised": Message("Peaks of transformers, quantized"),
-    "cache of other engines": Message("Cache of other engines"),
-    "training peaks": Message("Training peaks"),
-    "training steps, computed": Message("Training steps, computed by torch"),
-}
-EXPLAINED = {
-    "weights, 16 bits": Message("{kind}: vLLM's “model loading took”"),
-    "weights, quantised": Message("{kind}: the same; checkpoints differ in what they keep in 16 bits"),
-    "KV tokens given KV bytes": Message("{kind}: vLLM's “GPU KV cache size” from its own bytes"),
-    "vLLM KV budget": Message("{kind}: bytes that vLLM leaves for the cache, from the settings alone"),
-    "transformers peaks, 16 bits": Message("{kind}: torch's peak of a generation"),
-    "transformers peaks, quantised": Message(
-        "{kind}: the same with GPTQ and AWQ, whose kernels need memory of their own"
-    ),
-    "cache of other engines": Message("{kind}: SGLang and llama.cpp"),
-    "training peaks": Message("{kind}: torch's or the driver's peak of a training step"),
-    "training steps, computed": Message(
-        "{kind}: whole steps under fake tensors, each storage tracked by torch; no GPU was run"
-    ),
-}
-"""What is compared of each kind."""
 
 
 def kinds(found: Accuracy) -> None:
     """The distribution of the errors of each kind."""
-    rows = []
-    for kind, compared in by_kind(found).items():
-        off = sorted(abs(row.error) for row in compared)
-        p95 = off[-(-95 * len(off) // 100) - 1]
-        rows.append((say(KINDS[kind]), f"{len(off)}", f"**{median(off):.2%}**", f"{p95:.2%}", f"{off[-1]:.2%}"))
+    rows = [
+        (
+            say(KINDS[row.kind]),
+            f"{row.records}",
+            f"**{words.percent(row.median)}**",
+            words.percent(row.p95),
+            words.percent(row.worst),
+        )
+        for row in summaries(found)
+    ]
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
     st.markdown(words.table(head, rows, numbers=4))
     st.caption(words.listed(say(EXPLAINED[kind], kind=KINDS[kind]) for kind in EXPLAINED))
 
 
-def by_kind(found: Accuracy) -> dict[str, list[Compared]]:
-    kinds: dict[str, list[Compared]] = {}
-    for row in found.rows:
-        kinds.setdefault(row.kind, []).append(row)
-    return kinds
-
-
 def scatter(found: Accuracy, theme: charts.Theme) -> None:
     st.subheader(say("Predicted against measured"), anchor=False)
     st.caption(say("Click a point to see its record and open its source."))
-    labelled = {say(KINDS[kind]): rows for kind, rows in by_kind(found).items()}
+    labelled = {say(KINDS[kind]): rows for kind, rows in found.by_kind().items()}
     chosen = st.plotly_chart(
         agreement(labelled, theme),
         key="agreement",

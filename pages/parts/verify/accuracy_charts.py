@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from calc.units import GIB
 from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, small
+from pages.parts.verify.evidence import Compared
 from pages.parts.words import say
-from presets import Compared
 
 MARKS = (
     ("#0072B2", "circle"),

@@ -4,7 +4,7 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
-from calc.verify.measurement import Measurement, Row, beside, read_measurement
+from calc.verify.measurement import MeasuredRow, Measurement, beside, read_measurement
 from pages.parts.words import choice, say
 
 KINDS = {
@@ -57,7 +57,7 @@ def about(measurement: Measurement) -> None:
     )
 
 
-def table(rows: list[Row]) -> None:
+def table(rows: list[MeasuredRow]) -> None:
     columns = {
         "figure": say("Figure"),
         "batch": say("Batch"),

@@ -4,6 +4,7 @@ from functools import cache
 
 import streamlit as st
 
+from pages.parts import words
 from pages.parts.state.published import of_preset
 from pages.parts.words import say
 from presets import models
@@ -18,6 +19,7 @@ def draw() -> None:
         "published": say("Published"),
         "difference": say("Difference"),
         "source": say("Source"),
+        "date": say("Date"),
     }
     rows = published_totals()
     agreeing = sum(row["difference"] == 0 for row in rows)
@@ -42,18 +44,22 @@ def draw() -> None:
 def published_totals() -> list[dict[str, str | int]]:
     rows: list[dict[str, str | int]] = []
     for preset in models().values():
+        published, beside = preset.published, preset.beside()
+        if published is None:
+            continue
         architecture = of_preset(preset.id, None).architecture
         assert architecture is not None
-        ours, published = architecture.parameters().total, preset.published
+        ours, plus = architecture.parameters().total, sum(beside.values())
         rows.append(
             {
                 "model": preset.id,
                 "computed": ours,
-                "parts": sum(part.count for part in published.plus),
-                "what": "; ".join(part.what for part in published.plus),
+                "parts": plus,
+                "what": words.listed(say(words.IN_FILES[part]) for part in beside) if beside else "",
                 "published": published.total,
-                "difference": published.difference(ours),
+                "difference": published.total - ours - plus,
                 "source": published.source,
+                "date": published.date,
             }
         )
     return rows

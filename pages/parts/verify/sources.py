@@ -44,9 +44,9 @@ def choice() -> str:
 
 def draw(answer: Answer, choice: str) -> None:
     """The published total, the other list, and how ours compares."""
-    preset = answer.model.published.preset
-    if preset is not None and not answer.scenario.overrides:
-        st.markdown(published_total(answer.architecture.parameters().total, preset.published))
+    published = published_total(answer)
+    if published is not None:
+        st.markdown(published)
     try:
         found = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
     except ConfigError as problem:

@@ -36,7 +36,6 @@ def test_deepseek_v3_as_its_checkpoint():
     plain, quantised, scales = held("deepseek-ai/DeepSeek-V3", "fp8")
     assert (plain, quantised) == (3_918_786_560, 680_571_043_840)
     assert scales // 4 + 59 * 256 == 41_555_600  # beside the scales, the router biases of 59 layers
-    assert plain + quantised + 59 * 256 == 684_489_845_504
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_bytes_of_a_matrix(name, shape, nbytes):
 
 def test_bytes_of_stacked_matrices():
     """Blocks do not reach from one expert into the next, and each has its own scale."""
-    assert FORMATS["fp8"].nbytes((3, 64, 128), matrices=3) == 3 * FORMATS["fp8"].nbytes((64, 128))
+    assert FORMATS["fp8"].nbytes((3, 64, 128), matrices=3) == 3 * (64 * 128 + 4)
     assert FORMATS["fp8-tensor"].nbytes((3, 64, 128), matrices=3) == 3 * (64 * 128 + 4)
 
 

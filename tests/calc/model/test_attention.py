@@ -86,8 +86,8 @@ GROUPED = st.builds(
 
 @given(GROUPED, POWERS)
 def test_ranks_hold_the_whole_layer_together_and_never_more_than_it(attention, tp):
-    if not attention.divides(tp):
-        return
+    tp = min(tp, attention.n_q)
+    assert attention.divides(tp)
     rank, hidden = attention.rank(tp), 512
     whole, part = numel(attention.shapes(hidden)), numel(rank.shapes(hidden))
     assert part <= whole <= tp * part

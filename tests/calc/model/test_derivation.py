@@ -8,7 +8,7 @@ import pytest
 
 from calc import Architecture
 from calc.model.block import Block
-from calc.model.derivation import derive, symbolic
+from calc.model.derivation import Symbols, derive
 from calc.model.feedforward import MLP
 from calc.model.mla import LatentAttention, LightningIndexer
 from presets import models
@@ -54,7 +54,7 @@ def test_formulas_give_the_same_as_their_values(architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_symbols_stand_for_the_sizes(architecture):
     numbers = {name: number for name, (_, number) in derive(architecture).legend.items()}
-    formulas = symbolic(architecture).tensors()
+    formulas = Symbols().apply(architecture).tensors()
     assert [formula.name for formula in formulas] == [tensor.name for tensor in architecture.tensors()]
     for formula, tensor in zip(formulas, architecture.tensors(), strict=True):
         assert tuple(number(side, numbers) for side in formula.shape) == tensor.shape

@@ -1,16 +1,21 @@
 """What a sequence leaves in memory."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_FORMATS
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.linear_attention import GatedDeltaNet
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba2
 from calc.serving.engines import ENGINES
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.memory import Serving
 from presets import gpus, models
-from tests import CHECKPOINT_ENGINES
+from tests import CHECKPOINT_ENGINES, load
 
 GIB = 2**30
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -77,6 +82,42 @@ def test_deepseek_r1_in_llama_cpp():
     assert round(32_768 * per_token / 2**20, 2) == 1166.62
 
 
+NARROW = GQA(n_q=4, n_kv=2, d_head=16)
+WIDE = GQA(n_q=4, n_kv=2, d_head=32)
+MANY = GQA(n_q=4, n_kv=4, d_head=16)
+SLIDING = GQA(n_q=4, n_kv=2, d_head=16, window=16)
+LATENT = LatentAttention(n_q=4, q_rank=None, kv_rank=32, d_nope=16, d_rope=8, d_v=16)
+DELTA = GatedDeltaNet(n_k=2, n_v=4, d_k=16, d_v=16, d_conv=4)
+MAMBA = Mamba2(n_heads=8, d_head=16, d_state=16, n_groups=1, d_conv=4)
+SMALL = {
+    "Llama GQA": 4 * [NARROW],
+    "Llama MHA": 4 * [MANY],
+    "GPT-2 MHA": 4 * [MANY],
+    "Qwen2 GQA": 4 * [NARROW],
+    "Qwen3 head_dim decoupled": 4 * [WIDE],
+    "Falcon MQA": 4 * [GQA(n_q=4, n_kv=1, d_head=16)],
+    "Qwen3-MoE GQA": 4 * [WIDE],
+    "Mistral v0.1 SWA": 4 * [SLIDING],
+    "Gemma2 alternating": 2 * [SLIDING, NARROW],
+    "Gemma3 5:1": [*5 * [SLIDING], NARROW],
+    "gpt-oss alternating": 2 * [SLIDING, NARROW],
+    "DeepSeek-V3 MLA": 4 * [LATENT],
+    "Llama StaticCache": 4 * [NARROW],
+    "Gemma2 StaticCache": 2 * [SLIDING, NARROW],
+    "Qwen3-Next hybrid (state fp32)": [*3 * [DELTA], WIDE],
+    "Mamba2": 4 * [MAMBA],
+    "Bamba hybrid": [*3 * [MAMBA], NARROW],
+}
+"""The layers of the small models whose caches were made."""
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["model"]) for row in load("caches.json")])
+def test_caches_of_transformers(row):
+    """Storages of real caches of transformers 5.23, after a prompt and one more token."""
+    layers = [Block(layers=(i,), mixers=(mixer,), ffn=None, norms=()) for i, mixer in enumerate(SMALL[row["model"]])]
+    assert cache_bytes(growth(layers, "bf16"), state_bytes(layers), row["batch"], row["length"]) == row["bytes"]
+
+
 MODELS = st.sampled_from(list(models()))
 
 
@@ -92,8 +133,10 @@ def test_a_cache_grows_by_its_parts(model, kv, batch, context):
 
 @given(MODELS, st.sampled_from(CHECKPOINT_ENGINES), st.integers(1, 300), st.integers(1, 300_000))
 def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context):
-    """But for recurrent states, which vLLM and SGLang may hold in 16 bits."""
+    """But for recurrent states, which vLLM and SGLang may hold in 16 bits, and keys of an indexer, which vLLM holds in
+    8 (vllm/v1/attention/backends/mla/indexer.py)."""
     architecture = Architecture.from_config(models()[model].config)
+    assume(not any(getattr(mixer, "indexer", None) for block in architecture.all_blocks for mixer in block.mixers))
     bits = growth(architecture.all_blocks, "bf16")
     serving = Serving(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())
     held = serving.on(gpus()["h100-sxm"], Workload(batch=batch, context=context)).memory.kv_cache

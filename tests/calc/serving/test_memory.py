@@ -40,6 +40,7 @@ def test_bytes_a_weight(name, bytes_a_weight):
 
 
 def test_blocks_are_padded_up():
+    """kv_a_proj_with_mqa of DeepSeek-V3's checkpoint: its scales are [5, 56]."""
     assert FORMATS["fp8"].nbytes((576, 7168)) == 576 * 7168 + 5 * 56 * 4
 
 

@@ -4,14 +4,8 @@ from statistics import median
 
 import pytest
 
-from benchmarks.accuracy.serving import (
-    Comparison,
-    LeftOut,
-    other_engines,
-    transformers_peaks,
-    vllm_budgets,
-    vllm_tokens,
-)
+from benchmarks.accuracy.found import Comparison, LeftOut
+from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
 from tests import load
 
 MEASURED = load("measured.json")

@@ -33,17 +33,26 @@ def weigh(model, gpu, weights=None, engine="vllm", layout=None, overhead=None, b
 @pytest.mark.parametrize(
     ("model", "gpu", "weights", "word", "fewest"),
     [  # what people run, and what they ask about because it does not
-        pytest.param("Qwen/Qwen2.5-3B", "v100-sxm2-16gb", "fp16", "fits", 1, id="5.7 GiB of weights on 16"),
-        pytest.param("mistralai/Mistral-7B-v0.1", "v100-sxm2-16gb", "fp16", "fits with", 2, id="13.5 GiB of 16"),
-        pytest.param("mistralai/Mistral-7B-v0.1", "v100-sxm2-32gb", "fp16", "fits", 1, id="13.5 GiB of weights on 32"),
-        pytest.param("meta-llama/Llama-3.1-70B", "h100-sxm", "bf16", "does not fit", 3, id="131 GiB of weights on 80"),
-        pytest.param(V3, "h100-sxm", "fp8", "does not fit", 11, id="625 GiB of weights on 80"),
-        pytest.param(GPT_OSS, "h100-sxm", "mxfp4", "fits with", 2, id="66 GiB, made for one of 80"),
+        pytest.param("Qwen/Qwen2.5-3B", "v100-sxm2-16gb", "fp16", "fits", [1], id="5.7 GiB of weights on 16"),
+        pytest.param("mistralai/Mistral-7B-v0.1", "v100-sxm2-16gb", "fp16", "fits with", [2], id="13.5 GiB of 16"),
+        pytest.param(
+            "mistralai/Mistral-7B-v0.1", "v100-sxm2-32gb", "fp16", "fits", [1], id="13.5 GiB of weights on 32"
+        ),
+        pytest.param(  # two hold the weights and little else, four are what people run it on
+            "meta-llama/Llama-3.1-70B", "h100-sxm", "bf16", "does not fit", [3, 4], id="131 GiB of weights on 80"
+        ),
+        pytest.param(  # eight are too few, and two nodes of eight are what its makers and vLLM's docs run it on
+            V3, "h100-sxm", "fp8", "does not fit", range(9, 17), id="625 GiB of weights on 80"
+        ),
+        pytest.param(
+            GPT_OSS, "h100-sxm", "mxfp4", "fits with", [2], id="66 GiB, made for one of 80, but not by default"
+        ),
     ],
 )
 def test_known_answers(model, gpu, weights, word, fewest):
     found, _ = weigh(model, gpu, weights, context=1024)
-    assert (found.verdict, found.min_gpus) == (word, fewest)
+    assert found.verdict == word
+    assert found.min_gpus in fewest
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """What people's GPUs held while they trained: README tables and logs, each with its address in the data."""
 
-import json
 from statistics import median
 
 import pytest
 
-from benchmarks.accuracy.training import RECORDS as FILE
 from benchmarks.accuracy.training import compare, read
+from tests import load
 
-RECORDS = json.loads(FILE.read_text(encoding="utf-8"))
+RECORDS = load("train_peaks.json")
 CASES, LEFT_OUT = read(RECORDS)
 ROWS = compare(CASES)
 

@@ -57,7 +57,7 @@ def test_each_part_is_its_formula(model, work, recipe, layout):
     )
     for phase, fullest in report.phases.items():
         steps, legend = phase_steps(Architecture.from_config(config), report.scenario, phase)
-        assert [(step.what, step.result) for step in steps] == [(str(t.name), t.bytes) for t in fullest.tensors]
+        assert [(str(step.what), step.result) for step in steps] == [(str(t.name), t.bytes) for t in fullest.tensors]
         for step in steps:
             assert worth(step.values) == step.result
         assert sum(step.result for step in steps) == fullest.memory.total - fullest.memory.overhead

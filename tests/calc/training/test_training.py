@@ -18,6 +18,7 @@ from calc import (
     TrainingWorkload,
     training_report,
 )
+from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
@@ -251,6 +252,7 @@ def test_parts_add_up_and_more_never_costs_less(step, layout):
         here = training(**step, layout=layout)
     except ConfigError as error:
         assert error.field == "tp"
+        assert not divides(ARCHITECTURES[step["model"]], layout.tp)
         return
     m = here.memory()
     assert (

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from benchmarks.accuracy.cases import gpu_of
 from benchmarks.accuracy.records import Run, run, runs
 from calc import Architecture, ConfigError
+from calc.serving.engines import LOGS as FORMATS
 from calc.verify.logs import differences, largest, read_log, weigh_as
-from calc.verify.logs.lines import LINES, STARTS
 from presets import gpus, models
 from tests import load
 from tests.calc.verify.test_logs import GIB, LOGS, gib
@@ -68,6 +68,7 @@ QUANTIZATION = {
 }
 """Our format -> what vLLM calls it."""
 OTHERWISE = {  # records whose weights are not those of the config
+    "GLM-4.5V-FP8": "fewer bits a weight than our fp8-channel",  # Marlin may keep scales in 16 bits
     "Gemma-4-31B-IT-NVFP4": "in more bits than our nvfp4",  # leaves attention in 16 bits
     "Qwen2.5-1.5B": "fewer bits a weight than our bf16",  # tuned for 32,768 positions: a table of 8 MiB, not of 32
     "Qwen3-Next-80B-A3B with MTP": "a draft model",
@@ -324,7 +325,8 @@ def test_what_is_refused(text, field, message):
     assert error.value.field == field
 
 
-PIECES = [*LOGS.values()] + [row.words for row in LINES] + [words for _, words in STARTS]
+WORDS = [words for log in FORMATS.values() for words in (*(row.words for row in log.lines), *log.openings)]
+PIECES = [*LOGS.values(), *WORDS]
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
 TEXT = st.lists(
     st.sampled_from(PIECES)

@@ -141,7 +141,7 @@ def mixer_elements(mixer: Mixer, model: Architecture, prompt: Pass) -> Iterator[
     elif isinstance(mixer, GQA) and prompt.eager:
         yield Message("the softmax of attention"), eager_elements(mixer, model, cached=prompt.cached)
     elif isinstance(mixer, GQA):
-        yield from rotated_elements(mixer, model.kernels)
+        yield from rotated_elements(mixer, model.kernels, cached=prompt.cached)
     elif isinstance(mixer, CompressedAttention):
         yield Message("compressed attention"), {"queries, rotated, and output": 3 * mixer.n_q * mixer.d_head}
     else:
@@ -169,10 +169,10 @@ def eager_elements(mixer: GQA, model: Architecture, *, cached: bool) -> Elements
     return elements
 
 
-def rotated_elements(mixer: GQA, kernels: Kernels) -> Iterator[tuple[Message, Elements]]:
+def rotated_elements(mixer: GQA, kernels: Kernels, *, cached: bool) -> Iterator[tuple[Message, Elements]]:
     """Where queries and keys are rotated, in 16 bits, in which one of fp32 counts twice. In fp32 the projections stay
     beside the two products and their sum (or what is turned by 90 degrees) of queries, or beside rotated queries those
-    of keys."""
+    of keys; keys and values are not in the cache yet, which counts them."""
     q, kv = mixer.n_q * mixer.d_head, mixer.n_kv * mixer.d_head
     if kernels.rotation == "16_bits":
         if mixer.qk_norm == "none":
@@ -180,7 +180,7 @@ def rotated_elements(mixer: GQA, kernels: Kernels) -> Iterator[tuple[Message, El
         else:
             yield Message("the norm of queries, in fp32"), {"queries, in 16 bits and twice in fp32": 5 * q}
         return
-    held: Elements = {"queries": q, "keys and values": 2 * kv}
+    held: Elements = {"queries": q} if cached else {"queries": q, "keys and values": 2 * kv}
     if kernels.rotation == "fp32_copies":
         held["copies in fp32"] = 2 * (q + kv)
     if kernels.rotation == "fp32_spread":

@@ -9,6 +9,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import HIGH, LOW, MIDDLE, Serving
 from calc.units import GIB
 from presets import gpus, models
+from tests import load
 
 H100 = gpus()["h100-sxm"]
 
@@ -38,6 +39,29 @@ def test_defaults_by_gpu(gpu, tokens, seqs):
     assert (found.max_num_batched_tokens, found.max_num_seqs) == (tokens, seqs)
     assert found.gpu_memory_utilization == 0.92
     assert found.bytes_low <= found.bytes <= found.bytes_high
+
+
+LOGGED = [record for record in load("measured.json") if record["kind"] == "vllm_startup"]
+UNNAMED = "Qwen2.5-32B/QwQ-32B?"  # graphs of 3.17 GiB, of a model that the log does not name
+
+
+@pytest.mark.parametrize(
+    ("item", "figure", "ranks"),
+    [("libraries", "non_torch_gib", 1), ("libraries", "non_torch_gib", 2), ("cuda_graphs", "cudagraph_gib", 1)],
+)
+def test_overhead_is_what_logs_say(item, figure, ranks):
+    """Every log lies within the range, and the largest of them is its end."""
+    found = VLLM().overhead(ranks)[item]
+    logged = [
+        record["measured"][figure]
+        for record in LOGGED
+        if figure in record["measured"]
+        and (item == "cuda_graphs" or (record["tp"] > 1) == (ranks > 1))
+        and record["model"] != UNNAMED
+    ]
+    assert found.low <= min(logged)
+    assert max(logged) == pytest.approx(found.high, abs=0.05)
+    assert max(logged) <= found.high
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Ours beside every public record and every computed training step: docs/accuracy.json, which the Accuracy screen
+shows, and the table in the README.
+
+They are those under tests/data, each with its address.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy import steps
+from benchmarks.accuracy.found import Comparison, Found
+from benchmarks.accuracy.found import LeftOut as OneLeftOut
+from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
+from benchmarks.accuracy.training import training_peaks
+from benchmarks.accuracy.weights import loaded_weights
+from calc.errors import Message
+from calc.units import GIB, MIB
+from pages.parts.verify.evidence import EXPLAINED, FILE, KINDS, Accuracy, Compared, LeftOut, summaries
+from pages.parts.words import percent
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+START, END = "<!-- written by python -m benchmarks.accuracy -->\n", "<!-- to here -->\n"
+TRACKER = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/_tools/mem_tracker.py"
+UNITS = {"GiB": GIB, "MiB": MIB, "tokens": 1, "bytes": 1}
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((ROOT / "tests" / "data" / name).read_text(encoding="utf-8"))
+    return rows
+
+
+def tracked_steps() -> Iterator[Comparison]:
+    """Peaks of whole training steps that torch computed."""
+    for step in steps.compare(steps.load("train_steps.json"), steps.configs()):
+        yield Comparison(
+            kind="training steps, computed",
+            name=steps.name_of(step.row),
+            predicted=max(step.predicted.values()),
+            measured=step.row["peak"],
+            unit="bytes",
+            source=TRACKER,
+        )
+
+
+def found() -> list[Found]:
+    """Every figure of every public record, and of every step that was computed."""
+    served = load("measured.json")
+    kinds = (loaded_weights, vllm_tokens, vllm_budgets, transformers_peaks, other_engines)
+    return [row for kind in kinds for row in kind(served)] + [
+        *training_peaks(load("train_peaks.json")),
+        *tracked_steps(),
+    ]
+
+
+def evidence() -> Accuracy:
+    """Sizes in bytes, and how many records are left out for which reason."""
+    rows = found()
+    out = Counter((row.kind, row.reason) for row in rows if isinstance(row, OneLeftOut))
+    return Accuracy(
+        rows=tuple(compared(row) for row in rows if isinstance(row, Comparison)),
+        left_out=tuple(LeftOut(kind=kind, reason=reason, count=count) for (kind, reason), count in out.items()),
+    )
+
+
+def compared(row: Comparison) -> Compared:
+    return Compared(
+        kind=row.kind,
+        name=row.name,
+        unit="tokens" if row.unit == "tokens" else "bytes",
+        predicted=round(row.predicted * UNITS[row.unit]),
+        measured=round(row.measured * UNITS[row.unit]),
+        source=row.source,
+    )
+
+
+def table(accuracy: Accuracy) -> str:
+    """The README's, a line for each kind."""
+    lines = ["| figure | records | median error | 95 % within |", "| --- | ---: | ---: | ---: |"]
+    for row in summaries(accuracy):
+        figure = Message(EXPLAINED[row.kind].template, kind=KINDS[row.kind])
+        lines.append(f"| {figure} | {row.records} | {percent(row.median)} | {percent(row.p95)} |")
+    return "\n".join(lines) + "\n"
+
+
+def in_readme(text: str) -> str:
+    """The table as a README has it."""
+    return text.partition(START)[2].partition(END)[0]
+
+
+def written(accuracy: Accuracy) -> str:
+    """The file: a record a line."""
+    parts = []
+    for name, rows in accuracy.model_dump().items():
+        lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
+        parts.append(f' "{name}": [\n{lines}\n ]')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def write(accuracy: Accuracy) -> None:
+    FILE.write_text(written(accuracy), encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    before, after = text.partition(START)[0], text.partition(END)[2]
+    README.write_text(f"{before}{START}{table(accuracy)}{END}{after}", encoding="utf-8")

@@ -1,0 +1,123 @@
+"""A calculation as a person writes it down: sections of sentences, tables and equations. A page, a Markdown file and an
+HTML file are made of the same."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, get_args
+
+from calc.errors import Frozen, Message
+from calc.model.derivation import Step
+from calc.model.typeset import names, parsed
+
+Anchor = Literal[
+    "symbols",
+    "embedding",
+    "layers",
+    "output",
+    "parameters",
+    "active",
+    "rules",
+    "hand",
+    "weights",
+    "kv_cache_per_token",
+    "kv_cache",
+    "activations",
+    "overhead",
+    "memory",
+    "verdict",
+    "training",
+]
+"""What a link may point at, in the order of the page."""
+ANCHORS: tuple[Anchor, ...] = get_args(Anchor)
+
+
+class Formula(Frozen):
+    """A written formula in a cell, to be typeset."""
+
+    written: str
+
+
+class Exact(Frozen):
+    """A number in a cell, to the last digit."""
+
+    number: int
+
+
+class Code(Frozen):
+    """A name in a cell, as configs and checkpoints write it."""
+
+    text: str
+
+
+Cell = str | Message | Formula | Exact | Code
+"""A text is the name of a part of a model or of memory."""
+
+
+class Table(Frozen):
+    head: tuple[Message, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+class Equation(Frozen):
+    """A formula, the same with the values filled in, and what it comes to. Its `what` may be empty under a heading."""
+
+    step: Step
+
+
+class Heading(Frozen):
+    """Of a part of a section."""
+
+    title: Message | str
+
+
+Item = Message | Table | Equation | Heading
+
+
+class Section(Frozen):
+    anchor: Anchor
+    title: Message
+    items: tuple[Item, ...]
+
+
+def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -> Table:
+    """One row a step: its part, the result, and where it has them formula and values."""
+    steps = tuple(steps)
+    head = (what or Message("Part"), result)
+    if not any(step.formula for step in steps):
+        return Table(head=head, rows=tuple((step.what, Exact(number=step.result)) for step in steps))
+    return Table(
+        head=(*head, Message("Formula"), Message("With values")),
+        rows=tuple(
+            (step.what, Exact(number=step.result), Formula(written=step.formula), Formula(written=step.values))
+            for step in steps
+        ),
+    )
+
+
+def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> Table:
+    """What the symbols mean."""
+    return Table(
+        head=(Message("Symbol"), Message("Meaning"), Message("Value")),
+        rows=tuple(
+            (
+                Formula(written=symbol),
+                Code(text=meaning) if "_" in meaning and " " not in meaning else Message(meaning),
+                Exact(number=int(value)),
+            )
+            for symbol, (meaning, value) in meanings
+        ),
+    )
+
+
+def legend_of(steps: Iterable[Step], meanings: Mapping[str, tuple[str, int | float]]) -> Iterator[Table]:
+    """The symbols of some lines."""
+    used = {name for step in steps if step.formula for name in names(parsed(step.formula))}
+    rows = [(name, row) for name, row in meanings.items() if name in used]
+    if rows:
+        yield legend(rows)
+
+
+def added(what: str | Message, results: Iterable[int], unit: str = "parameters") -> Equation:
+    """A sum of results of equations before."""
+    numbers = [result for result in results if result]
+    written = " + ".join(map(str, numbers)) if len(numbers) > 1 else ""
+    return Equation(step=Step(what=what, formula="", values=written, result=sum(numbers), unit=unit))

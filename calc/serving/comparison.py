@@ -1,0 +1,45 @@
+"""Several configurations side by side: what differs, and by how much."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calc.errors import Frozen
+from calc.formats import CacheFormat
+from calc.model.architecture import Architecture
+from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+
+CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
+
+
+class Setting(Frozen):
+    """A config field of every configuration; None where one has no such field."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(value != self.values[0] for value in self.values)
+
+    @property
+    def shared(self) -> bool:
+        """Whether every configuration has it."""
+        return None not in self.values
+
+
+def settings(configurations: Sequence[Mapping[str, Any]]) -> tuple[Setting, ...]:
+    """Fields that differ first, of these the ones that all have; otherwise in the order of the configs."""
+    names = dict.fromkeys(name for fields in configurations for name in fields)
+    rows = (Setting(name=name, values=tuple(fields.get(name) for fields in configurations)) for name in names)
+    return tuple(sorted(rows, key=lambda row: (not row.differs, not row.shared)))
+
+
+def ratio(value: int, first: int) -> float | None:
+    """How many times the first it is; None where there is nothing to compare with."""
+    return value / first if first else None
+
+
+def cache_growth(architecture: Architecture, kv: CacheFormat, batch: int) -> dict[int, int]:
+    """Bytes of KV cache and states of `batch` sequences at each context, on all GPUs, each counted once."""
+    bits, state = growth(architecture.all_blocks, kv), state_bytes(architecture.all_blocks)
+    return {context: cache_bytes(bits, state, batch, context) for context in CONTEXTS}

@@ -1,0 +1,135 @@
+"""What an engine's start-up log looks like: one row a wording, with the term, the words that announce it, and what
+follows.
+
+Patterns begin with fixed words and every gap is bounded, so that reading takes time in proportion to the text,
+whatever it is.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple
+
+from calc.errors import Frozen, Message
+from calc.formats import Precision
+from calc.hardware.parallel import Layout
+from calc.options import made
+from calc.serving.engines.engine import Engine
+
+LogTerm = Literal[
+    "weights",
+    "kv_bytes",
+    "kv_tokens",
+    "kv_needed",
+    "blocks",
+    "concurrency",
+    "concurrency_length",
+    "estimated_max_model_len",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "activations",
+    "torch_peak",
+    "non_torch",
+    "cuda_graphs",
+    "total",
+    "free",
+]
+DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+SIZE = r"(?P<NAME>-?DECIMAL) ?(?P<NAME_unit>bytes|[KMG]i?B)".replace("DECIMAL", DECIMAL)
+COUNT = r"(?P<count>[0-9][0-9,]{0,18})"
+FLOAT = rf"(?P<number>{DECIMAL})"
+GAP = r".{0,200}?"
+
+
+class LogLine(NamedTuple):
+    """A wording. The term is the sum of the sizes that the pattern names, or its count, or its number."""
+
+    term: LogTerm
+    words: str
+    pattern: re.Pattern[str]
+
+
+def line(term: LogTerm, words: str, rest: str) -> LogLine:
+    names = iter("abc")
+    rest = re.sub("SIZE", lambda _: SIZE.replace("NAME", next(names)), rest)
+    for word, pattern in {"COUNT": COUNT, "NUMBER": FLOAT, "DECIMAL": DECIMAL, "GAP": GAP}.items():
+        rest = rest.replace(word, pattern)
+    return LogLine(term, words, re.compile(re.escape(words) + rest, re.ASCII))
+
+
+class LogSettings(Frozen):
+    """What the engine was started with, as far as the log says, by vLLM's names."""
+
+    model: str | None = None
+    max_model_len: int | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    data_parallel_size: int | None = None
+    gpu_memory_utilization: float | None = None  # vLLM: share of the GPU for everything
+    mem_fraction_static: float | None = None  # SGLang: share of the GPU for weights and cache
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+    block_size: int | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    enforce_eager: bool | None = None
+    enable_lora: bool | None = None
+    speculative: bool | None = None  # True: a draft is configured
+
+
+class StartupLog(ABC):
+    """How an engine writes its start-up log, and what its lines mean for ours."""
+
+    engine: ClassVar[type[Engine]]
+    openings: ClassVar[tuple[str, ...]]
+    """Words of lines that open a start, or continue one of which no figure is read yet; all of them list settings."""
+    closings: ClassVar[tuple[str, ...]] = ()
+    """Words of other lines that list settings."""
+    fields: ClassVar[Mapping[str, str]]
+    """A setting by the engine's name -> the field of LogSettings."""
+    lines: ClassVar[tuple[LogLine, ...]]
+    version: ClassVar[re.Pattern[str] | None] = None
+    """The version in an opening, where its rules hang on it."""
+    rank: ClassVar[re.Pattern[str]]
+    """The rank that writes a line, before what it says."""
+    repeats: ClassVar[bool] = False
+    """A rank states its weights again for a draft model, and its cache once for each pool."""
+    block_size: ClassVar[int] = 1
+    """Tokens of a block, unless stated."""
+    cache_sizes: ClassVar[int] = 1
+    """Rounded sizes that the cache's bytes are the sum of."""
+    states_version_rules: ClassVar[bool] = False
+    """Whether the settings and the version decide what is left for the cache, so that it can be computed."""
+    one_kind_tokens: ClassVar[bool] = False
+    """Whether the tokens of a cache of several kinds of layers are those that its pool reckons."""
+
+    @cached_property
+    def setting(self) -> re.Pattern[str]:
+        names = "|".join(self.fields)
+        return re.compile(rf"(?<![\w-])'?({names})'?(?:=|: )(?:'([^']{{1,300}})'|([^\s,'\"}})]{{1,300}}))", re.ASCII)
+
+    @abstractmethod
+    def started(self, settings: LogSettings, version: str | None) -> Engine:
+        """The engine with the flags that the log states."""
+
+    def layout(self, settings: LogSettings) -> Layout:
+        degrees = {
+            "tp": settings.tensor_parallel_size,
+            "pp": settings.pipeline_parallel_size,
+            "dp": settings.data_parallel_size,
+        }
+        return made(Layout, {name: degree or 1 for name, degree in degrees.items()})
+
+    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
+        """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so."""
+        if vision:
+            yield Message("The weights with the vision encoder"), self.engine()
+        yield Message("The weights"), self.engine().with_options(language_model_only=vision)
+
+    @abstractmethod
+    def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
+        """Why the log's weights are so many bytes more than ours, where libraries take up to so many; None: as of any
+        engine."""

@@ -1,0 +1,116 @@
+"""The start-up log of vLLM, in the wordings of public logs of 2024 to 2026."""
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar
+
+from calc.errors import Message
+from calc.formats import Precision
+from calc.options import made
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.startup_log import LogSettings, StartupLog, line
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
+
+
+class VLLMLog(StartupLog):
+    engine = VLLM
+    openings = (
+        "vLLM API server version ",
+        "LLM engine (",
+        "LLM engine with config",
+        "non-default args: ",
+        "args: Namespace(",
+    )
+    fields: ClassVar = {
+        "model": "model",
+        "max_model_len": "max_model_len",
+        "max_seq_len": "max_model_len",
+        "tensor_parallel_size": "tensor_parallel_size",
+        "pipeline_parallel_size": "pipeline_parallel_size",
+        "data_parallel_size": "data_parallel_size",
+        "gpu_memory_utilization": "gpu_memory_utilization",
+        "max_num_batched_tokens": "max_num_batched_tokens",
+        "max_num_seqs": "max_num_seqs",
+        "block_size": "block_size",
+        "dtype": "dtype",
+        "quantization": "quantization",
+        "kv_cache_dtype": "kv_cache_dtype",
+        "enforce_eager": "enforce_eager",
+        "enable_lora": "enable_lora",
+        "speculative_config": "speculative",
+    }
+    lines = (
+        line("weights", "Model loading took ", "SIZE"),  # from March 2025 on
+        line("weights", "Loading model weights took ", "SIZE"),
+        line("weights", "model weights take ", "SIZE"),  # V0 from 0.7 on, one line with the next three
+        line("non_torch", "non_torch_memory takes ", "SIZE"),
+        line("activations", "PyTorch activation peak memory takes ", "SIZE"),
+        line("kv_bytes", "memory reserved for KV Cache is ", "SIZE"),
+        line("total", "total_gpu_memory (", "SIZE"),
+        line("gpu_memory_utilization", "x gpu_memory_utilization (", "NUMBER"),
+        line("total", "total_gpu_memory=", "SIZE"),  # 0.6, one line with the next four
+        line("torch_peak", "peak_torch_memory=", "SIZE"),
+        line("non_torch", "non_torch_memory=", "SIZE"),
+        line("kv_bytes", "kv_cache_size=", "SIZE"),
+        line("gpu_memory_utilization", " gpu_memory_utilization=", "NUMBER"),
+        line("kv_bytes", "Available KV cache memory: ", "SIZE"),  # V1
+        line("kv_tokens", "GPU KV cache size: ", "COUNT tokens"),
+        line("blocks", "GPU blocks: ", "COUNT"),
+        line("blocks", "CUDA blocks: ", "COUNT"),
+        line("blocks", "cuda blocks: ", "COUNT"),
+        line("concurrency", "Maximum concurrency for ", r"[0-9,]{1,15} tokens per request: NUMBERx"),
+        line("concurrency_length", "Maximum concurrency for ", "COUNT tokens per request"),
+        line("cuda_graphs", "Graph capturing finished in ", r".{0,20}? secs?, took SIZE"),
+        line("free", "Free memory on device", r"(?: cuda:[0-9]{1,4})? \((?P<a>DECIMAL)/DECIMAL (?P<a_unit>GiB)"),
+        line("total", "Free memory on device", r"(?: cuda:[0-9]{1,4})? \(DECIMAL/(?P<a>DECIMAL) (?P<a_unit>GiB)"),
+        line("gpu_memory_utilization", "GPU memory utilization ", r"(?:is )?\(NUMBER, "),
+        line("weights", "Actual usage is ", "SIZE for weight"),
+        line("activations", "Actual usage is ", "GAP, SIZE for peak activation"),
+        line("non_torch", "Actual usage is ", "GAP, SIZE for non-torch memory"),
+        line("cuda_graphs", "Actual usage is ", "GAP SIZE for CUDAGraph memory"),
+        line("max_model_len", "Using max model len ", "COUNT"),
+        line("max_num_batched_tokens", "Chunked prefill is enabled with max_num_batched_tokens=", "COUNT"),
+        line("max_model_len", "max seq len (", "COUNT"),  # what it says when it refuses to start
+        line("kv_tokens", "can be stored in KV cache (", "COUNT"),
+        line("kv_needed", "max seq len (", r"[0-9,]{1,15}\),? \(?SIZE KV cache is needed"),
+        line("kv_bytes", "larger than the available KV cache memory (", "SIZE"),
+        line("estimated_max_model_len", "estimated maximum model length is ", "COUNT"),
+    )
+    version = re.compile(r"(?:LLM engine \(v|API server version )([0-9][0-9A-Za-z.+-]{0,60})", re.ASCII)
+    rank = re.compile(r"\(\w{1,40} (?:rank=[0-9]{1,6} )?pid=[0-9]{1,10}", re.ASCII)
+    # (VllmWorker rank=0 pid=5), (Worker_TP0 pid=5); the last is the rank
+    block_size = 16
+    states_version_rules = True
+    one_kind_tokens = True
+
+    def started(self, settings: LogSettings, version: str | None) -> Engine:
+        stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc
+        return VLLM(
+            made(
+                VLLMOptions,
+                {
+                    "max_num_batched_tokens": settings.max_num_batched_tokens,
+                    "max_num_seqs": settings.max_num_seqs,
+                    "gpu_memory_utilization": settings.gpu_memory_utilization,
+                    "enforce_eager": bool(settings.enforce_eager),
+                    "version": stated[0] if stated else None,
+                },
+            )
+        )
+
+    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
+        """Experts in MXFP4 are padded by either kernel."""
+        if precision.weights != "mxfp4":
+            yield from super().loadings(precision, vision)
+            return
+        marlin, triton = VLLMOptions(mxfp4_kernel="marlin"), VLLMOptions(mxfp4_kernel="triton")
+        if vision:
+            yield Message("The weights with the vision encoder, experts padded for Marlin,"), VLLM(marlin)
+            yield Message("The weights with the vision encoder, experts padded for Triton,"), VLLM(triton)
+        text = {"language_model_only": vision}
+        yield Message("The weights, experts padded for Marlin,"), VLLM(marlin).with_options(**text)
+        yield Message("The weights, experts padded for Triton,"), VLLM(triton).with_options(**text)
+
+    def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
+        return Message("a draft model sits in the log's") if settings.speculative else None

@@ -1,0 +1,36 @@
+"""How fast a server answers one of its users: what stands beside the memory of a report."""
+
+from calc.errors import Frozen
+from calc.hardware.gpu import GPU
+from calc.serving.memory import Serving
+from calc.serving.workload import Workload
+from calc.time.estimate import End, Estimate
+from calc.time.roofline import Bound, binds
+from calc.time.serving import speed_laid_out
+
+
+class Reply(Frozen):
+    """Decoding with all sequences of the batch; the first token of one prompt that does not wait for others."""
+
+    tokens_per_s_per_user: Estimate
+    tokens_per_s: Estimate  # of all sequences
+    ttft_ms: Estimate
+    bound: Bound  # what takes most of a decode step
+
+
+def reply(serving: Serving, gpu: GPU, workload: Workload) -> Reply:
+    """For the batch, the prompt and the layout of a report, halfway through the output."""
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name)
+    chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
+    context = max(2, workload.context - workload.generated // 2)
+
+    def step(end: End) -> float:
+        """Seconds."""
+        return float(speed.step(batch, context, end))
+
+    return Reply(
+        tokens_per_s_per_user=Estimate.over(lambda end: 1 / step(end)),
+        tokens_per_s=Estimate.over(lambda end: batch / step(end)),
+        ttft_ms=Estimate.over(lambda end: 1000 * float(speed.prompt(1, workload.prompt, end, chunk))),
+        bound=binds(tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))),
+    )

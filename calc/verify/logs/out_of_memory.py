@@ -1,0 +1,66 @@
+"""PyTorch's message that memory ran out, of 2.1 on and before it. Its sizes are binary
+(c10/cuda/CUDACachingAllocator.cpp)."""
+
+import re
+
+from calc.errors import Frozen
+from calc.serving.engines.startup_log import SIZE
+from calc.units import GIB, MIB
+
+OOM_WORDS = "out of memory. Tried to allocate "
+CHARACTERS = 2_000  # a narrow terminal breaks a message of 600 characters over several lines
+BYTES = {"bytes": 1, "KiB": 2**10, "MiB": MIB, "GiB": GIB, "KB": 2**10, "MB": MIB, "GB": GIB}
+WORDINGS = {
+    "tried": (r"Tried to allocate SIZE",),
+    "total": (r"has a total capac(?:i)?ty of SIZE", r"; SIZE total capacity"),
+    "free": (r"of which SIZE is free", r"; SIZE free"),
+    "allocated": (r"allocated memory SIZE is allocated by PyTorch", r"; SIZE already allocated"),
+    "reserved": (r"SIZE is reserved by PyTorch but unallocated",),
+    "in_use": (r"this process has SIZE memory in use",),
+    "others": (r"Process [0-9]{1,10} has SIZE memory in use",),
+    "pool": (r"; SIZE reserved in total by PyTorch", r"; SIZE cached"),
+}
+PATTERNS = {
+    name: tuple(re.compile(wording.replace("SIZE", SIZE.replace("NAME", "a")), re.ASCII) for wording in wordings)
+    for name, wordings in WORDINGS.items()
+}
+
+
+class OutOfMemory(Frozen):
+    """PyTorch's message, in bytes."""
+
+    tried: int
+    total: int | None = None
+    free: int | None = None
+    in_use: int | None = None  # by this process; where a container hides its number, by all that are listed
+    allocated: int | None = None  # by PyTorch
+    reserved: int | None = None  # by PyTorch, but not allocated
+
+
+def size(match: re.Match[str], name: str = "a") -> int:
+    """Bytes of a size. Engines, too, divide by 2^30 whatever they write: vLLM GiB, and GB before 0.8; SGLang GB
+    (`get_available_gpu_memory`, memory_pool.py)."""
+    return round(float(match[name]) * BYTES[match[f"{name}_unit"]])
+
+
+def out_of_memory(text: str) -> OutOfMemory | None:
+    """PyTorch's message, which begins within the text."""
+    message = OOM_WORDS + text.partition(OOM_WORDS)[2].partition(OOM_WORDS)[0][:CHARACTERS]
+    found = {
+        name: [size(match) for wording in wordings for match in wording.finditer(message)]
+        for name, wordings in PATTERNS.items()
+    }
+    if not found["tried"]:
+        return None
+    first = {name: sizes[0] if sizes else None for name, sizes in found.items()}
+    allocated, reserved, pool = first["allocated"], first["reserved"], first["pool"]
+    if reserved is None and pool is not None and allocated is not None:
+        reserved = pool - allocated
+    return OutOfMemory(
+        tried=found["tried"][0],
+        total=first["total"],
+        free=first["free"],
+        in_use=first["in_use"] or sum(found["others"]) or None,
+        allocated=allocated,
+        reserved=reserved,
+    )

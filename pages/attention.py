@@ -1,0 +1,21 @@
+import streamlit as st
+
+from calc.model.attention_shapes import kinds
+from pages.parts.inputs import serving
+from pages.parts.outputs import attention, frame
+from pages.parts.state.query import ATTENTION
+from pages.parts.state.weighed import attended
+from pages.parts.words import say
+
+answer = frame.page(ATTENTION, attended, serving.workload, serving.formats)
+mixers = kinds(answer.architecture.all_blocks)
+attention.layers(answer, mixers)
+for tab, mixer in zip(st.tabs([attention.title(mixer) for mixer in mixers]), mixers, strict=True):
+    with tab:
+        attention.explain(mixer)
+        attention.heads(answer, mixer)
+        attention.shapes(answer, mixer)
+        attention.scores(answer, mixer)
+
+st.subheader(say("The same model with other kinds of attention"), anchor=False)
+attention.variants(answer)

@@ -1,0 +1,14 @@
+from pages.parts.inputs import serving
+from pages.parts.outputs import comparison, frame
+from pages.parts.state.compared import Compared, compared
+from pages.parts.state.query import COMPARE
+
+answer: Compared = frame.page(
+    COMPARE, compared, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead
+)
+comparison.choose(answer)
+comparison.headings(answer)
+comparison.numbers(answer)
+comparison.bars(answer)
+comparison.growth(answer)
+comparison.settings(answer)

@@ -1,0 +1,18 @@
+import streamlit as st
+
+from pages.parts.inputs import serving
+from pages.parts.outputs import frame, paper, take_along
+from pages.parts.state.query import DERIVE
+from pages.parts.state.weighed import weighed
+from pages.parts.words import say
+
+answer = frame.page(DERIVE, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
+st.caption(
+    say("The calculation as one writes it on paper: formula, values filled in, result. It follows every setting.")
+)
+st.markdown(paper.lead(answer))
+found = paper.sections(answer)
+take_along.buttons(answer, paper.lead(answer), found)
+paper.contents(found)
+paper.draw(found, answer.scenario.derive)
+frame.assumptions(answer.report.assumptions)

@@ -1,0 +1,203 @@
+"""The controls of a plan: the load, the targets, what may be used, prices."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.engines import ENGINES
+from calc.time.prices import price_of
+from pages.parts.inputs.control import control, default, explain, faults, help_of
+from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.state.planned import PLANNED, Planned, own_gpus
+from pages.parts.state.scenario import Place, places
+from pages.parts.state.url import bind, change, show
+from pages.parts.words import field, say
+from presets import gpus
+
+MOST_PRICES = 12
+"""Prices in sight: those stated, then of the best plans."""
+FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_formats": CACHE_FORMATS}
+
+
+def load(answer: Planned) -> None:
+    """Who asks for what."""
+    known = of_planning()
+    st.markdown(say("**Load**"))
+    with st.grid(2, min_column_width=140, gap="small"):
+        number(known["users"], usual=1)
+        number(known["prompt"], step=256)
+        number(known["requests_per_s"])
+        number(known["output"], step=64)
+    for name in ("users", "requests_per_s", "prompt", "output"):
+        faults(answer.error, known[name])
+
+
+def targets(answer: Planned) -> None:
+    """How fast it must be, and what it may cost."""
+    known = of_planning()
+    st.markdown(say("**Targets**"))
+    with st.grid(2, min_column_width=140, gap="small"):
+        rate(known["tpot_ms"])
+        number(known["ttft_ms"])
+        number(known["budget"])
+        number(known["max_gpus"])
+    for name in ("tpot_ms", "ttft_ms", "budget", "max_gpus"):
+        faults(answer.error, known[name])
+
+
+def rate(place: Place) -> None:
+    """Tokens a second of a user; the scenario has the time of one."""
+    ms = place.of(st.session_state.scenario)
+    show("min_rate", None if ms is None else round(1000 / ms, 2))
+    st.number_input(
+        field(place.name),
+        min_value=0.01,
+        max_value=100_000.0,
+        value=None,
+        format="%g",
+        placeholder=say("any"),
+        help=say("20 tokens/s are a time per output token (TPOT) of 50 ms."),
+        key="min_rate",
+        on_change=_take_rate,
+        args=(place,),
+    )
+
+
+def _take_rate(place: Place) -> None:
+    chosen = st.session_state.min_rate
+    change({place: None if chosen is None else round(1000 / chosen, 3)})
+
+
+def number(place: Place, usual: Any = None, step: int | None = None) -> None:
+    """A number that may be left open."""
+    option, kind = place.option, int if place.option.is_whole else float
+    shown: dict[str, Any] = {"step": step} if step else {} if option.is_whole else {"format": "%g", "step": 1.0}
+    if option.optional:
+        shown |= {"value": None, "placeholder": say("any") if usual is None else default(usual)}
+    least = kind(option.least) if option.least is not None else None
+    st.number_input(
+        field(place.name),
+        min_value=0.001 if option.open_below else least,
+        max_value=None if option.most is None else kind(option.most),
+        help=help_of(option),
+        **shown,
+        **bind(place),
+    )
+
+
+def hardware(answer: Planned) -> None:
+    """Which GPUs may be used."""
+    known = of_planning()
+    place = known["plan_gpus"]
+    show(place.name, list(place.of(st.session_state.scenario)))
+    st.multiselect(
+        field(place.name),
+        [*own_gpus(answer.scenario), *gpus()],
+        format_func=lambda name: find_gpu(name).name,
+        key=place.name,
+        on_change=_take_list,
+        args=(place,),
+        help=help_of(place.option),
+        placeholder=say("All of the catalogue"),
+    )
+    control(known["node"], answer.error)
+
+
+def formats(answer: Planned) -> None:
+    """How weights and cache may be stored."""
+    known = of_planning()
+    usual = {"weight_formats": answer.model.native, "kv_formats": "bf16"}
+    for name, all_of_them in FORMATS.items():
+        place = known[name]
+        show(name, list(place.of(st.session_state.scenario)))
+        st.multiselect(
+            field(name),
+            all_of_them,
+            key=name,
+            on_change=_take_list,
+            args=(place,),
+            help=help_of(place.option),
+            placeholder=say("{format} (default)", format=usual[name]),
+        )
+
+
+def _take_list(place: Place) -> None:
+    change({place: tuple(st.session_state[place.name])})
+
+
+def engine(answer: Planned) -> None:
+    """Which engine, and how much of a prompt is there already."""
+    asked, error, known = answer.scenario.serving, answer.error, of_planning()
+    with drawer(say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share"})) as is_open:
+        if not is_open:
+            return
+        show("engine", asked.engine if asked.engine in PLANNED else None)
+        st.segmented_control(
+            field("engine"),
+            list(PLANNED),
+            format_func=lambda name: ENGINES[name].title,
+            help=say("What serves the model."),
+            key="engine",
+            on_change=_take_engine,
+        )
+        if error is not None and error.field == "engine":
+            explain(error, lambda near: change(serving=asked.with_engine(near)))
+        place = known["prefix_share"]
+        st.number_input(
+            field(place.name),
+            min_value=0.0,
+            max_value=0.99,
+            step=0.05,
+            format="%g",
+            help=help_of(place.option),
+            **bind(place),
+        )
+        faults(error, place)
+
+
+def _take_engine() -> None:
+    chosen, now = st.session_state.engine, st.session_state.scenario.serving
+    change(serving=now.with_engine(chosen or now.engine))
+
+
+def prices(answer: Planned) -> None:
+    """What a GPU-hour costs: the reader's own price for the GPUs of the plans."""
+    place = of_planning()["price"]
+    with drawer(say("Prices"), "prices_drawer", opened=concerns(answer.error, {"price"})) as is_open:
+        if not is_open or answer.error is not None:
+            return
+        stated = answer.scenario.planning.prices
+        shown = list(dict.fromkeys([*stated, *(plan.gpu for plan in answer.plans.plans)]))[:MOST_PRICES]
+        for gpu in shown:
+            listed = price_of(gpu)
+            show(f"price_{gpu}", stated.get(gpu))
+            st.number_input(
+                find_gpu(gpu).name,
+                min_value=0.0,
+                max_value=999_999.0,
+                value=None,
+                step=0.1,
+                format="%g",
+                placeholder=say("no list price") if listed is None else say("list price: {usd}", usd=f"{listed:g}"),
+                key=f"price_{gpu}",
+                on_change=_take_price,
+                args=(place, gpu),
+            )
+        st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
+
+
+def _take_price(place: Place, gpu: str) -> None:
+    stated = dict(st.session_state.scenario.planning.prices)
+    usd = st.session_state[f"price_{gpu}"]
+    others = tuple(f"{name}={price:g}" for name, price in stated.items() if name != gpu)
+    change({place: others if usd is None else (*others, f"{gpu}={usd:g}")})
+
+
+def of_planning() -> Mapping[str, Place]:
+    return places(("planning",))
+
+
+SECTIONS = (load, targets, hardware, formats, engine, prices)

@@ -1,0 +1,165 @@
+"""Attention of a model: its layers, who reads what, the tensors with their shapes, and what other kinds would cost."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from calc.model.attention import GQA
+from calc.model.attention_shapes import made
+from calc.model.mixers import Mixer, Recurrent
+from calc.serving.scores import scores as bytes_of_scores
+from calc.serving.variants import variants as with_other_kinds
+from pages.parts import words
+from pages.parts.outputs import attention_drawing as drawing
+from pages.parts.outputs.answer import keys
+from pages.parts.outputs.attention_kinds import about, name
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
+
+
+def title(mixer: Mixer) -> str:
+    return say(name(mixer))
+
+
+def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
+    """Which layer has which kind."""
+    number = answer.architecture.num_layers
+    told = words.listed(
+        say("{kind}: {layers}", kind=title(mixer), layers=words.layers(where)) for mixer, where in kinds.items()
+    )
+    label = say("{n:,} layers. {told}", n=number, told=told)
+    st.html(drawing.layers(kinds, number, label) + keys((drawing.hue(i), text) for i, text in enumerate(lines(kinds))))
+
+
+def lines(kinds: dict[Mixer, tuple[int, ...]]) -> Iterable[str]:
+    """Each kind with its layers."""
+    for mixer, where in kinds.items():
+        yield say(
+            "{kind}: one layer ({layers})",
+            plural="{kind}: {n:,} layers ({layers})",
+            n=len(where),
+            kind=title(mixer),
+            layers=words.layers(where),
+        )
+
+
+def explain(mixer: Mixer) -> None:
+    st.markdown("\n\n".join(say(text) for text in about(mixer)))
+
+
+def heads(answer: Answer, mixer: Mixer) -> None:
+    """Who reads what, and which tokens."""
+    if isinstance(mixer, Recurrent):
+        return
+    left, right = st.columns([3, 1])
+    with left:
+        st.markdown(say("**Query heads (above) and what they read (below)**"))
+        st.html(drawing.heads(mixer))
+        st.caption(drawing.told(mixer))
+    with right:
+        st.markdown(say("**Tokens that each query sees**"))
+        st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
+        st.caption(sight(answer, mixer))
+
+
+def sight(answer: Answer, mixer: Mixer) -> str:
+    """How far a query looks back, in a sentence."""
+    context = answer.scenario.serving.workload.context
+    if mixer.window is None:
+        return say("A row for each query, a column for each key: all {context:,} tokens so far.", context=context)
+    return say(
+        "A row for each query, a column for each key: the last {window:,} of {context:,} tokens.",
+        window=min(mixer.window, context),
+        context=context,
+    )
+
+
+def shapes(answer: Answer, mixer: Mixer) -> None:
+    """The tensors of one layer."""
+    asked, hidden = answer.scenario.serving.workload, answer.architecture.hidden
+    rows = [
+        [
+            say("{tensor} (cached)", tensor=tensor.name) if tensor.cached else say(tensor.name),
+            f"`{tensor.symbols}`",
+            f"`[{', '.join(map(str, tensor.shape))}]`",
+        ]
+        for tensor in made(mixer, hidden, asked.batch, asked.context)
+    ]
+    st.markdown(say("**Shapes in one layer, with the whole context in one pass**"))
+    st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
+    if isinstance(mixer, GQA):
+        st.caption(width(mixer, hidden))
+
+
+def width(mixer: GQA, hidden: int) -> str:
+    """Whether the heads together are as wide as the state."""
+    wide = mixer.n_q * mixer.d_head
+    values: dict[str, Any] = {"n_q": mixer.n_q, "d_head": mixer.d_head, "wide": wide, "hidden": hidden}
+    if wide == hidden:
+        return say("{n_q:,} heads × {d_head:,} = {wide:,}: the hidden size.", **values)
+    return say(
+        "{n_q:,} heads × {d_head:,} = {wide:,}, not the hidden size of {hidden:,}: `head_dim` is a field of its own.",
+        **values,
+    )
+
+
+def scores(answer: Answer, mixer: Mixer) -> None:
+    """What the matrix of scores takes, written out and not."""
+    asked = answer.scenario.serving.workload
+    found = bytes_of_scores(mixer, answer.architecture.kernels, asked.batch, asked.context)
+    if found is None:
+        return
+    st.markdown(say("**The score matrix of one layer**"))
+    with st.grid(3, min_column_width=150, gap="xsmall"):
+        st.metric(say("Score matrix in 16 bits"), words.size(found.matrix), border=True)
+        st.metric(say("Eager attention at its softmax"), words.size(found.eager), border=True)
+        st.metric(say("FlashAttention"), words.size(found.flash), border=True)
+    st.caption(
+        say(
+            "Eager attention writes all scores out, with copies in fp32 where the model asks for it, a window or not. "
+            "FlashAttention ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)) computes them tile by tile and "
+            "keeps one fp32 number for each query and head. Both grow with the batch and the heads; the matrix with "
+            "the square of the length."
+        )
+    )
+
+
+def variants(answer: Answer) -> None:
+    """Parameters and cache with other numbers of KV heads."""
+    asked = answer.scenario.serving
+    found = with_other_kinds(answer.architecture, asked.kv, asked.workload)
+    if not found:
+        st.caption(say("This model has no heads of keys and values that could be shared."))
+        return
+    rows = []
+    for variant in found:
+        label = say(variant.name)
+        rows.append(
+            [
+                say("**{kind}** (this model)", kind=label) if variant.own else label,
+                percent(variant.saved),
+                words.size(variant.cache),
+                words.size(variant.bytes_per_token),
+                words.count(variant.parameters),
+            ]
+        )
+    head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
+    st.markdown(words.table(head, rows, numbers=4))
+    st.caption(
+        say(
+            "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
+            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+            "that of one sequence of {context:,} tokens.",
+            plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
+            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+            "that of {n:,} sequences of {context:,} tokens.",
+            n=asked.workload.batch,
+            context=asked.workload.context,
+        )
+    )
+
+
+def percent(share: float) -> str:
+    """75%, 96.88%; nothing where nothing is saved."""
+    return f"{100 * share:.4g}%" if share else "–"

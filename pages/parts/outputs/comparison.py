@@ -1,0 +1,230 @@
+"""Configurations side by side: who they are, their headline numbers against the first, and their config fields."""
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from calc.serving.comparison import Setting, ratio
+from calc.serving.comparison import settings as compared_settings
+from calc.serving.report import Report
+from calc.serving.verdict import Verdict
+from pages.parts import words
+from pages.parts.outputs import charts, comparison_charts
+from pages.parts.outputs.answer import keys
+from pages.parts.outputs.cards import BADGES, growing
+from pages.parts.state.compared import LETTERS, Column, Compared, add, add_current, remove
+from pages.parts.state.scenario import MOST_OTHERS
+from pages.parts.words import say
+from presets import models
+
+SUGGESTED = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3")
+
+
+def choose(answer: Compared) -> None:
+    """What adds a configuration: a model by its name, or the one on screen as it is now."""
+    others, full = answer.scenario.comparison.others, len(answer.columns) > MOST_OTHERS
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.selectbox(
+            say("Add a model"),
+            list(models()),
+            index=None,
+            format_func=lambda name: models()[name].name if name in models() else name,
+            placeholder=say("Six at most") if full else say("A preset, or organisation/name on the Hub"),
+            accept_new_options=True,
+            disabled=full,
+            key="add_model",
+            on_change=_take_model,
+            width=420,
+        )
+        st.button(
+            say("Keep the current sliders as {letter}", letter=LETTERS[min(len(others) + 1, MOST_OTHERS)]),
+            icon=":material/add:",
+            key="add_current",
+            disabled=full,
+            help=say("Then move the sliders: A follows them, and the copy stays."),
+            on_click=add_current,
+            args=(answer.model.native,),
+        )
+    if (name := st.session_state.pop("not_added", None)) is not None:
+        st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
+    shown = {answer.scenario.source.model, *(other.source.model for other in others)}
+    if not others:
+        with st.container(horizontal=True, gap="xsmall"):
+            for model in SUGGESTED:
+                if model not in shown:
+                    label = models()[model].name
+                    st.button(
+                        label, icon=":material/add:", key=f"add_{model}", on_click=_take_suggestion, args=(model,)
+                    )
+
+
+def _take_model() -> None:
+    state = st.session_state
+    if state.add_model and not add(state.add_model.strip()):
+        state.not_added = state.add_model[:60]
+    state.add_model = None
+
+
+def _take_suggestion(model: str) -> None:
+    add(model)
+
+
+def headings(answer: Compared) -> None:
+    """The configurations by letter, each with what it changes and a way out."""
+    with st.grid(6, min_column_width=130, gap="xsmall"):
+        for number, column in enumerate(answer.columns):
+            with st.container(border=True, height="stretch", gap="xxsmall"):
+                st.markdown(say("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name))
+                if column.configuration is None:
+                    st.caption(say("The model on the sliders"))
+                else:
+                    changes = column.configuration.changes()
+                    if changes and column.configuration.source.pasted is None:
+                        st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
+                    st.button(
+                        say("Remove"),
+                        type="tertiary",
+                        icon=":material/close:",
+                        key=f"remove_{column.letter}",
+                        on_click=remove,
+                        args=(number - 1,),
+                    )
+    for column in answer.columns:
+        if column.answer.error is not None:
+            why = say(column.answer.error.message)
+            st.error(say("**{letter}**: {why}", letter=column.letter, why=why), icon=":material/error:")
+
+
+def numbers(answer: Compared) -> None:
+    """The headline numbers, each of the others with its difference from the first."""
+    columns = answer.columns
+    head = [say("Against A"), *(say("{letter} · {name}", letter=c.letter, name=c.answer.model.name) for c in columns)]
+    rows = [
+        [words.field("weights"), *(cell(column, lambda r: f"`{r.scenario.precision.weights}`") for column in columns)],
+        [words.field("kv"), *(cell(column, lambda r: f"`{r.scenario.precision.kv}`") for column in columns)],
+        against(columns, say("Parameters"), lambda r: r.parameters.total, words.count),
+        against(columns, say("Active parameters"), lambda r: r.parameters.active, words.count),
+        per_token(columns),
+        against(columns, say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
+        against(columns, say("Weights per GPU"), lambda r: r.memory.weights, words.size),
+        against(columns, say("Memory per GPU"), lambda r: r.memory.total, words.gib),
+    ]
+    if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
+        rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
+    rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
+    st.markdown(words.table(head, rows, numbers=len(columns)))
+
+
+def cell(column: Column, text: Callable[[Report], str]) -> str:
+    return "–" if column.answer.error is not None else text(column.answer.report)
+
+
+def against(
+    columns: Sequence[Column], label: str, of: Callable[[Report], int], written: Callable[[int], str]
+) -> list[str]:
+    """A row: the value, and how much more or less than the first's."""
+    first = of(columns[0].answer.report)
+
+    def beside_first(report: Report) -> str:
+        return f"{written(of(report))} {mark(of(report), first)}"
+
+    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, beside_first) for c in columns[1:])]
+
+
+def per_token(columns: Sequence[Column]) -> list[str]:
+    """The same of what one more token adds, which some models stop doing."""
+    first = columns[0].answer.report.kv_cache
+
+    def beside_first(report: Report) -> str:
+        return f"{growing(report.kv_cache)} {mark(report.kv_cache.bytes_per_token, first.bytes_per_token)}"
+
+    return [say("KV cache per token"), growing(first), *(cell(column, beside_first) for column in columns[1:])]
+
+
+def mark(value: int, first: int) -> str:
+    """By how much a value differs from the first's, marked."""
+    times = ratio(value, first)
+    return f":gray-badge[{words.times(times)}]" if times is not None and value else ""
+
+
+def layout(report: Report) -> str:
+    return words.layout(report.scenario.layout) or say("One GPU")
+
+
+def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
+    """A row: one kind of GPU."""
+    return [gpu, *(cell(column, lambda report: verdict(report.verdicts[number])) for column in columns)]
+
+
+def verdict(found: Verdict) -> str:
+    """Whether it fits, and by how much."""
+    word, color, _ = BADGES[found.verdict]
+    room = words.gib(abs(found.spare))
+    if found.flags:
+        return f":{color}-badge[{say(word)}] `{' '.join(found.flags)}`"
+    said = say("{size} headroom", size=room) if found.spare >= 0 else say("short by {size}", size=room)
+    return f":{color}-badge[{say(word)}] {said}"
+
+
+def bars(answer: Compared) -> None:
+    """Memory and parameters on one scale each."""
+    columns, theme = answer.complete, charts.theme()
+    left, right = st.columns(2)
+    with left:
+        st.subheader(say("Memory per GPU"), anchor=False)
+        parts = charts.served([column.answer.report.memory for column in columns])
+        st.html(keys((words.color(part), words.part(part)) for part in parts))
+        charts.draw("memory_bars", comparison_charts.memory_bars(columns, theme))
+    with right:
+        st.subheader(say("Parameters"), anchor=False)
+        st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
+        charts.draw("parameter_bars", comparison_charts.parameter_bars(columns, theme))
+
+
+def growth(answer: Compared) -> None:
+    """How the cache of the whole batch grows."""
+    st.subheader(say("KV cache vs. context length"), anchor=False)
+    names = (
+        (
+            comparison_charts.style(column.letter)[0],
+            say("{letter} · {name}", letter=column.letter, name=column.answer.model.name),
+        )
+        for column in answer.complete
+    )
+    st.html(keys(names))
+    charts.draw("growth", comparison_charts.growth_curves(answer.complete, charts.theme()))
+
+
+def settings(answer: Compared) -> None:
+    """Config fields, those that differ first."""
+    columns = [column for column in answer.columns if column.answer.model.settings]
+    rows = compared_settings([column.answer.model.settings or {} for column in columns])
+    differing, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
+    head = [say("Field"), *(column.letter for column in columns)]
+    st.subheader(say("Config fields that differ"), anchor=False)
+    if len(columns) == 1:
+        st.caption(say("Add a configuration to see what differs."))
+    elif differing:
+        st.markdown(words.table(head, map(line, differing), numbers=len(columns)))
+    else:
+        st.caption(say("None: the same architecture."))
+    if equal:
+        with st.expander(say("Fields that are the same")):
+            st.markdown(words.table(head, map(line, equal), numbers=len(columns)))
+
+
+def line(row: Setting) -> list[str]:
+    """A field and its values, those that differ from the first in bold."""
+    first = row.values[0]
+    return [f"`{row.name}`", *(written(value, differs=value != first) for value in row.values)]
+
+
+def written(value: object, *, differs: bool) -> str:
+    if value is None:
+        return "–"
+    text = words.value(value) if isinstance(value, bool | int | float) else f"`{shortened(str(value))}`"
+    return f"**{text}**" if differs else text
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -1,0 +1,124 @@
+"""Charts of configurations side by side, on one scale."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+import plotly.graph_objects as go
+
+from calc.serving.comparison import CONTEXTS, cache_growth
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, served, small, stacked
+from pages.parts.state.compared import LETTERS, Column
+from pages.parts.words import say
+
+LINES = (
+    ("#0072B2", "solid", "circle"),
+    ("#D55E00", "dash", "square"),
+    ("#009E73", "dot", "diamond"),
+    ("#CC79A7", "dashdot", "cross"),
+    ("#E69F00", "longdash", "triangle-up"),
+    ("#56B4E9", "longdashdot", "star"),
+)
+"""Colour, dash and mark of each letter."""
+
+
+def memory_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
+    """What one GPU holds, part by part."""
+    memories = [column.answer.report.memory for column in columns]
+    bars = stacked("x", "y", [column.letter for column in columns], memories, served(memories))
+    return _rows(columns, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
+
+
+def parameter_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
+    """The parameters of each, component by component."""
+    counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
+    bars: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": words.part(part),
+            "x": [count.get(part, 0) / 10**9 for count in counts],
+            "y": [column.letter for column in columns],
+            "marker": {"color": words.color(part)},
+            "hovertemplate": say("{part}: {n} B", part=words.part(part), n="%{x:,.3f}") + PLAIN,
+        }
+        for part in components(columns)
+    ]
+    return _rows(columns, bars, say("Billions of parameters"), theme)
+
+
+def components(columns: Sequence[Column]) -> list[str]:
+    """The components that any of them has."""
+    known = [column.answer.report.parameters.components for column in columns]
+    return [part for part in words.COLORS if any(part in components for components in known)]
+
+
+def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, theme: Theme) -> go.Figure:
+    """Stacked bars, a row a configuration."""
+    for bar in bars:
+        bar["orientation"] = "h"
+    return figure(
+        bars,
+        theme,
+        height=ROW * len(columns) + 68,
+        margin={"l": 8, "r": 14, "t": 8, "b": 60},
+        barmode="stack",
+        bargap=0.36,
+        hovermode="y unified",
+        xaxis={"title": small(axis), "rangemode": "tozero", "tickformat": ",~g"},
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "tickmode": "array",
+            "tickvals": [column.letter for column in columns],
+            "ticktext": [
+                f"<b>{column.letter}</b> {'<br>'.join(wrap(column.answer.model.name, 18))}" for column in columns
+            ],
+            "ticklabelstandoff": 6,
+        },
+    )
+
+
+def growth_curves(columns: Sequence[Column], theme: Theme) -> go.Figure:
+    """KV cache and states of the whole batch over the context."""
+    lines: list[dict[str, Any]] = []
+    for column in columns:
+        report, letter = column.answer.report, column.letter
+        asked = report.scenario
+        sizes = cache_growth(column.answer.architecture, asked.precision.kv, asked.workload.batch)
+        color, dash, symbol = style(letter)
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers+text",
+                "name": letter,
+                "x": list(sizes),
+                "y": [size / GIB for size in sizes.values()],
+                "text": [*[""] * (len(sizes) - 1), f"<b>{letter}</b>"],
+                "textposition": "middle right",
+                "cliponaxis": False,
+                "line": {"color": color, "dash": dash, "width": 2.5},
+                "marker": {"color": color, "symbol": symbol, "size": 7},
+                "hovertemplate": say("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}") + PLAIN,
+            }
+        )
+    return figure(
+        lines,
+        theme,
+        height=340,
+        margin={"l": 8, "r": 30, "t": 10, "b": 52},
+        hovermode="x unified",
+        xaxis={
+            "title": small(say("Context length, tokens")),
+            "type": "log",
+            "tickmode": "array",
+            "tickvals": CONTEXTS,
+            "ticktext": [words.tokens(context) for context in CONTEXTS],
+        },
+        yaxis={"title": small(say("KV cache, total, GiB")), "type": "log", "tickformat": ",~g", "dtick": 1},
+    )
+
+
+def style(letter: str) -> tuple[str, str, str]:
+    return LINES[LETTERS.index(letter)]

@@ -1,0 +1,38 @@
+"""How fast the GPU answers that the memory answer is about, in one line."""
+
+from typing import Any
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engines import runs
+from calc.time.reply import reply
+from pages.parts import words
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import say
+
+
+def draw(answer: Weighed) -> None:
+    """Nothing where it does not fit, or the engine does not run there."""
+    focus = answer.focus
+    name: Any = answer.serving.engine.name
+    if focus is None or focus.verdict == "does not fit":
+        return
+    gpu, workload = find_gpu(focus.gpu), answer.report.scenario.workload
+    if not runs(gpu, name):
+        return
+    found = reply(answer.serving, gpu, workload)
+    users, first = found.tokens_per_s_per_user, found.ttft_ms
+    told = say(
+        "How fast there: **{rate} tokens/s** per user ({span}), first token after **{ttft}** ({ttft_span}). Decoding "
+        "is bound by {bound}.",
+        rate=words.figure(users.expected),
+        span=words.span(users),
+        ttft=words.duration(first.expected),
+        ttft_span=words.durations(first),
+        bound=words.BOUNDS[found.bound],
+    )
+    if workload.batch > 1:
+        rate, span = words.figure(found.tokens_per_s.expected), words.span(found.tokens_per_s)
+        told = f"{told} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
+    st.markdown(f":material/speed: {told}")

@@ -1,0 +1,114 @@
+"""The derivation on paper: what is on it, its table of contents, and its sections."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.model.counting import Counting
+from calc.model.paper import Anchor, Section, Table
+from calc.serving.engines import ENGINES
+from calc.serving.paper import ServingPaper, rules
+from calc.training.paper import training_section
+from pages.parts.outputs import written
+from pages.parts.state.query import DERIVE, encode
+from pages.parts.state.weighed import Answer, Weighed, trained
+from pages.parts.words import say
+from presets.hand import hand_section
+from presets.studies import STUDIES
+
+
+def sections(answer: Weighed) -> list[Section]:
+    """Everything that is derived of a model and its memory on the GPU that the answer is about."""
+    architecture, report, focus = answer.architecture, answer.report, answer.focus
+    found = Counting(architecture).sections()
+    found.append(rules(architecture, report))
+    source = answer.scenario.source
+    if source.pasted is None and source.model in STUDIES and not answer.scenario.overrides:
+        found.append(hand_section(STUDIES[source.model], architecture))
+    gpu = None if focus is None else find_gpu(focus.gpu)
+    found += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
+    step = trained(answer.scenario)
+    if step.error is None:
+        found.append(training_section(architecture, step.report))
+    return found
+
+
+def lead(answer: Weighed) -> str:
+    """What it is the derivation of."""
+    report, focus = answer.report, answer.focus
+    workload = report.scenario.workload
+    values: dict[str, Any] = {
+        "batch": workload.batch,
+        "context": workload.context,
+        "engine": ENGINES[report.scenario.engine].title,
+    }
+    formats = {"weights": report.scenario.precision.weights, "kv": report.scenario.precision.kv}
+    if focus is None:
+        return say(
+            "Batch size {batch:,}, context length {context:,}, weights in {weights}, KV cache in {kv}, under {engine}.",
+            **values,
+            **formats,
+        )
+    return say(
+        "Batch size {batch:,}, context length {context:,}, weights in {weights}, KV cache in {kv}, under {engine} on "
+        "{gpu}.",
+        **values,
+        **formats,
+        gpu=find_gpu(focus.gpu).name,
+    )
+
+
+def contents(found: list[Section]) -> None:
+    """Where each section is."""
+    links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(found, 1)]
+    with st.container(border=True):
+        st.markdown(say("**Contents**"))
+        with st.grid(3, min_column_width=240, gap="xxsmall"):
+            for link in links:
+                st.markdown(link)
+
+
+def draw(found: list[Section], opened: Anchor | None) -> None:
+    """The sections, and the one that the link means in sight."""
+    for section in found:
+        st.header(written.title(section), anchor=section.anchor)
+        for item in section.items:
+            if isinstance(item, Table):
+                st.markdown(SIDEWAYS.format(table=written.markdown_item(item)), unsafe_allow_html=True)
+            else:
+                st.markdown(written.markdown_item(item))
+    if opened is not None:
+        st.html(SCROLL % json.dumps(opened), unsafe_allow_javascript=True)
+
+
+SIDEWAYS = '<div style="overflow-x:auto">\n\n{table}\n\n</div>'
+"""A table too wide for a telephone moves sideways by itself, not with the page."""
+SCROLL = """<script>
+const start = Date.now();
+let moved = false;
+for (const what of ["wheel", "touchstart", "keydown", "pointerdown"])
+  window.addEventListener(what, () => (moved = true), {once: true, passive: true});
+const look = () => {
+  const place = document.getElementById(%s);
+  if (moved) return;
+  if (place && Math.abs(place.getBoundingClientRect().top) > 80) place.scrollIntoView();
+  if (Date.now() - start < 6000) setTimeout(look, 250);
+};
+look();
+</script>"""
+"""Looks again for some seconds, for what stands above still grows when the page arrives, until the reader moves."""
+
+
+def beside(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:
+    """The derivation of a figure, and the way to its place on paper."""
+    draw_lines()
+    there = answer.scenario.model_copy(update={"derive": to})
+    st.page_link(
+        "derive.py",
+        label=say("On paper"),
+        icon=":material/edit_note:",
+        query_params=encode(there, DERIVE),
+    )

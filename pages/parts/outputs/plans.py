@@ -1,0 +1,274 @@
+"""Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from calc.time.plan import Needs, Plan
+from calc.time.prices import prices
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
+from pages.parts.state.url import change
+from pages.parts.words import say
+
+
+def best(answer: Planned) -> None:
+    """The best plan in one sentence, what binds, and one click to it."""
+    found = answer.plans
+    if not found.plans:
+        st.error(nothing(found.beyond), icon=":material/cancel:")
+        return
+    first = found.ranked[0]
+    if first.plan.meets:
+        st.success(headline(first), icon=":material/check_circle:")
+    else:
+        missed = words.listed(misses(first.plan, answer))
+        text = say(
+            "**No plan meets every target.** The first in order misses: {missed}. {plan}",
+            missed=missed,
+            plan=headline(first),
+        )
+        st.error(text, icon=":material/cancel:")
+    take(answer, first, "best")
+
+
+def nothing(beyond: int) -> str:
+    """Why there is no plan."""
+    if beyond:
+        return say("**Nothing within the budget.** Plans that cost more, or whose price is not known: {n:,}.", n=beyond)
+    return say(
+        "**Nothing that may be used holds this model and one request.** Allow more GPUs, other GPU models, or smaller "
+        "formats."
+    )
+
+
+def hardware(ranked: Ranked) -> str:
+    """How many of what, and the layout over them: 8 × H100 SXM 80GB, 2 copies with TP 4."""
+    plan, layout = ranked.plan, words.layout(ranked.plan.layout)
+    values: dict[str, Any] = {"gpus": plan.gpus, "gpu": ranked.gpu.name, "layout": layout, "n": plan.replicas}
+    if plan.gpus == 1:
+        return say("1 × {gpu}", **values)
+    if plan.replicas == 1:
+        return say("{gpus:,} × {gpu} with {layout}", **values)
+    if not layout:
+        return say("{gpus:,} × {gpu}, a copy on each", **values)
+    return say("{gpus:,} × {gpu}, {n:,} copies with {layout}", **values)
+
+
+def headline(ranked: Ranked) -> str:
+    """What it is, how fast, and at what price."""
+    plan = ranked.plan
+    values: dict[str, Any] = {
+        "hardware": hardware(ranked),
+        "weights": plan.weights,
+        "rate": words.figure(plan.tokens_per_s_per_user),
+        "span": words.span(ranked.range.tokens_per_s_per_user),
+        "ttft": words.duration(plan.ttft_ms),
+    }
+    if plan.usd_per_hour is None:
+        return say(
+            "**{hardware}**, weights in {weights}: {rate} tokens/s per user ({span}), first token after {ttft}; the "
+            "price is not known.",
+            **values,
+        )
+    return say(
+        "**{hardware}**, weights in {weights}: {rate} tokens/s per user ({span}), first token after {ttft}, for "
+        "{price} per hour.",
+        price=words.dollars(plan.usd_per_hour),
+        **values,
+    )
+
+
+def misses(plan: Plan, answer: Planned) -> Iterable[str]:
+    """The targets that it does not meet, each with what it does."""
+    needs, most = answer.scenario.planning.needs, answer.scenario.planning.max_gpus
+    if plan.gpus > most:
+        yield say("GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
+    if needs.ttft_ms is not None and plan.ttft_ms > needs.ttft_ms:
+        yield say(
+            "first token after {ttft}, at most {most}",
+            ttft=words.duration(plan.ttft_ms),
+            most=words.duration(needs.ttft_ms),
+        )
+    if needs.tpot_ms is not None and plan.tpot_ms > needs.tpot_ms:
+        yield say(
+            "tokens/s per user: {rate}, at least {least}",
+            rate=words.figure(plan.tokens_per_s_per_user),
+            least=words.figure(1000 / needs.tpot_ms),
+        )
+
+
+def take(answer: Planned, ranked: Ranked, name: str) -> None:
+    """What binds, the range of the rest, and the way to Weigh."""
+    plan, spans = ranked.plan, ranked.range
+    st.caption(
+        say(
+            "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; each copy serves {batch:,} "
+            "of at most {capacity:,} requests, with {headroom} GiB headroom per GPU.",
+            bound=words.BOUNDS[plan.bound],
+            rate=words.figure(plan.tokens_per_s),
+            span=words.span(spans.tokens_per_s),
+            ttft=words.durations(spans.ttft_ms),
+            batch=plan.batch,
+            capacity=plan.capacity,
+            headroom=words.figure(max(0.0, plan.headroom_gib)),
+        )
+    )
+    if st.button(
+        say("Use this"),
+        key=f"use_{name}",
+        icon=":material/arrow_forward:",
+        help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
+        on_click=use,
+        args=(answer, plan),
+    ):
+        st.switch_page("weigh.py")
+
+
+def use(answer: Planned, plan: Plan) -> None:
+    taken = weigh(answer.scenario, answer.model, plan)
+    change(gpu=taken.gpu, serving=taken.serving)
+
+
+def table(answer: Planned) -> None:
+    """All plans, best first; a click on a row explains it."""
+    found = answer.plans
+    if not found.plans:
+        return
+    st.subheader(say("Plans"), anchor=False)
+    st.caption(
+        say(
+            "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
+            "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
+        )
+    )
+    chosen = st.dataframe(
+        [row(ranked) for ranked in found.ranked],
+        hide_index=True,
+        key="plans_table",
+        placeholder="–",
+        height=430,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=columns(),
+    )
+    if len(found.plans) > SHOWN:
+        st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(found.plans)))
+    if found.beyond:
+        st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=found.beyond))
+    for index in chosen.selection.rows:
+        if index < len(found.ranked):
+            ranked = found.ranked[index]
+            with st.container(border=True):
+                st.markdown(headline(ranked))
+                take(answer, ranked, "chosen")
+
+
+def row(ranked: Ranked) -> dict[str, Any]:
+    plan, spans = ranked.plan, ranked.range
+    cost = spans.usd_per_million_tokens
+    return {
+        "gpu": ranked.gpu.name,
+        "gpus": plan.gpus,
+        "layout": words.copies(plan.layout, plan.replicas),
+        "weights": plan.weights,
+        "user": plan.tokens_per_s_per_user,
+        "user_span": words.span(spans.tokens_per_s_per_user),
+        "ttft": plan.ttft_ms,
+        "hour": plan.usd_per_hour,
+        "million": plan.usd_per_million_tokens,
+        "meets": plan.meets,
+        "rate": plan.tokens_per_s,
+        "headroom": plan.headroom_gib,
+        "bound": say(words.BOUNDS[plan.bound]),
+        "kv": plan.kv,
+        "ttft_span": words.span(spans.ttft_ms),
+        "million_span": None if cost is None else words.span(cost),
+    }
+
+
+def columns() -> dict[str, Any]:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    return {
+        "gpu": text(say("GPU"), pinned=True),
+        "gpus": number(say("GPUs"), format="localized", width=60),
+        "layout": text(say("Layout"), width=90),
+        "weights": text(say("Weights"), width=70),
+        "user": number(say("Tokens/s per user"), format="%.1f", width=125),
+        "user_span": text(say("from–to"), width=90),
+        "ttft": number(say("TTFT, ms"), format="%.0f", width=75),
+        "hour": number(say("Price per hour"), format="dollar", width=105),
+        "million": number(
+            say("Per M tokens"), format="dollar", width=105, help=say("US dollars per million output tokens.")
+        ),
+        "meets": st.column_config.CheckboxColumn(say("Meets"), help=say("Whether it meets every target."), width=60),
+        "rate": number(say("Tokens/s in all"), format="%.0f"),
+        "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
+        "bound": say("Bound by"),
+        "kv": say("KV cache"),
+        "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
+        "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
+    }
+
+
+def sensitivity(answer: Planned) -> None:
+    """What other needs would take; searched when it is opened."""
+    if not answer.plans.plans:
+        return
+    first = answer.plans.plans[0]
+    with drawer(say("What if"), "sensitivity_drawer", icon=":material/tune:") as is_open:
+        if not is_open:
+            return
+        rows = [
+            (
+                say(change_.what),
+                say("no plan") if change_.gpus is None else f"{change_.gpus:,}",
+                "–" if change_.usd_per_hour is None else words.dollars(change_.usd_per_hour),
+            )
+            for change_ in answer.plans.sensitivity
+        ]
+        asked = (asked_for(answer.scenario.planning.needs), f"{first.gpus:,}", "–")
+        if first.usd_per_hour is not None:
+            asked = (*asked[:2], words.dollars(first.usd_per_hour))
+        head = [say("With"), say("GPUs of the best plan"), say("Price per hour")]
+        st.markdown(words.table(head, [asked, *rows], numbers=2))
+        st.caption(say("The budget is left out of these."))
+
+
+def asked_for(needs: Needs) -> str:
+    return say("what is asked for: prompts of {prompt:,} tokens, answers of {output:,}", **needs.model_dump())
+
+
+def listed_prices(answer: Planned) -> None:
+    """The list prices of the GPUs in the plans, each with its date and source."""
+    shown = {ranked.plan.gpu: ranked.gpu.name for ranked in answer.plans.ranked}
+    rows = [price for price in prices() if price.gpu in shown]
+    if not rows:
+        return
+    with drawer(say("List prices"), "listed_drawer", icon=":material/payments:") as is_open:
+        if is_open:
+            st.dataframe(
+                [
+                    {
+                        "gpu": shown[price.gpu],
+                        "name": price.provider,
+                        "usd": price.usd_per_gpu_hour,
+                        "least": price.min_gpus,
+                        "read": price.read_on.isoformat(),
+                        "source": price.source,
+                    }
+                    for price in rows
+                ],
+                hide_index=True,
+                key="list_prices",
+                column_config={
+                    "gpu": say("GPU"),
+                    "name": say("Provider"),
+                    "usd": st.column_config.NumberColumn(say("US dollars per GPU-hour"), format="dollar"),
+                    "least": say("GPUs at least"),
+                    "read": say("Read on"),
+                    "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+                },
+            )

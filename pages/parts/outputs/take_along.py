@@ -1,0 +1,91 @@
+"""The answer as files: the derivation in Markdown and in HTML, tables as CSV, the design as a config.json."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.model.architecture import Architecture
+from calc.model.paper import Section
+from calc.serving.report import Report
+from calc.text import config_file
+from pages.parts.outputs import written
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import say
+
+
+def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
+    """One for each file. They are made with the page: what is made on a click no longer knows the reader's language."""
+    name, config = answer.model.name, answer.model.config or {}
+    files: list[tuple[str, str, str, str]] = [
+        (say("Markdown"), "md", "text/markdown", as_markdown(name, lead, sections)),
+        (say("HTML"), "html", "text/html", as_html(name, lead, sections)),
+        (say("Tensors (CSV)"), "tensors.csv", "text/csv", tensors(answer.architecture)),
+        (say("Verdicts (CSV)"), "verdicts.csv", "text/csv", verdicts(answer.report)),
+        ("config.json", "config.json", "application/json", config_file(config)),
+    ]
+    stem = name.replace("/", "--")
+    with st.container(horizontal=True, gap="small"):
+        for label, ending, mime, text in files:
+            st.download_button(
+                label,
+                text,
+                file_name=ending if ending == "config.json" else f"{stem}.{ending}",
+                mime=mime,
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"take_{ending}",
+            )
+
+
+def as_markdown(name: str, lead: str, sections: Iterable[Section]) -> str:
+    return "\n\n".join([f"# {name}", lead, *map(written.markdown, sections)]) + "\n"
+
+
+def as_html(name: str, lead: str, sections: Iterable[Section]) -> str:
+    return written.html_page(name, [lead], sections)
+
+
+def tensors(architecture: Architecture) -> str:
+    """A row a tensor, under the checkpoint's names; columns are named as in the JSON report, in every language."""
+    head = ("name", "shape", "component", "count", "parameters", "active", "not_in_total")
+    rows = (
+        (
+            tensor.name,
+            "x".join(map(str, tensor.shape)),
+            tensor.component,
+            tensor.count,
+            tensor.parameters,
+            tensor.active,
+            tensor.apart or "",
+        )
+        for tensor in architecture.tensors()
+    )
+    return table(head, rows)
+
+
+VERDICT = ("gpu", "gpus", "verdict", "required", "usable", "spare", "max_context", "max_batch", "min_gpus")
+
+
+def verdicts(report: Report) -> str:
+    """A row a GPU, in bytes; `reason` in the reader's language."""
+    rows = (
+        (
+            *(getattr(verdict, name) for name in VERDICT),
+            " ".join(verdict.flags),
+            find_gpu(verdict.gpu).name,
+            say(verdict.reason),
+        )
+        for verdict in report.verdicts
+    )
+    return table((*VERDICT, "flags", "name", "reason"), rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue()

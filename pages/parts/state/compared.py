@@ -1,0 +1,91 @@
+"""Configurations side by side: the model on screen first, then the others under the same workload and engine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Weighed, weighed
+
+LETTERS = "ABCDEF"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One configuration with what comes of it."""
+
+    letter: str
+    answer: Weighed
+    configuration: Configuration | None = None  # None: the model on screen
+
+
+@dataclass(frozen=True)
+class Compared(Weighed):
+    """The model on screen and what stands beside it."""
+
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def download(self) -> None:
+        return None
+
+    @property
+    def complete(self) -> tuple[Column, ...]:
+        """The ones that could be weighed."""
+        return tuple(column for column in self.columns if column.answer.error is None)
+
+
+def compared(scenario: Scenario) -> Compared:
+    """All configurations, weighed; those that did not change since the last run are remembered."""
+    first = weighed(scenario)
+    known: dict[Any, Weighed] = st.session_state.get("columns", {})
+    columns, now = [Column(LETTERS[0], first)], {}
+    for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
+        key = other.written, scenario.serving, scenario.gpu, scenario.overhead
+        answer = known.get(key)
+        now[key] = weighed(other.within(scenario)) if answer is None or answer.error is not None else answer
+        columns.append(Column(letter, now[key], other))
+    st.session_state.columns = now
+    return Compared(scenario, first.model, first.error, first.result, tuple(columns))
+
+
+def put(others: tuple[Configuration, ...]) -> None:
+    """Another set; for callbacks."""
+    change({places(("comparison",))["with"]: others[:MOST_OTHERS]})
+
+
+def add(model: str) -> bool:
+    """A preset or a model of the Hub beside the others; False where the text is no model's name. For callbacks."""
+    try:
+        found = configuration(model)
+    except ValueError:  # ConfigError is one
+        return False
+    put((*_others(), found))
+    return True
+
+
+def add_current(native: str) -> None:
+    """The model on screen with its changes and formats, which stay as they are when the sliders move on; for
+    callbacks."""
+    scenario: Scenario = st.session_state.scenario
+    asked = scenario.serving
+    held = {
+        "source": scenario.source,
+        "overrides": tuple(scenario.overrides.items()),
+        "weights": asked.weights or native,
+        "kv": asked.kv,
+    }
+    put((*_others(), Configuration.model_validate(held)))
+
+
+def remove(number: int) -> None:
+    """One of the others away; for callbacks."""
+    others = _others()
+    put(others[:number] + others[number + 1 :])
+
+
+def _others() -> tuple[Configuration, ...]:
+    scenario: Scenario = st.session_state.scenario
+    return scenario.comparison.others

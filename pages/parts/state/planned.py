@@ -1,0 +1,162 @@
+"""The plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import streamlit as st
+
+from calc import ConfigError, Precision, Workload
+from calc.errors import Message
+from calc.formats import CacheFormat, WeightFormat
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.options import checked
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Engine
+from calc.time.plan import Plan, Search, Sensitivity, sensitivity
+from calc.time.plan_range import PlanRange, plan_range
+from calc.time.plan_report import assumptions
+from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
+from pages.parts.state.weighed import Answer, Model, read
+from presets import gpus
+
+SHOWN = 40
+"""Plans of the table."""
+PLANNED = tuple(name for name, engine in ENGINES.items() if engine().share_option is not None)
+"""Engines that batch requests in memory set aside at start: those that a search knows."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A plan and its ranges."""
+
+    plan: Plan
+    range: PlanRange
+
+    @property
+    def gpu(self) -> GPU:
+        return find_gpu(self.plan.gpu)
+
+
+@dataclass
+class Plans:
+    """What a search found."""
+
+    search: Search
+    plans: tuple[Plan, ...]  # within the budget, best first
+    beyond: int  # plans that cost more than the budget, or whose price is not known
+
+    @cached_property
+    def ranked(self) -> tuple[Ranked, ...]:
+        """The best of them, with their ranges."""
+        return tuple(Ranked(plan, plan_range(self.search, plan)) for plan in self.plans[:SHOWN])
+
+    @cached_property
+    def sensitivity(self) -> Sequence[Sensitivity]:
+        """What other needs would take."""
+        return sensitivity(self.search)
+
+    @cached_property
+    def assumptions(self) -> tuple[Message, ...]:
+        """What the plans take for granted."""
+        return tuple(assumptions(self.search))
+
+
+@dataclass(frozen=True)
+class Planned(Answer):
+    """What the page of plans draws."""
+
+    result: Plans | None = None
+
+    @property
+    def plans(self) -> Plans:
+        assert self.result is not None
+        return self.result
+
+
+def planned(scenario: Scenario) -> Planned:
+    """Plans for the model and the needs of a scenario."""
+    model = read(scenario)
+    if model.error is not None:
+        return Planned(scenario, model, model.error)
+    key = (scenario.source, scenario.overrides, scenario.gpu, scenario.planning, scenario.serving.engine)
+    kept: tuple[Any, Plans] | None = st.session_state.get("plans")
+    if kept is not None and kept[0] == key:
+        return Planned(scenario, model, result=kept[1])
+    try:
+        result = plans_of(scenario, model)
+    except ConfigError as problem:
+        return Planned(scenario, model, problem)
+    st.session_state.plans = key, result
+    return Planned(scenario, model, result=result)
+
+
+def plans_of(scenario: Scenario, model: Model) -> Plans:
+    asked = scenario.planning
+    engine, needs = engine_of(scenario), asked.needs
+    if needs.users is not None and needs.requests_per_s is not None:
+        sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
+        raise ConfigError(sentence, "users")
+    assert model.architecture is not None
+    search = Search(
+        model.architecture,
+        engine,
+        checked(needs),
+        candidates(scenario),
+        precisions(model, asked),
+        most=asked.max_gpus,
+        node=asked.node,
+        prices=asked.prices,
+    )
+    found = search.plans(limit=len(gpus()) * len(search.precisions) + 100)
+    within = tuple(plan for plan in found if is_affordable(plan, asked.budget))
+    return Plans(search, within, len(found) - len(within))
+
+
+def engine_of(scenario: Scenario) -> Engine:
+    """The engine of the scenario without its flags. Raises ConfigError where no search knows it."""
+    name = scenario.serving.engine
+    if name not in PLANNED:
+        sentence = Message(
+            "No plan for {engine}: it sets no memory aside, so that how many requests fit hangs on how they come.",
+            engine=ENGINES[name].title,
+        )
+        raise ConfigError(sentence, "engine", PLANNED)
+    return ENGINES[name]()
+
+
+def candidates(scenario: Scenario) -> list[GPU]:
+    """The GPUs that may be used: those chosen, or the catalogue and the reader's own."""
+    chosen = scenario.planning.plan_gpus
+    return [find_gpu(name) for name in chosen or (*own_gpus(scenario), *gpus())]
+
+
+def own_gpus(scenario: Scenario) -> list[str]:
+    """GPUs of the reader's own, on any page."""
+    return [name for name in dict.fromkeys((*scenario.gpu, *scenario.planning.plan_gpus)) if name not in gpus()]
+
+
+def precisions(model: Model, asked: PlanChoice) -> list[Precision]:
+    """Each acceptable pair of formats."""
+    weights: tuple[WeightFormat, ...] = asked.weight_formats or (model.native,)
+    caches: tuple[CacheFormat, ...] = asked.kv_formats or ("bf16",)
+    return [Precision.of(model.published.config or {}, form, kv) for form, kv in product(weights, caches)]
+
+
+def is_affordable(plan: Plan, budget: float | None) -> bool:
+    return budget is None or (plan.usd_per_hour is not None and plan.usd_per_hour <= budget)
+
+
+def weigh(scenario: Scenario, model: Model, plan: Plan) -> Scenario:
+    """One replica of a plan as Weigh has it."""
+    engine, needs = scenario.serving.engine, scenario.planning.needs
+    serving = ServingChoice(
+        workload=Workload(batch=plan.batch, context=needs.context, generated=needs.output),
+        weights=None if plan.weights == model.native else plan.weights,
+        kv=plan.kv,
+        layout=plan.layout,
+    )
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving.with_engine(engine)})

@@ -1,0 +1,98 @@
+"""What `python -m benchmarks.accuracy` found: our figures beside every public record and every computed step."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from calc.errors import Frozen, Message
+
+FILE = Path(__file__).parents[3] / "docs" / "accuracy.json"
+KINDS = {
+    "weights, 16 bits": Message("Weights, 16 bits"),
+    "weights, quantised": Message("Weights, quantized"),
+    "KV tokens given KV bytes": Message("Cache tokens from cache bytes"),
+    "vLLM KV budget": Message("Available KV cache memory (vLLM)"),
+    "transformers peaks, 16 bits": Message("Peaks of transformers, 16 bits"),
+    "transformers peaks, quantised": Message("Peaks of transformers, quantized"),
+    "cache of other engines": Message("Cache of other engines"),
+    "training peaks": Message("Training peaks"),
+    "training steps, computed": Message("Training steps, computed by torch"),
+}
+"""Kinds of figures."""
+EXPLAINED = {
+    "weights, 16 bits": Message("{kind}: vLLM's “model loading took”"),
+    "weights, quantised": Message("{kind}: the same; checkpoints differ in what they keep in 16 bits"),
+    "KV tokens given KV bytes": Message("{kind}: vLLM's “GPU KV cache size” from its own bytes"),
+    "vLLM KV budget": Message("{kind}: bytes that vLLM leaves for the cache, from the settings alone"),
+    "transformers peaks, 16 bits": Message("{kind}: torch's peak of a generation"),
+    "transformers peaks, quantised": Message(
+        "{kind}: the same with GPTQ and AWQ, whose kernels need memory of their own"
+    ),
+    "cache of other engines": Message("{kind}: SGLang and llama.cpp"),
+    "training peaks": Message("{kind}: torch's or the driver's peak of a training step"),
+    "training steps, computed": Message(
+        "{kind}: whole steps under fake tensors, each storage tracked by torch; no GPU was run"
+    ),
+}
+"""What is compared of each kind."""
+
+
+class Compared(Frozen):
+    """One figure of a public record, or of a step that torch computed, beside ours."""
+
+    kind: str
+    name: str
+    unit: Literal["bytes", "tokens"]
+    predicted: int
+    measured: int
+    source: str
+
+    @property
+    def error(self) -> float:
+        """Share of what was measured."""
+        return self.predicted / self.measured - 1
+
+
+class LeftOut(Frozen):
+    """Records that can't be compared, and why."""
+
+    kind: str
+    reason: str
+    count: int
+
+
+class Accuracy(Frozen):
+    """All of them."""
+
+    rows: tuple[Compared, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def by_kind(self) -> dict[str, list[Compared]]:
+        kinds: dict[str, list[Compared]] = {}
+        for row in self.rows:
+            kinds.setdefault(row.kind, []).append(row)
+        return kinds
+
+
+class Summary(Frozen):
+    """How large the errors of one kind are, whatever their sign."""
+
+    kind: str
+    records: int
+    median: float
+    p95: float
+    worst: float
+
+
+def summaries(accuracy: Accuracy) -> Iterator[Summary]:
+    for kind, rows in accuracy.by_kind().items():
+        errors = sorted(abs(row.error) for row in rows)
+        p95 = errors[-(-95 * len(errors) // 100) - 1]  # the smallest that no more than 5 % exceed
+        yield Summary(kind=kind, records=len(errors), median=median(errors), p95=p95, worst=errors[-1])
+
+
+@cache
+def accuracy() -> Accuracy:
+    return Accuracy.model_validate_json(FILE.read_bytes())

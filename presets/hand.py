@@ -1,0 +1,47 @@
+"""A study on paper: each line by hand, the exact figure, and where the hand went wrong."""
+
+from calc.errors import Message
+from calc.model.architecture import Architecture
+from calc.model.paper import Exact, Formula, Item, Section, Table
+from presets.studies import Study
+
+
+def hand_section(study: Study, architecture: Architecture) -> Section:
+    rows = []
+    for line in study.lines:
+        exact = line.exact(architecture)
+        rows.append(
+            (
+                line.what,
+                Formula(written=line.written),
+                Exact(number=line.hand),
+                Exact(number=exact),
+                Formula(written=f"{line.times}"),
+                Exact(number=(line.hand - exact) * line.times),
+                line.why or Message("The same."),
+            )
+        )
+    hand, exact = study.hand_total, study.exact_total(architecture)
+    items: tuple[Item, ...] = (
+        study.about,
+        Table(
+            head=(
+                Message("Line"),
+                Message("Formula"),
+                Message("By hand"),
+                Message("Exact"),
+                Message("Times"),
+                Message("Difference in all"),
+                Message("Why"),
+            ),
+            rows=tuple(rows),
+        ),
+        Message(
+            "By hand **{hand:,}**, exactly **{exact:,}**: {difference:+,}, or {error:+.3%}.",
+            hand=hand,
+            exact=exact,
+            difference=hand - exact,
+            error=hand / exact - 1,
+        ),
+    )
+    return Section(anchor="hand", title=Message("The calculation by hand"), items=items)

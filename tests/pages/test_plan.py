@@ -1,0 +1,133 @@
+"""The page of plans draws what calc's search finds, and takes a plan over to Weigh."""
+
+import pytest
+
+from calc import Architecture, Precision
+from calc.serving.engines import ENGINES
+from calc.time.plan import Needs, Search
+from calc.time.plan_range import plan_range
+from presets import gpus, models
+from tests.pages.app import page, run, texts
+
+ASKED = {
+    "one user": ("Qwen/Qwen3-8B", {}, {}, [None]),
+    "many users": (
+        "meta-llama/Llama-3.1-70B",
+        {"users": "64", "prompt": "4000", "output": "200", "tpot_ms": "50", "ttft_ms": "2000"},
+        {"users": 64, "prompt": 4000, "output": 200, "tpot_ms": 50, "ttft_ms": 2000},
+        ["bf16", "fp8"],
+    ),
+    "latents": ("deepseek-ai/DeepSeek-V3", {"requests_per_s": "2"}, {"requests_per_s": 2}, [None]),
+}
+
+
+def searched(model, needs, formats):
+    """The same search without a page."""
+    config = models()[model].config
+    precisions = [Precision.of(config, form) for form in formats]
+    whole = Architecture.from_config(config)
+    return Search(whole, ENGINES["vllm"](), Needs(**needs), list(gpus().values()), precisions)
+
+
+@pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
+def test_the_table_is_the_search(model, query, needs, formats):
+    more = {"weight_formats": ",".join(formats)} if None not in formats else {}
+    app = page("plan", model=model, **query, **more)
+    search = searched(model, needs, formats)
+    plans = search.plans(40)
+    table = app.dataframe[0].value
+    assert len(table) == len(plans)
+    for (_, row), plan in zip(table.iterrows(), plans, strict=True):
+        assert (row["gpu"], row["gpus"], row["weights"]) == (gpus()[plan.gpu].name, plan.gpus, plan.weights)
+        assert (row["user"], row["rate"], row["ttft"]) == (plan.tokens_per_s_per_user, plan.tokens_per_s, plan.ttft_ms)
+        assert (row["meets"], row["headroom"]) == (plan.meets, plan.headroom_gib)
+    assert gpus()[plans[0].gpu].name in [*texts(app.success), *texts(app.error)][0]
+
+
+@pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
+def test_the_range_is_round_the_plan(model, query, needs, formats):
+    search = searched(model, needs, formats)
+    for plan in search.plans(20):
+        span = plan_range(search, plan)
+        assert span.tpot_ms.expected == pytest.approx(plan.tpot_ms)
+        assert span.ttft_ms.expected == pytest.approx(plan.ttft_ms)
+        assert span.tokens_per_s.expected == pytest.approx(plan.tokens_per_s)
+        assert span.tpot_ms.low < plan.tpot_ms < span.tpot_ms.high
+
+
+@pytest.mark.parametrize(
+    ("model", "query"),
+    [
+        pytest.param("Qwen/Qwen3-8B", {"users": "4"}, id="small"),
+        pytest.param("meta-llama/Llama-3.1-70B", {"users": "16", "weight_formats": "fp8"}, id="large"),
+        pytest.param("deepseek-ai/DeepSeek-V3", {"users": "32", "plan_gpus": "h200-sxm"}, id="experts"),
+    ],
+)
+def test_a_plan_is_taken_over(model, query):
+    app = page("plan", model=model, **query)
+    first = app.dataframe[0].value.iloc[0]
+    run(app.button(key="use_best").click())
+    assert {metric.label for metric in app.metric} >= {"Parameters", "Memory per GPU"}
+    assert first["gpu"] in [*texts(app.success), *texts(app.warning)][0]
+    again = page(**{name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()})
+    assert [metric.value for metric in again.metric] == [metric.value for metric in app.metric]
+
+
+def test_a_link_is_the_same_page():
+    app = page("plan", model="Qwen/Qwen3-8B")
+    run(app.number_input(key="users").set_value(24))
+    run(app.number_input(key="min_rate").set_value(30.0))
+    run(app.multiselect(key="weight_formats").set_value(["fp8", "int4"]))
+    app.query_params.pop("page", None)
+    link = {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
+    assert link == {"users": "24", "tpot_ms": "33.333", "weight_formats": "fp8,int4"}
+    again = page("plan", **link)
+    assert again.dataframe[0].value.equals(app.dataframe[0].value)
+    assert again.number_input(key="min_rate").value == 30.0
+
+
+def test_the_budget_leaves_out_what_costs_more():
+    table = page("plan", budget="2").dataframe[0].value
+    assert len(table) > 0
+    assert table["hour"].max() <= 2
+
+
+def test_a_stated_price_orders():
+    table = page("plan", plan_gpus="h100-sxm,l4", price="h100-sxm=0.01").dataframe[0].value
+    assert table.iloc[0]["gpu"] == "H100 SXM 80GB"
+    assert table.iloc[0]["hour"] == 0.01
+
+
+def test_an_own_gpu_is_among_the_plans():
+    table = page("plan", gpu="Mine:96GiB:4000GB/s:bf16=900", price="Mine:96GiB:4000GB/s:bf16=900=0.05")
+    assert table.dataframe[0].value.iloc[0]["gpu"] == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence", "button"),
+    [
+        pytest.param({"engine": "transformers"}, "No plan for transformers", "near_vllm", id="engine"),
+        pytest.param({"users": "2", "requests_per_s": "1"}, "two ways to say the same", None, id="two-loads"),
+        pytest.param({"budget": "0.01"}, "Nothing within the budget", None, id="budget"),
+        pytest.param(
+            {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
+            "Nothing that may",
+            None,
+            id="room",
+        ),
+        pytest.param({"ttft_ms": "0.5"}, "No plan meets every target", None, id="target"),
+    ],
+)
+def test_what_does_not_go_is_a_sentence(query, sentence, button):
+    app = page("plan", **query)
+    assert any(sentence in text for text in texts(app.error))
+    if button:
+        run(app.button(key=button).click())
+        assert len(app.dataframe) == 1
+
+
+def test_weigh_says_how_fast():
+    told = [text for text in texts(page(model="Qwen/Qwen3-8B", batch="8").markdown) if "tokens/s" in text]
+    assert len(told) == 1
+    assert "bound by memory bandwidth" in told[0]
+    assert not [text for text in texts(page(model="deepseek-ai/DeepSeek-V3", gpu="l4").markdown) if "tokens/s" in text]

@@ -1,0 +1,87 @@
+"""Files to take along: they need nothing else, and hold what the page says."""
+
+import csv
+import json
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+
+from calc import Architecture, Precision, report
+from calc.families import override
+from calc.model.counting import Counting
+from calc.serving.paper import rules
+from calc.text import config_file
+from pages.parts.outputs import take_along
+from presets import models
+from presets.hand import hand_section
+from presets.studies import STUDIES
+
+
+def sections(name):
+    architecture = Architecture.from_config(models()[name].config)
+    answer = report(models()[name].config, precision=Precision(), gpus=[])
+    return [*Counting(architecture).sections(), rules(architecture, answer), hand_section(STUDIES[name], architecture)]
+
+
+class Reader(HTMLParser):
+    """Tags that are open, and what a file would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched, self.ids, self.links = [], [], set(), set()
+
+    def handle_starttag(self, tag, attributes):
+        known = dict(attributes)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.fetched += [known[name] for name in ("src", "srcset", "data") if name in known]
+        self.ids.add(known.get("id"))
+        if tag == "a":
+            self.links.add(known["href"])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_html_file_needs_nothing_else(name):
+    text = take_along.as_html("a & b", "first", sections(name))
+    reader = Reader()
+    reader.feed(text.removeprefix("<!DOCTYPE html>"))
+    assert reader.open == []
+    assert reader.fetched == []
+    assert all(link.startswith("#") and link[1:] in reader.ids for link in reader.links)
+    assert "<script" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert f"{Architecture.from_config(models()[name].config).parameters().total:,}" in text
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_markdown_file(name):
+    text = take_along.as_markdown("Name", "first", sections(name))
+    assert text.count("$$") % 2 == 0
+    assert text.startswith("# Name\n\nfirst\n\n## Symbols\n")
+    assert f"{STUDIES[name].hand_total:,}" in text
+
+
+def test_tensors():
+    architecture = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config)
+    rows = list(csv.DictReader(StringIO(take_along.tensors(architecture))))
+    assert sum(int(row["parameters"]) for row in rows if not row["not_in_total"]) == 671_026_404_352
+    assert sum(int(row["parameters"]) for row in rows) == 684_489_845_504
+
+
+def test_verdicts():
+    answer = report(models()["Qwen/Qwen2.5-3B"].config)
+    rows = list(csv.DictReader(StringIO(take_along.verdicts(answer))))
+    assert [row["gpu"] for row in rows] == [verdict.gpu for verdict in answer.verdicts]
+    assert [int(row["spare"]) for row in rows] == [verdict.spare for verdict in answer.verdicts]
+
+
+def test_the_config_file_is_the_changed_design():
+    config = override(models()["Qwen/Qwen2.5-3B"].config, {"num_key_value_heads": 4, "num_hidden_layers": 12})
+    again = Architecture.from_config(json.loads(config_file(config)))
+    assert again == Architecture.from_config(config)
+    assert again.num_layers == 12

@@ -1,0 +1,142 @@
+"""The order of the house: which room may use which, what stands in one place only, and how long a file may be."""
+
+import ast
+import re
+from collections import defaultdict
+from graphlib import CycleError
+from typing import get_args
+
+import pytest
+
+from calc.hardware.engines import EngineName
+from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, room, uses
+
+MODULES = modules()
+GRAPH = uses()
+LONG = {"calc/training/operations.py": "one class, a method for each of torch's operations"}
+"""Files that may have more than 400 lines, and why."""
+MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
+"""A row of the families' table is called like what it makes."""
+TWICE = {
+    *("Component", "Legend", "Moment", "Needs", "Operation", "Part", "Passes", "Setting", "Sizes", "Stage"),
+    *("Step", "Tensor", "Unit", "Weight", "Weights", "What", "Window"),
+}
+"""Classes and types whose name stands twice, most of them in training and in serving or time, until those rooms are
+rebuilt. None joins them."""
+ENGINES = "calc.serving.engines."
+NAMES = get_args(EngineName)
+
+
+def test_no_room_uses_one_above_it():
+    wrong = {
+        name: above
+        for name, used in edges(GRAPH).items()
+        if (above := {other for other in used if ROOMS.index(other) > ROOMS.index(name)})
+    }
+    assert wrong == {}
+
+
+def test_no_circle():
+    assert set(ordered(GRAPH)) >= set(MODULES)
+
+
+def test_a_circle_is_found():
+    with pytest.raises(CycleError):
+        ordered(GRAPH | {"calc.errors": {"calc.verify.compare"}})
+
+
+def test_the_drawing_is_that_of_the_code():
+    assert drawing(GRAPH) in PAGE.read_text(encoding="utf-8"), "python -m docs.rooms draws it anew"
+
+
+def test_every_module_stands_in_a_room():
+    assert {room(module) for module in MODULES} <= set(ROOMS)
+    with pytest.raises(LookupError, match=r"calc\.attic"):
+        room("calc.attic.chest")
+
+
+def test_imports_of_ours_stand_at_the_top():
+    """None inside a function, and none that the tests, the benchmarks or the documents would have to be there for."""
+    inside = [(name, target) for name, path in MODULES.items() for target, top in imported(path) if not top]
+    assert inside == []
+    outside = re.compile(r"^(?:from|import) (?:tests|benchmarks|docs)\b", re.MULTILINE)
+    assert [name for name, path in MODULES.items() if outside.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_calc_knows_no_page_and_no_network():
+    foreign = re.compile(r"^\s*(?:from|import) (streamlit|plotly|huggingface_hub|urllib|http|socket|requests)\b", re.M)
+    found = [name for name, path in MODULES.items() if foreign.search(path.read_text(encoding="utf-8"))]
+    assert [name for name in found if name.split(".")[0] == "calc"] == []
+    assert [name for name in found if name.split(".")[0] == "presets"] == ["presets.hub"]
+    assert [name for name in found if name.split(".")[0] == "cli"] == ["cli.dashboard"]  # it starts Streamlit
+
+
+def compared(path):
+    """Texts that a comparison or a match looks for."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        sides = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Match):
+            sides = [case.pattern for case in node.cases]
+        for side in sides:
+            yield from (part.value for part in ast.walk(side) if isinstance(part, ast.Constant))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_outside_asks_which_engine_it_is(package):
+    outside = [name for name in MODULES if name.split(".")[0] == package and not name.startswith(ENGINES)]
+    assert [name for name in outside if set(NAMES) & set(compared(MODULES[name]))] == []
+
+
+def test_few_rooms_know_an_engine():
+    """Others take engines from the list in calc/serving/engines/__init__.py."""
+    folders = tuple(f"{ENGINES}{name}." for name in NAMES)
+    found = {name for name, used in GRAPH.items() for target in used if target.startswith(folders)}
+    assert {name for name in found if name.startswith("calc.") and not name.startswith("calc.serving.engines")} <= {
+        "calc.serving.paging",  # vLLM's pages
+        "calc.training.training_workload",  # eager or flash, by transformers' words
+        "calc.verify.measurement",  # what measure.py ran is transformers' generate
+    }
+
+
+def test_one_module_touches_the_query_string():
+    found = [
+        name
+        for name, path in MODULES.items()
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "query_params"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    ]
+    assert found == ["pages.parts.state.url"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_file_has_one_purpose_and_at_most_400_lines(package):
+    paths = sorted((ROOT / package).rglob("*.py"))
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert paths
+    assert {name: lines for name, lines in lengths.items() if lines > 400 and name not in LONG} == {}
+
+
+def words(path):
+    """Classes and types that a module defines."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and re.fullmatch("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*", target.id):
+                yield target.id
+
+
+def test_a_class_or_type_has_a_name_of_its_own():
+    """In all of calc; the engines' folders do not see each other, so that theirs count once."""
+    places = defaultdict(set)
+    for name, path in MODULES.items():
+        folder = name.removeprefix(ENGINES).split(".")[0] if name.startswith(ENGINES) else None
+        if name.split(".")[0] == "calc":
+            for word in words(path):
+                places[word].add("an engine" if folder and (ROOT / "calc/serving/engines" / folder).is_dir() else name)
+    assert {word for word, found in places.items() if len(found) > 1} - MADE - TWICE == set()
