@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check format test bench
+.PHONY: run check format test bench messages
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -27,6 +27,9 @@ test: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.speed.doors
+
+messages: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.messages
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV) || { echo "This Python has no venv module: install python3-venv." >&2; exit 1; }

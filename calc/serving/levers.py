@@ -67,7 +67,7 @@ class Setting:
         changes = self.changes(before)
         flags = {name: value for name, value in changes.items() if name in type(self.engine.options).model_fields}
         if flags:
-            yield Message("{flags}", flags=" ".join(self.engine.flags(flags)))
+            yield Message("`{flags}`", flags=" ".join(self.engine.flags(flags)))
         if self.layout.gpus != before.layout.gpus:
             yield Message("{n:,} GPUs", n=self.layout.gpus)
         if self.layout != before.layout:

@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Iterable, Mapping
-from gettext import NullTranslations
+from gettext import NullTranslations, translation
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,8 +16,13 @@ from calc.time.estimate import Estimate
 from calc.units import GIB, KIB, MIB
 from presets import Part
 
-CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations()}
+CATALOGUES: dict[str, NullTranslations] = {
+    "en": NullTranslations(),
+    "zh": translation("weighbridge", Path(__file__).parents[1] / "locale", ["zh_CN"]),
+}
 """By language. English needs none: its templates are what is said."""
+LANGUAGES = {"en": "English", "zh": "中文"}
+"""What each is called by those who read it."""
 
 
 def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
@@ -32,9 +38,10 @@ def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> 
 
 
 def language() -> str:
-    """The language of this session."""
-    chosen: str = st.session_state.get("language", "en")
-    return chosen
+    """The language of this session: that of the link or the switch, else the browser's, else English."""
+    chosen: str | None = st.session_state.get("language")
+    of_browser = (st.context.locale or "").partition("-")[0]
+    return chosen or (of_browser if of_browser in CATALOGUES else "en")
 
 
 def _said(value: Any) -> Any:
@@ -152,7 +159,8 @@ def copies(degrees: Layout, number: int) -> str:
 
 
 def capitalized(sentence: str) -> str:
-    return f"{sentence[:1].upper()}{sentence[1:]}"
+    """A sentence with a capital at its beginning, unless a name that has its own, as vLLM does, begins it."""
+    return f"{sentence[:1].upper()}{sentence[1:]}" if sentence.partition(" ")[0].islower() else sentence
 
 
 def layers(indices: tuple[int, ...]) -> str:

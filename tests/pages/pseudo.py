@@ -24,6 +24,7 @@ from pages.parts.state.scenario import places
 from pages.parts.verify.evidence import accuracy
 from pages.parts.verify.log import LOG
 from pages.parts.verify.sources import PRINTED
+from pages.parts.words import LANGUAGES
 from presets import models
 
 LETTERS = str.maketrans(
@@ -82,6 +83,7 @@ NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
     *FAMILIES,
     *tensor_names(),
+    *LANGUAGES.values(),
     *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
     *(gpu.vendor for gpu in gpus().values()),

@@ -13,6 +13,7 @@ PAGES = {
     "compare": "Compare",
     "plan": "Plan",
     "hardware": "Hardware",
+    "derive": "Derive",
     "verify": "Verify",
     "accuracy": "Accuracy",
 }

@@ -2,7 +2,6 @@
 
 import ast
 import string
-from functools import cache
 
 import pytest
 
@@ -13,11 +12,11 @@ from calc.verify.checkpoint import Checkpoint, Stored
 from pages.parts import words
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import Source, places
-from pages.parts.verify.evidence import accuracy
 from presets import hub, models
 from presets.hub import HubError, HubModel
 from presets.studies import STUDIES
 from tests import DATA, ROOT
+from tests.messages import templates
 from tests.pages.app import opened, page, run
 from tests.pages.pseudo import Pseudo, escaped, texts
 
@@ -42,16 +41,7 @@ def language(monkeypatch):
     pseudo = Pseudo()
     monkeypatch.setitem(words.CATALOGUES, "en", pseudo)
     yield
-    assert sorted(pseudo.templates - extracted()) == []
-
-
-@cache
-def extracted():
-    """Every whole text of the code, and the reasons in the evidence: what is glued together at run time is none."""
-    files = [file for folder in ("calc", "pages", "presets") for file in (ROOT / folder).rglob("*.py")]
-    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return texts | {row.reason for row in accuracy().left_out}
+    assert sorted(pseudo.templates - {text for key in templates() for text in key}) == []
 
 
 def unsaid(app):

@@ -42,7 +42,9 @@ def page(
 def without_model(here: Page, title: str) -> Scenario:
     """A page that is about no model. The reader's own goes along to the next."""
     scenario = url.current(here)
-    st.title(title, anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.title(title, anchor=False)
+        share.languages()
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
     return scenario

@@ -4,9 +4,9 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.state.query import Page
-from pages.parts.state.url import link
+from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
-from pages.parts.words import say
+from pages.parts.words import LANGUAGES, language, say
 
 
 def header(answer: Answer, page: Page) -> None:
@@ -26,6 +26,16 @@ def header(answer: Answer, page: Page) -> None:
                     on_click="ignore",
                     key="download",
                 )
+            languages()
+
+
+def languages() -> None:
+    """The way to each other language."""
+    for code, name in LANGUAGES.items():
+        if code != language():
+            st.button(
+                name, icon=":material/translate:", type="tertiary", on_click=speak, args=(code,), key=f"speak_{code}"
+            )
 
 
 def copy_link(answer: Answer, page: Page) -> None:

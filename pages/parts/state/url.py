@@ -1,4 +1,4 @@
-"""The scenario of this session and its address: the one module that touches `st.query_params`.
+"""The scenario and the language of this session and its address: the one module that touches `st.query_params`.
 
 The scenario is written in two ways: `change`, called by a control with the fields that it sets, and `current`, which
 reads the address when a reader arrives, and when they go back or forward. Widgets are views of it: `show` sets each one
@@ -12,15 +12,18 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from calc.errors import Message
+from pages.parts import words
 from pages.parts.state.published import forget, published
-from pages.parts.state.query import PAGES, WEIGH, Page, decode, encode, shareable
+from pages.parts.state.query import PAGES, WEIGH, Page, decode, encode, left_out, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
 
 
 def arrive() -> None:
     """Note the address that a reader comes with, before the navigation is there to be clicked: whoever goes on to
-    another page at once keeps the model. For the router."""
+    another page at once keeps the model. And the language that an address says, before anything is. For the router."""
     state = st.session_state
+    if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
+        state.language = st.query_params["lang"]
     if "arrival" not in state:
         path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
         page = next((page for page in PAGES if page.path == path), WEIGH)
@@ -49,17 +52,28 @@ def current(page: Page) -> Scenario:
 def _read(page: Page, params: dict[str, str]) -> None:
     state = st.session_state
     now = state.get("scenario", Scenario())
-    state.scenario, state.problems = decode(params, page, now, _settings)
     state.written = params
+    lang = params.get("lang", "en")
+    state.scenario, problems = decode({name: params[name] for name in params if name != "lang"}, page, now, _settings)
+    if lang not in words.CATALOGUES:
+        some = ", ".join(words.CATALOGUES)
+        problems.append(left_out("lang", lang, Message("{name} is one of {some}", name="lang", some=some)))
+    state.problems = problems
 
 
 def _write(page: Page) -> None:
     state = st.session_state
-    state.written = encode(state.scenario, page)
+    state.written = _params(state.scenario, page)
     if not shareable(state.written):
         state.written = {}
     if st.query_params.to_dict() != state.written:
         st.query_params.from_dict(state.written)
+
+
+def _params(scenario: Scenario, page: Page) -> dict[str, str]:
+    """The query string of a page, with the language where a link or the reader said one."""
+    language = st.session_state.get("language")
+    return encode(scenario, page) | ({"lang": language} if language else {})
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
@@ -80,6 +94,12 @@ def choose(model: str, revision: str | None = None, file: str | None = None) -> 
     change(source=Source(model=model, revision=revision, file=file), overrides={})
 
 
+def speak(language: str) -> None:
+    """Another language for the same numbers; for callbacks."""
+    st.session_state.language = language
+    st.session_state.touched = True
+
+
 def again() -> None:
     """Ask the Hub again, and read the address with what it says; for callbacks."""
     forget()
@@ -94,7 +114,7 @@ def problems() -> list[Message]:
 
 def link(scenario: Scenario, page: Page) -> str | None:
     """The address of a page of this scenario; None where it is too long to hand on."""
-    params = encode(scenario, page)
+    params = _params(scenario, page)
     if not shareable(params):
         return None
     here = urlsplit(st.context.url or "")

@@ -7,7 +7,7 @@ import streamlit as st
 from pages.parts import words
 from pages.parts.state.published import of_preset
 from pages.parts.words import say
-from presets import models
+from presets import Preset, Published, models
 
 
 def draw() -> None:
@@ -21,7 +21,8 @@ def draw() -> None:
         "source": say("Source"),
         "date": say("Date"),
     }
-    rows = published_totals()
+    presets = [(preset, preset.published) for preset in models().values()]
+    rows = [row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None]
     agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
@@ -41,25 +42,26 @@ def draw() -> None:
 
 
 @cache
-def published_totals() -> list[dict[str, str | int]]:
-    rows: list[dict[str, str | int]] = []
+def totals() -> dict[str, int]:
+    """Our count of every preset whose total somebody published."""
+    counts = {}
     for preset in models().values():
-        published, beside = preset.published, preset.beside()
-        if published is None:
-            continue
         architecture = of_preset(preset.id, None).architecture
-        assert architecture is not None
-        ours, plus = architecture.parameters().total, sum(beside.values())
-        rows.append(
-            {
-                "model": preset.id,
-                "computed": ours,
-                "parts": plus,
-                "what": words.listed(say(words.IN_FILES[part]) for part in beside) if beside else "",
-                "published": published.total,
-                "difference": published.total - ours - plus,
-                "source": published.source,
-                "date": published.date,
-            }
-        )
-    return rows
+        if preset.published is not None and architecture is not None:
+            counts[preset.id] = architecture.parameters().total
+    return counts
+
+
+def row(preset: Preset, published: Published, ours: int) -> dict[str, str | int]:
+    beside = preset.beside()
+    plus = sum(beside.values())
+    return {
+        "model": preset.id,
+        "computed": ours,
+        "parts": plus,
+        "what": words.listed(say(words.IN_FILES[part]) for part in beside) if beside else "",
+        "published": published.total,
+        "difference": published.total - ours - plus,
+        "source": published.source,
+        "date": published.date,
+    }

@@ -56,7 +56,7 @@ def test_mistral_rough_formula():
     # what the rough formula misses: 24 of 32 KV heads that are not there, and the norms that it leaves out
     attention = 4 * 4096**2 - per_layer("mistralai/Mistral-7B-v0.1", "attention")
     norms = mistral.parameters().components["norms"]
-    assert rough_total(mistral) - mistral.parameters().total == 32 * attention - norms
+    assert gated_rule(mistral).rough - mistral.parameters().total == 32 * attention - norms
 
 
 def test_qwen25_3b():

@@ -1,0 +1,156 @@
+"""Brings the catalogues up to what the code says: `make messages`.
+
+A template is the first argument of `say` or `Message`, and their `plural`; the description of an option; and what has a
+name in words that a page says: symbols, parts of memory, tensors of a step; and why evidence is left out.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from calc.model.derivation import SYMBOLS
+from pages.parts.verify.evidence import accuracy
+from tests import ROOT
+
+LOCALE = ROOT / "pages" / "locale"
+FOLDERS = ("calc", "presets", "cli", "pages")
+NAMING = ("calc/model", "calc/serving", "calc/time", "calc/training")
+"""Where things are called by what they are in plain words, which a page then says."""
+WORDS = re.compile(r"(?=.*[a-z]{2}.* )[A-Za-z0-9({][\w ,'’/.(){}-]*[\w})]")
+SINGLE = set(
+    """
+    activated activation available blocks bytes gate gated headroom keys logits loss overhead_high overhead_low
+    parameters product queries relu requested sequences squares states up values weights
+    """.split()
+)
+"""Names of one word."""
+UNSAID = ("holds", "NotImplementedError", "split")
+"""Calls with words that nobody is told, and lists of names."""
+HABITS = "calc/serving/engines/vllm/since.py"
+"""Names that only the code uses."""
+
+Key = tuple[str, str | None]
+
+
+@cache
+def templates() -> dict[Key, set[str]]:
+    """Every template with its plural, and the files where it stands. One that is said with a plural and without is one
+    entry."""
+    found: dict[Key, set[str]] = {}
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            where = file.relative_to(ROOT).as_posix()
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            for key in [*said(tree), *(named(tree) if where.startswith(NAMING) and where != HABITS else ())]:
+                found.setdefault(key, set()).add(where)
+    for _, meaning in SYMBOLS.values():
+        if "_" not in meaning:
+            found.setdefault((meaning, None), set()).add("calc/model/derivation.py")
+    for row in accuracy().left_out:
+        found.setdefault((row.reason, None), set()).add("docs/accuracy.json")
+    plurals = {one: many for one, many in found if many is not None}
+    joined: dict[Key, set[str]] = {}
+    for (one, _), files in found.items():
+        joined.setdefault((one, plurals.get(one)), set()).update(files)
+    return joined
+
+
+def said(tree: ast.Module) -> Iterator[Key]:
+    """Templates of `say` and `Message`, and descriptions."""
+    for scope in ast.walk(tree):
+        if not isinstance(scope, (ast.Module, ast.FunctionDef)):
+            continue
+        for call in ast.walk(scope):
+            if not isinstance(call, ast.Call):
+                continue
+            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+            if callee(call) in ("say", "Message") and call.args:
+                for one in texts(call.args[0], scope, tree):
+                    plurals = list(texts(keywords["plural"], scope, tree)) if "plural" in keywords else []
+                    yield one, plurals[0] if plurals else None
+            for text in texts(keywords["description"], scope, tree) if "description" in keywords else ():
+                yield text, None
+
+
+def callee(call: ast.Call) -> str:
+    return getattr(call.func, "id", None) or getattr(call.func, "attr", "")
+
+
+def texts(node: ast.expr, *scopes: ast.AST) -> Iterator[str]:
+    """What an expression may be: a text, either of two, what a name was set to in the first scope that sets it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from texts(node.body, *scopes)
+        yield from texts(node.orelse, *scopes)
+    elif isinstance(node, ast.Name):
+        for scope in scopes:
+            values = [
+                each.value
+                for each in ast.walk(scope)
+                if isinstance(each, ast.Assign) and any(getattr(to, "id", None) == node.id for to in each.targets)
+            ]
+            if values:
+                for value in values:
+                    yield from texts(value)
+                return
+
+
+def named(tree: ast.Module) -> Iterator[Key]:
+    """Names in plain words."""
+    unsaid: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            unsaid.add(node.value)
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and callee(node) in UNSAID):
+            unsaid.update(ast.walk(node))
+        elif isinstance(node, ast.keyword) and node.arg in ("title", "source", "plural"):
+            unsaid.add(node.value)
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and node not in unsaid else None
+        if isinstance(text, str) and (text in SINGLE or WORDS.fullmatch(text)):
+            yield text, None
+
+
+def update(file: Path) -> list[str]:
+    """Write a catalogue anew with the translations that it has, and compile it; what has none is returned."""
+    with file.open("rb") as text:
+        old = read_po(text)
+    new = Catalog(
+        old.locale,
+        project="Weighbridge",
+        version="1",
+        creation_date=old.creation_date,
+        revision_date=old.revision_date,
+        last_translator="none",
+        language_team="none",
+        fuzzy=False,
+    )
+    new.header_comment = "# What Weighbridge says. Written by `make messages`; translations are by hand."
+    for (one, many), files in templates().items():
+        known = old.get(one)
+        translation = known.string if known is not None else ""
+        if isinstance(translation, tuple):
+            translation = translation[0]
+        places = [(file, None) for file in sorted(files)]
+        if many is None:
+            new.add(one, translation, locations=places)
+        else:
+            new.add((one, many), (translation,) * new.num_plurals, locations=places)
+    with file.open("wb") as text:
+        write_po(text, new, width=120, sort_output=True)
+    with file.with_suffix(".mo").open("wb") as compiled:
+        write_mo(compiled, new)
+    return [str(entry.id) for entry in new if entry.id and not (entry.string and all(entry.string))]
+
+
+if __name__ == "__main__":
+    for catalogue in sorted(LOCALE.glob("*/LC_MESSAGES/*.po")):
+        missing = update(catalogue)
+        print(f"{catalogue.relative_to(ROOT)}: {len(missing)} without a translation", *missing, sep="\n  ")

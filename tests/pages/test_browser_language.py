@@ -1,0 +1,39 @@
+"""The language of a reader: the browser's, until a link or the switch says another, and then on every page."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+
+@pytest.fixture
+def page(browser):
+    """Of a reader whose browser is in Chinese."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1200}, locale="zh-CN")
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
+def test_the_language_goes_along(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&batch=4")
+    tabs = page.get_by_test_id("stTopNavLink")
+    expect(tabs).to_contain_text(["推理", "训练", "核对", "准确度"])
+    assert "lang" not in page.url
+
+    page.get_by_role("button", name="English").click(timeout=60_000)
+    expect(tabs).to_contain_text(["Weigh", "Train", "Verify", "Accuracy"])
+    expect(page).to_have_url(re.compile(r"batch=4.*lang=en"))
+
+    tabs.filter(has_text="Train").click()
+    expect(page).to_have_url(re.compile(r"/train\?.*lang=en"))
+    expect(page.get_by_text("Trainable parameters").first).to_be_visible()
+
+    tabs.filter(has_text="Accuracy").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Accuracy")
+    page.get_by_role("button", name="中文").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("准确度")
+    expect(page).to_have_url(re.compile("lang=zh"))
+
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("准确度")

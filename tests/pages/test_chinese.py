@@ -1,0 +1,102 @@
+"""Pages in Chinese: no English sentence is left, and the language stays with the reader and in the link."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from babel.messages.pofile import read_po
+
+from calc.text import pack
+from pages.parts import words
+from tests.messages import LOCALE
+from tests.pages.app import metrics, opened, page, run
+from tests.pages.pseudo import WORD, escaped, texts
+from tests.pages.test_language import DRAWERS, FIGURES, LOGS, SERVED, STEP, TRAINED, verify
+
+
+@pytest.fixture
+def chinese(monkeypatch):
+    """Chinese for everybody, and what to do with a page: list its texts with words that no translation holds."""
+    monkeypatch.setitem(words.CATALOGUES, "en", words.CATALOGUES["zh"])
+    with (LOCALE / "zh_CN" / "LC_MESSAGES" / "weighbridge.po").open("rb") as file:
+        strings = [entry.string for entry in read_po(file) if entry.id]
+    kept = {
+        word
+        for each in strings
+        for text in (each if isinstance(each, tuple) else [each])
+        for word in WORD.findall(text)
+    }
+    return lambda app: sorted({(where, text) for where, text in texts(app) if set(escaped(text)) - kept})
+
+
+@pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
+def test_weigh(chinese, query):
+    assert chinese(opened(page("weigh", **query), *DRAWERS, *(f"derive_{name}" for name in FIGURES))) == []
+
+
+@pytest.mark.parametrize("query", TRAINED.values(), ids=TRAINED)
+def test_train(chinese, query):
+    assert chinese(opened(page("train", **query), *DRAWERS, *(f"derive_{name}" for name in STEP))) == []
+
+
+@pytest.mark.parametrize("choice", ["hub", "printed", "file", "log", "measured", "presets"])
+def test_verify(chinese, choice):
+    assert chinese(verify(choice, model="Qwen/Qwen2.5-0.5B")) == []
+
+
+def test_a_log(chinese):
+    app = verify("log", model="meta-llama/Llama-3.1-8B")
+    assert chinese(run(app.text_area(key="log").set_value(LOGS))) == []
+
+
+def test_accuracy(chinese):
+    assert chinese(page("accuracy")) == []
+
+
+def test_an_error(chinese):
+    app = page(pasted=pack({"model_type": "nonesuch"}))
+    assert app.error
+    assert chinese(app) == []
+
+
+def languages(app):
+    return {button.key.removeprefix("speak_") for button in app.button if button.key.startswith("speak_")}
+
+
+def test_a_link_says_the_language():
+    app = page(model="Qwen/Qwen2.5-3B", lang="zh")
+    assert "参数量" in metrics(app)
+    assert languages(app) == {"en"}
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "lang": "zh"}
+
+
+def test_without_a_language_in_the_link_the_browser_decides():
+    app = page(model="Qwen/Qwen2.5-3B")
+    assert "Parameters" in metrics(app)
+    assert "lang" not in app.query_params
+
+
+def test_a_language_that_is_none():
+    app = page(lang="xx", batch="4")
+    assert "Parameters" in metrics(app)
+    assert ["lang" in warning.value for warning in app.warning] == [True]
+
+
+def test_copied_links_say_the_language():
+    app = page(model="Qwen/Qwen2.5-3B", lang="zh")
+    (address,) = [code.value for code in app.code if "model=" in code.value]
+    assert dict(parse_qsl(urlsplit(address).query)) == {"model": "Qwen/Qwen2.5-3B", "lang": "zh"}
+
+
+def test_the_switch_changes_no_number():
+    before = page(model="Qwen/Qwen2.5-3B", batch="4")
+    values = list(metrics(before).values())
+    app = run(before.button(key="speak_zh").click())
+    assert "参数量" in metrics(app)
+    assert list(metrics(app).values()) == values
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "batch": "4", "lang": "zh"}
+
+
+def test_a_sentence_begins_with_a_capital_or_a_name():
+    assert words.capitalized("no native bf16") == "No native bf16"
+    assert words.capitalized("vLLM runs") == "vLLM runs"
+    assert words.capitalized("无原生 bf16") == "无原生 bf16"
