@@ -51,7 +51,7 @@ def test_pick_move_read_share(browser, page, address):
 
 def test_the_derivation_is_one_click_away(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B")
-    page.get_by_role("button", name="Derivation").nth(3).click()
+    page.get_by_role("button", name="Derivation").nth(2).click()
     expect(page.get_by_text("36 · (2·2·128)")).to_be_visible()
 
 
