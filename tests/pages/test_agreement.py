@@ -12,6 +12,7 @@ from calc.serving.workload import Workload
 from pages.parts import words
 from pages.parts.outputs import cards, charts, kv_budget
 from presets import gpus, models
+from tests import CHECKPOINT_ENGINES
 from tests.pages.app import page, texts
 
 GIB = 2**30
@@ -43,7 +44,7 @@ def stacked(traces):
     return [sum(sizes) for sizes in zip(*(bar["x"] for bar in parts), strict=True)], traces[-1]["x"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", models())
 def test_what_is_drawn_agrees(model, engine):
     asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2))
@@ -74,7 +75,7 @@ def test_what_is_drawn_agrees(model, engine):
             assert saved["verdict"] != "does not fit" or row["requests"] < 2 or not saved["max_batch"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3.5-9B"])
 def test_what_the_page_shows_agrees(model, engine):
     app = page(model=model, engine=engine, batch="2")

@@ -13,6 +13,7 @@ from calc.serving.engines.loading import rounded
 from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import models
+from tests import CHECKPOINT_ENGINES
 
 LOGS = "github.com/vllm-project/vllm/issues"
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
@@ -172,7 +173,7 @@ def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, eng
     st.sampled_from(list(ARCHITECTURES)),
     st.sampled_from([*FORMATS, "Q4_K_M"]),
     st.integers(1, 5),
-    st.sampled_from(list(ENGINES)),
+    st.sampled_from(CHECKPOINT_ENGINES),
 )
 def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantisation."""
