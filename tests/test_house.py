@@ -22,7 +22,7 @@ MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 TWICE = {
     *("Component", "Legend", "Moment", "Needs", "Operation", "Part", "Passes", "Setting", "Sizes", "Stage"),
-    *("Step", "Tensor", "Unit", "Weight", "Weights", "What", "Window"),
+    *("Tensor", "Unit", "Weight", "Weights", "What", "Window"),
     *("Context", "Device", "Kind", "Machine", "Node", "Plan", "Row", "Rule", "Shape", "Side", "Table", "Term"),
 }
 """Classes and types whose name stands twice, most of them in training and in serving or time, until those rooms are

@@ -6,7 +6,7 @@ from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_tensors import in_f32, is_quantised, is_weight
-from calc.formats.mixes import COUNTED, MIXES, OF_EIGHT_TINY, TYPES, Role, Sizes, fitted, role_of, type_of
+from calc.formats.mixes import COUNTED, MIX_TYPES, MIXES, OF_EIGHT_TINY, Role, Sizes, fitted, role_of, type_of
 from calc.formats.precision import Precision
 from calc.formats.table import Format
 from calc.model.architecture import Architecture
@@ -36,16 +36,16 @@ def gguf_types(model: Architecture, tensors: Sequence[Tensor], precision: Precis
 
     def choose(tensor: Tensor, layer: int) -> Format:
         if tensor.component == "experts_routed" and is_weight(tensor) and model.model_type in NATIVE_MXFP4:
-            return TYPES["MXFP4"]
+            return MIX_TYPES["MXFP4"]
         if weights in FLOAT_TYPES or tensor.apart == "vision" or not is_quantised(tensor):
-            return TYPES["F32" if in_f32(tensor) else plain]
+            return MIX_TYPES["F32" if in_f32(tensor) else plain]
         columns = tensor.shape[-1]
         if weights == "mxfp4":
             return fitted("MXFP4" if len(tensor.shape) == 3 and tensor.shape[0] > 1 else "Q8_0", columns)
         role = role_of(tensor.name)
         if role == "embedding" and model.tied:
             role = "output"
-        if role == "output" and not sizes.falcon and columns % (TYPES[MIXES[weights].base].block[1] or 1):
+        if role == "output" and not sizes.falcon and columns % (MIX_TYPES[MIXES[weights].base].block[1] or 1):
             return fitted("Q8_0", columns)
         place = layer
         if tensor.apart is not None:

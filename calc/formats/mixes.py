@@ -24,7 +24,7 @@ def block_type(name: str, block: int, nbytes: int) -> Format:
     return Format(bits=bits, block=(1, block), scale_bits=scales, source="ggml, ggml-common.h", ggml=name)
 
 
-TYPES = {
+MIX_TYPES = {
     name: block_type(name, block, nbytes)
     for name, block, nbytes in GGML.values()
     if name[0] in "BFMQ" or name[:2] == "IQ"
@@ -56,7 +56,7 @@ def always(i: int, n: int) -> bool:
     return True
 
 
-class Step(NamedTuple):
+class MixStep(NamedTuple):
     """Another type than the base, in some layers."""
 
     type: str
@@ -72,13 +72,13 @@ class Mix(NamedTuple):
     embedding: str | None = None
     q: str | None = None
     k: str | None = None
-    v: tuple[Step, ...] = ()
+    v: tuple[MixStep, ...] = ()
     v_grouped: str | None = None  # where at least four query heads share a KV head
     o: str | None = None
-    down: tuple[Step, ...] = ()
-    down_plain: tuple[Step, ...] = ()  # where there is no importance matrix
-    down_weighed: tuple[Step, ...] = ()  # where there is one
-    up: tuple[Step, ...] = ()  # with the gate
+    down: tuple[MixStep, ...] = ()
+    down_plain: tuple[MixStep, ...] = ()  # where there is no importance matrix
+    down_weighed: tuple[MixStep, ...] = ()  # where there is one
+    up: tuple[MixStep, ...] = ()  # with the gate
     of_eight: tuple[str | None, str, str] = (None, "Q8_0", "Q8_0")  # o, k and v of a model with eight experts
 
 
@@ -91,10 +91,10 @@ def tiny(base: str, embedding: str, better: str, o: str | None = None) -> Mix:
         base,
         output="Q5_K",
         embedding=embedding,
-        v=(Step(better),),
+        v=(MixStep(better),),
         v_grouped="Q4_K",
         o=o,
-        down=(Step(better, early(8)),),
+        down=(MixStep(better, early(8)),),
         of_eight=OF_EIGHT_TINY,
     )
 
@@ -103,29 +103,29 @@ OF_EIGHT_TINY = ("Q5_K", "Q4_K", "Q4_K")
 MIXES: dict[WeightFormat, Mix] = {
     "Q8_0": Mix("Q8_0", output="Q8_0"),
     "Q6_K": Mix("Q6_K"),
-    "Q5_K_M": Mix("Q5_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),)),
+    "Q5_K_M": Mix("Q5_K", v=(MixStep("Q6_K", more_bits),), down=(MixStep("Q6_K", more_bits),)),
     "Q5_K_S": Mix("Q5_K"),
     "Q5_1": Mix("Q5_1"),
-    "Q5_0": Mix("Q5_0", down_weighed=(Step("Q5_1", early(8)),)),
-    "Q4_K_M": Mix("Q4_K", v=(Step("Q6_K", more_bits),), down=(Step("Q6_K", more_bits),), of_eight=O_OF_EIGHT),
-    "Q4_K_S": Mix("Q4_K", v=(Step("Q5_K", first(4)),), down=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
+    "Q5_0": Mix("Q5_0", down_weighed=(MixStep("Q5_1", early(8)),)),
+    "Q4_K_M": Mix("Q4_K", v=(MixStep("Q6_K", more_bits),), down=(MixStep("Q6_K", more_bits),), of_eight=O_OF_EIGHT),
+    "Q4_K_S": Mix("Q4_K", v=(MixStep("Q5_K", first(4)),), down=(MixStep("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
     "Q4_1": Mix("Q4_1"),
-    "Q4_0": Mix("Q4_0", down_weighed=(Step("Q4_1", early(8)),)),
-    "IQ4_NL": Mix("IQ4_NL", v_grouped="Q5_K", down_plain=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
-    "IQ4_XS": Mix("IQ4_XS", v_grouped="Q5_K", down_plain=(Step("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
-    "Q3_K_L": Mix("Q3_K", v=(Step("Q5_K"),), o="Q5_K", down=(Step("Q5_K"),)),
+    "Q4_0": Mix("Q4_0", down_weighed=(MixStep("Q4_1", early(8)),)),
+    "IQ4_NL": Mix("IQ4_NL", v_grouped="Q5_K", down_plain=(MixStep("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
+    "IQ4_XS": Mix("IQ4_XS", v_grouped="Q5_K", down_plain=(MixStep("Q5_K", early(8)),), of_eight=O_OF_EIGHT),
+    "Q3_K_L": Mix("Q3_K", v=(MixStep("Q5_K"),), o="Q5_K", down=(MixStep("Q5_K"),)),
     "Q3_K_M": Mix(
         "Q3_K",
-        v=(Step("Q5_K", first(2)), Step("Q4_K")),
+        v=(MixStep("Q5_K", first(2)), MixStep("Q4_K")),
         o="Q4_K",
-        down=(Step("Q5_K", early(16)), Step("Q4_K")),
+        down=(MixStep("Q5_K", early(16)), MixStep("Q4_K")),
         of_eight=O_OF_EIGHT,
     ),
     "Q3_K_S": Mix("Q3_K", of_eight=O_OF_EIGHT),
-    "IQ3_M": Mix("IQ3_S", v=(Step("Q4_K"),), o="Q4_K", down=(Step("Q4_K", early(8)),), of_eight=O_OF_EIGHT),
+    "IQ3_M": Mix("IQ3_S", v=(MixStep("Q4_K"),), o="Q4_K", down=(MixStep("Q4_K", early(8)),), of_eight=O_OF_EIGHT),
     "IQ3_S": Mix("IQ3_S", v_grouped="Q4_K", of_eight=O_OF_EIGHT),
     "IQ3_XS": Mix(
-        "IQ3_S", q="IQ3_XXS", k="IQ3_XXS", v_grouped="Q4_K", up=(Step("IQ3_XXS", middle),), of_eight=O_OF_EIGHT
+        "IQ3_S", q="IQ3_XXS", k="IQ3_XXS", v_grouped="Q4_K", up=(MixStep("IQ3_XXS", middle),), of_eight=O_OF_EIGHT
     ),
     "IQ3_XXS": Mix(
         "IQ3_XXS",
@@ -137,8 +137,8 @@ MIXES: dict[WeightFormat, Mix] = {
         o="IQ3_S",
         of_eight=O_OF_EIGHT,
     ),
-    "Q2_K": Mix("Q2_K", v=(Step("Q3_K"),), v_grouped="Q4_K", o="Q3_K", down=(Step("Q3_K"),), of_eight=O_OF_EIGHT),
-    "Q2_K_S": Mix("Q2_K", v_grouped="Q4_K", down=(Step("Q4_K", early(8)),)),
+    "Q2_K": Mix("Q2_K", v=(MixStep("Q3_K"),), v_grouped="Q4_K", o="Q3_K", down=(MixStep("Q3_K"),), of_eight=O_OF_EIGHT),
+    "Q2_K_S": Mix("Q2_K", v_grouped="Q4_K", down=(MixStep("Q4_K", early(8)),)),
     "IQ2_M": tiny("IQ2_S", "IQ3_S", "IQ3_S", o="IQ3_S"),
     "IQ2_S": tiny("IQ2_XS", "IQ3_S", "IQ3_S", o="IQ3_S"),
     "IQ2_XS": tiny("IQ2_XS", "Q2_K", "Q2_K"),
@@ -151,9 +151,9 @@ FALCON: dict[WeightFormat, Mix] = {
 }
 """The same of Falcon, which has rules of its own."""
 FALCON |= {
-    "Q3_K_M": FALCON["Q3_K_M"]._replace(down=(Step("Q5_K", early(16)), Step("Q4_K", more_bits))),
-    "Q3_K_L": FALCON["Q3_K_L"]._replace(o="Q4_K", down=(Step("Q4_K"),)),
-    "Q4_K_M": FALCON["Q4_K_M"]._replace(down=(Step("Q6_K", early(16)), Step("Q5_K", more_bits))),
+    "Q3_K_M": FALCON["Q3_K_M"]._replace(down=(MixStep("Q5_K", early(16)), MixStep("Q4_K", more_bits))),
+    "Q3_K_L": FALCON["Q3_K_L"]._replace(o="Q4_K", down=(MixStep("Q4_K"),)),
+    "Q4_K_M": FALCON["Q4_K_M"]._replace(down=(MixStep("Q6_K", early(16)), MixStep("Q5_K", more_bits))),
     "Q4_K_S": FALCON["Q4_K_S"]._replace(down=()),
 }
 ENDS: dict[str, Role] = {
@@ -212,17 +212,17 @@ def type_of(mix: WeightFormat, role: Role, i: int, sizes: Sizes, *, imatrix: boo
     if role in ("down", "up", "gate"):
         steps = rules.up if role != "down" else rules.down + (rules.down_weighed if imatrix else rules.down_plain)
         if eight and mix == "IQ3_M" and role == "down":
-            steps = (*steps, Step("Q4_K", more_bits))
+            steps = (*steps, MixStep("Q4_K", more_bits))
         return stepped(steps, i, sizes.layers) or rules.base
     plain = {"embedding": rules.embedding, "output": rules.output, "q": rules.q, "k": rules.k, "o": rules.o}
     return plain.get(role) or rules.base
 
 
-def stepped(steps: tuple[Step, ...], i: int, n: int) -> str | None:
+def stepped(steps: tuple[MixStep, ...], i: int, n: int) -> str | None:
     return next((step.type for step in steps if step.where(i, n)), None)
 
 
 def fitted(name: str, columns: int) -> Format:
     """The type, or what stands in for it where a row does not divide into its blocks."""
-    candidates = (TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
+    candidates = (MIX_TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
     return next(form for form in candidates if columns % (form.block[1] or 1) == 0)

@@ -36,7 +36,7 @@ class KVCache(Frozen):
     total: int
 
 
-class Scenario(Frozen):
+class ServingScenario(Frozen):
     """What was asked."""
 
     workload: Workload
@@ -63,7 +63,7 @@ class Report(Frozen):
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
-    scenario: Scenario
+    scenario: ServingScenario
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -128,7 +128,7 @@ def report(
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
         assumptions=tuple(assumptions(serving, first, uncounted(config))),
-        scenario=Scenario(
+        scenario=ServingScenario(
             workload=workload,
             engine=engine.name,
             options=engine.options,

@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Precision, report
-from calc.formats.mixes import TYPES, Sizes, fitted, type_of
+from calc.formats.mixes import MIX_TYPES, Sizes, fitted, type_of
 from presets import models
 
 GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block
@@ -34,7 +34,7 @@ GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block
 @pytest.mark.parametrize("name", GGML_QUANT_SIZES)
 def test_blocks_of_gguf(name):
     weights, nbytes = GGML_QUANT_SIZES[name]
-    assert TYPES[name].nbytes((7, 3 * weights)) == 7 * 3 * nbytes
+    assert MIX_TYPES[name].nbytes((7, 3 * weights)) == 7 * 3 * nbytes
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_choices_of_llama_cpp(mix, role, layer, sizes, chosen):
     ],
 )
 def test_rows_that_do_not_divide(name, columns, instead):
-    assert fitted(name, columns) == TYPES[instead]
+    assert fitted(name, columns) == MIX_TYPES[instead]

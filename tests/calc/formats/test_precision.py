@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from calc import Architecture, Precision, report
 from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
-from calc.formats.mixes import TYPES
+from calc.formats.mixes import MIX_TYPES
 from calc.formats.quantization_config import native
 from calc.formats.scheme import named, readable
 from calc.formats.stored import stored
@@ -313,7 +313,7 @@ def test_quantised_is_less_than_16_bits_and_more_than_its_bits(name, rows, colum
     assert form.nbytes((rows, columns)) < bf16.nbytes((rows, columns))
 
 
-@given(st.sampled_from([*FORMATS.values(), *TYPES.values()]), st.integers(1, 3000), st.integers(1, 3000))
+@given(st.sampled_from([*FORMATS.values(), *MIX_TYPES.values()]), st.integers(1, 3000), st.integers(1, 3000))
 def test_a_larger_matrix_is_never_smaller(form, rows, columns):
     assert form.nbytes((rows, columns)) <= min(form.nbytes((rows + 1, columns)), form.nbytes((rows, columns + 1)))
 

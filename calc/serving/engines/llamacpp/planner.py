@@ -158,7 +158,7 @@ def readable(node: Node, backend: int) -> bool:
 
 
 @dataclass(slots=True)
-class Step:
+class PlanStep:
     """A tensor to be allocated, whose sources may be freed after it."""
 
     node: Node
@@ -167,7 +167,7 @@ class Step:
     counts_view: bool = True
 
 
-def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Step], list[Node]]:
+def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[PlanStep], list[Node]]:
     """The graph cut into splits, with copies of what crosses: what the allocator walks, and what it places first."""
     splits, sources, copied = split(graph, copies)
     until: dict[int, list[Node]] = {}
@@ -177,17 +177,17 @@ def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Step
             for kept, last in kept_by_fusions(run, sources, graph.uses):
                 held = until.setdefault(id(last), [])
                 held += [node for node in kept if not any(node is other for other in held)]
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     for one in splits:
         for node in one.inputs:
-            steps.append(Step(node, node.backend, (node,), counts_view=False))
+            steps.append(PlanStep(node, node.backend, (node,), counts_view=False))
             copy = copied[id(node), one.backend][0]
-            steps.append(Step(copy, one.backend, ()))
+            steps.append(PlanStep(copy, one.backend, ()))
         for node in graph.nodes[one.start : one.end]:
-            steps.append(Step(node, node.backend, sources.get(id(node), node.srcs)))
+            steps.append(PlanStep(node, node.backend, sources.get(id(node), node.srcs)))
             held = until.get(id(node), [])
             for at in range(0, len(held), SOURCES):
-                steps.append(Step(held[at], one.backend, tuple(held[at : at + SOURCES]), counts_view=False))
+                steps.append(PlanStep(held[at], one.backend, tuple(held[at : at + SOURCES]), counts_view=False))
     leaves = list(graph.leaves)
     if copies > 1:
         graph_inputs = [leaf for leaf in graph.leaves if leaf.is_input]
@@ -263,7 +263,7 @@ class Allocator:
         self.decisions = bytearray()
         self.bytes: dict[int, int] = {}
 
-    def run(self, steps: Sequence[Step], leaves: Sequence[Node]) -> list[Buffer]:
+    def run(self, steps: Sequence[PlanStep], leaves: Sequence[Node]) -> list[Buffer]:
         children, views = self.children, self.views
         for leaf in leaves:
             self.allocate(leaf, leaf.backend)
