@@ -128,8 +128,8 @@ SILENT = set(
     """
     accept allowed autocomplete color column_order config data data_id default_value element_id file_type form_id
     format gap_config help_mode icon id js_number key label_visibility language link media_id mime min_column_width
-    raw_data raw_values selection_mode set_value shortcut step tag theme type upload_url upload_urls url user_key
-    widget_id
+    query_string raw_data raw_values selection_mode set_value shortcut step tag theme type upload_url upload_urls url
+    user_key widget_id
     """.split()
 )
 """Fields of Streamlit's messages that nobody reads."""

@@ -10,9 +10,10 @@ from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from presets import gpus, models
+from tests import CHECKPOINT_ENGINES
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-MODELS, NAMES = st.sampled_from(list(ARCHITECTURES)), st.sampled_from(list(ENGINES))
+MODELS, NAMES = st.sampled_from(list(ARCHITECTURES)), st.sampled_from(CHECKPOINT_ENGINES)
 
 
 def serving(model, engine="vllm", weights="bf16", **layout):

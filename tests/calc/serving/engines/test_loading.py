@@ -156,7 +156,7 @@ def test_what_marlin_adds_to_gpt_oss(tp, inner):
     st.sampled_from(list(ARCHITECTURES)),
     st.sampled_from([*FORMATS, "Q4_K_M", "IQ2_XS"]),
     st.sampled_from([1, 2, 4]),
-    st.sampled_from(list(ENGINES)),
+    st.sampled_from(CHECKPOINT_ENGINES),
 )
 def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, engine):
     architecture, precision = ARCHITECTURES[model], Precision(weights=weights)
