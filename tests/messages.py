@@ -25,8 +25,10 @@ NAMING = ("calc/model", "calc/serving", "calc/time", "calc/training")
 WORDS = re.compile(r"(?=.*[a-z]{2}.* )[A-Za-z0-9({][\w ,'’/.(){}-]*[\w})]")
 SINGLE = set(
     """
-    activated activation available blocks bytes gate gated headroom keys logits loss overhead_high overhead_low
-    parameters product queries relu requested sequences squares states up values weights
+    activated activation alpha attention available beta blocks bytes convolution decay dt embeddings experts gate
+    gated headroom keys logits loss mask norm overhead_high overhead_low parameters places positions probabilities
+    product queries relu requested rotated router scan scores sequences squares state states tokens turned up values
+    weighted weights
     """.split()
 )
 """Names of one word."""

@@ -267,6 +267,8 @@ TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations",
 def part(name: str | Message) -> str:
     """The label of a part of a model, of memory or of the overhead; what calc calls by a name of its own (a tensor of
     the working memory) is its own template."""
+    if isinstance(name, str) and name not in PARTS and "_" in name:
+        return f"`{name}`"  # a tensor, by its name in the file
     return say(PARTS.get(name, name) if isinstance(name, str) else name)
 
 
