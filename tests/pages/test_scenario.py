@@ -17,7 +17,15 @@ from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state import query
 from pages.parts.state.query import EVERYTHING, FORMERLY, PAGES, TRAIN, VERIFY, WEIGH, encode
-from pages.parts.state.scenario import DEFAULT_MODEL, Scenario, ServingChoice, Source, TrainingChoice, places
+from pages.parts.state.scenario import (
+    DEFAULT_MODEL,
+    Scenario,
+    ServingChoice,
+    Source,
+    TrainingChoice,
+    configuration,
+    places,
+)
 from presets import gpus, models
 
 VLLM = ENGINES["vllm"].options_type
@@ -286,6 +294,11 @@ def values(option):
             ).map(lambda stated: tuple(f"{name}={decimal(usd)}" for name, usd in stated.items())),
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
             "version": st.sampled_from(["0.11", "5.2.1"]),
+            "with": st.lists(
+                st.sampled_from(["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3:kv=fp8"]).map(configuration),
+                max_size=5,
+                unique=True,
+            ).map(tuple),
         }.get(option.name, st.text(min_size=1, max_size=20).filter(str.isprintable))
     return taken | st.none() if option.optional else taken
 

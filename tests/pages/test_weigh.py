@@ -25,7 +25,7 @@ def test_the_answer_first():
     assert shown["KV cache per token"] == "68.62 KiB"
     assert any("671,026,404,352" in caption for caption in texts(app.caption))
     assert not app.warning
-    assert not app.error
+    assert [text.split("**")[1] for text in texts(app.error)] == ["Fits on none of 5 GPUs."]
 
 
 def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():

@@ -1,5 +1,6 @@
 """The parts that every graph is made of: weights, inputs and cache as tensors, norms and projections."""
 
+from calc.errors import ConfigError, Message
 from calc.formats.gguf_architectures import architecture_of
 from calc.model.block import Block
 from calc.model.feedforward import MoE
@@ -37,7 +38,11 @@ class Building:
         return name in self.file.layers[self.layer]
 
     def weight(self, name: str) -> Node:
-        """A weight of this layer."""
+        """A weight of this layer. Raises ConfigError where the file has none of that name."""
+        if name not in self.file.layers[self.layer]:
+            raise ConfigError(
+                Message("llama.cpp reads {name}, which a file of this model does not have.", name=name), "engine"
+            )
         device = self.placement.of_weight(name, self.layer)
         return self._held(self.file.layers[self.layer][name], (self.layer, name), device)
 
