@@ -19,9 +19,9 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Two workers; tests/conftest.py says which runs what.
+# Two workers, `make test COVER=--cov` with coverage; tests/conftest.py says which runs what.
 test: $(VENV)/dev.stamp
-	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup --cov
+	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup $(COVER)
 
 # Ours beside public records (writes docs/accuracy.json and the README's table), and how fast hostile inputs are read.
 bench: $(VENV)/dev.stamp

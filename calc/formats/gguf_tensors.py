@@ -139,7 +139,8 @@ NEVER_QUANTISED = (
 
 def is_weight(tensor: Tensor) -> bool:
     """Whether it is a matrix, or several, and not a vector that lies in one."""
-    flat = sum(side > 1 for side in tensor.shape) < 2 and tensor.shape[-1] == max(tensor.shape)
+    wide = [side for side in tensor.shape if side > 1]
+    flat = len(wide) < 2 and tensor.shape[-1:] == tuple(wide or tensor.shape[-1:])
     return not flat and tensor.name.endswith(".weight") and not tensor.name.endswith("_norm.weight")
 
 
