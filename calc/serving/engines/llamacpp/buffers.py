@@ -67,7 +67,7 @@ class Plans:
         """Bytes of weights on each device."""
         sizes: Counter[int] = Counter()
         for device, weight in self.placement.weights(self.file):
-            sizes[device] += self.machine.stored(device, weight.type, weight.ne[0], weight.nbytes)
+            sizes[device] += self.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
         return sizes
 
     def cache(self, context: Context) -> Counter[int]:
