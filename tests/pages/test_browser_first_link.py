@@ -27,7 +27,7 @@ def test_first_link_of_a_fresh_process(page, path):
         page.goto(f"{address}/{path}?model=Qwen/Qwen2.5-3B")
         for name in PAGES.values():
             expect(page.get_by_test_id("stTopNavLink").filter(has_text=name)).to_be_visible()
-        title = "Accuracy" if path == "accuracy" else "Qwen2.5-3B"
+        title = PAGES[path] if path in ("accuracy", "hardware") else "Qwen2.5-3B"  # which are about no model
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
     kinds = {ForwardMsg.FromString(frame).WhichOneof("type") for frame in frames}
     assert "navigation" in kinds
