@@ -2,18 +2,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check format test bench messages
+.PHONY: run check lint image format test bench messages
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
 
+# The image is built beside the type check: each waits for the other's disk and network.
 check: $(VENV)/dev.stamp
+	$(MAKE) -j2 --output-sync=target lint image
+	$(MAKE) test
+
+lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+image: $(VENV)/dev.stamp
 	$(BIN)/hadolint Dockerfile
 	.ci/docker-steps
-	$(MAKE) test
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
@@ -27,6 +33,9 @@ test: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.speed.doors
+	$(BIN)/python -m benchmarks.speed.reports
+	$(BIN)/python -m benchmarks.speed.load
+	CHROMIUM="$$(.ci/chromium)" $(BIN)/python -m benchmarks.speed.moves
 
 messages: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.messages

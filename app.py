@@ -4,11 +4,15 @@ the main script for the pages of its older multipage mode."""
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import pandas  # noqa: F401  # whole before two readers come at once: Plotly looks at what is half imported
 import streamlit as st
 
-from pages.parts.outputs import answer, cards, charts, frame, sunburst, training_step  # noqa: F401  # loaded once
+from pages import parts
+from pages.parts.outputs import plot
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -17,6 +21,9 @@ from pages.parts.state.weighed import trained, weighed
 async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     """Everything that stays is loaded before the first reader comes, and then left alone by the garbage collection that
     Streamlit runs after every script."""
+    folder = parts.__path__[0]
+    for file in sorted(Path(folder).rglob("*.py")):
+        import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
     gc.collect()
@@ -24,4 +31,4 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = st.App("pages/router.py", lifespan=warm)
+app = st.App("pages/router.py", lifespan=warm, routes=[plot.ROUTE])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from calc.families.table import FAMILIES, WRAPPED
+from calc.families.family_table import FAMILIES, WRAPPED
 from presets import models
 
 DATA = Path(__file__).parents[1] / "tests" / "data"

@@ -109,6 +109,8 @@ class Option:
         known: dict[str, Any] = {"name": self.name}
         if self.choices:
             some, more = ", ".join(map(str, self.choices[:FEW])), len(self.choices) - FEW
+            if self.is_number:
+                return Message("{name} is {some} or a whole number", **known, some=some)
             if more > 0:
                 return Message("{name} is one of {some} and {more:,} more", **known, some=some, more=more)
             return Message("{name} is one of {some}", **known, some=some)
@@ -144,10 +146,10 @@ class Option:
     def parse(self, text: str) -> Any:
         """The value that a text means. Raises ValueError."""
         known = {str(choice): choice for choice in self.choices} or (SWITCH if self.is_switch else {})
-        if known:
-            if text not in known:
-                raise ValueError(text)
+        if text in known:
             return known[text]
+        if known and not self.is_number:
+            raise ValueError(text)
         if self.is_number and not (WHOLE if self.is_whole else DECIMAL).fullmatch(text):
             raise ValueError(text)
         return self.checked(text)
@@ -162,7 +164,8 @@ class Option:
 def alternatives(annotation: Any) -> list[Any]:
     """The types that a field may have, None apart."""
     if get_origin(annotation) in (Union, UnionType):
-        return [kind for kind in get_args(annotation) if kind is not NoneType]
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+        return [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
     return [annotation]
 
 

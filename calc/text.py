@@ -1,10 +1,13 @@
 """Text from outside, turned into a config dict: the way in for files, pasted text and standard input."""
 
+import ast
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
@@ -22,13 +25,22 @@ WHY = {
     "Illegal trailing comma": Message("a comma stands before a closing bracket"),
 }
 """What Python's reader of JSON says."""
+CLASS_NAME = re.compile(r"^\s*\w+Config\s*(?=\{)")
+"""Before the braces, where a config of transformers is printed."""
+PYTHON_KEY = re.compile(r"^\s*\{\s*'")
 UNREADABLE = Message("something can't be read")
+MAX_PYTHON = 100_000  # of a dict of Python, whose reader takes ten times as long
 MAX_DEPTH = 50  # lists and objects in one another; quantised checkpoints have six
 
 
 def parse_config(text: str) -> dict[str, Any]:
-    """A config.json as a dict. Raises ConfigError."""
-    return parse_json(text, MAX_CHARACTERS)
+    """A config.json as a dict, or what Python prints of one: `print(model.config)`, a dict. Raises ConfigError."""
+    bare = CLASS_NAME.sub("", text, count=1)
+    if len(bare) <= MAX_PYTHON and PYTHON_KEY.search(bare):
+        # where it is no dict of Python either, what is wrong with it as JSON is said
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            bare = json.dumps(ast.literal_eval(bare.strip()))
+    return parse_json(bare, MAX_CHARACTERS)
 
 
 def parse_json(text: str, longest: int) -> dict[str, Any]:
@@ -49,7 +61,7 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
                 "This is not JSON: in line {line:,}, column {column:,}, {why}.",
                 line=error.lineno,
                 column=error.colno,
-                why=next((why for start, why in WHY.items() if error.msg.startswith(start)), UNREADABLE),
+                why=what_is_wrong(text, error),
             )
         ) from None
     except (RecursionError, ValueError):
@@ -67,6 +79,13 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
     if "\\u" in text or not text.isascii():
         written(value)
     return value
+
+
+def what_is_wrong(text: str, error: json.JSONDecodeError) -> Message:
+    """What Python's reader of JSON says; before version 3.13 it knows no comma too many."""
+    if text[: error.pos].rstrip().endswith(",") and text[error.pos : error.pos + 1] in ("}", "]"):
+        return WHY["Illegal trailing comma"]
+    return next((why for start, why in WHY.items() if error.msg.startswith(start)), UNREADABLE)
 
 
 def nested(value: Any, depth: int) -> bool:

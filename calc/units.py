@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 
 def decimal(value: float) -> str:

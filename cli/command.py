@@ -55,7 +55,7 @@ def parser() -> Parser:
         nargs="+",
         action="extend",
         metavar="ID",
-        help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual five)",
+        help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual nine)",
     )
     add_fields(p, Layout, aliases=ALIASES)
     p.add_argument("--engine", choices=tuple(ENGINES), default=DEFAULT_ENGINE)

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from calc.errors import Frozen
@@ -50,11 +50,25 @@ def typed(option: Option) -> dict[str, Any]:
     """What argparse must know of a field's type."""
     if option.is_switch:
         return {"action": argparse.BooleanOptionalAction}
+    if option.choices and option.is_number:
+        return {"metavar": f"N|{'|'.join(map(str, option.choices))}", "type": read(option)}
     if option.choices:
         return {"choices": option.choices, "type": type(option.choices[0])}
     if option.is_number:
         return {"metavar": "N", "type": int if option.is_whole else float}
     return {"metavar": "WORD"}
+
+
+def read(option: Option) -> Callable[[str], Any]:
+    """A number or a word of a field, from its text."""
+
+    def value(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{option.expected}, not {text}") from None
+
+    return value
 
 
 def filled(model: type[Frozen], given: Mapping[str, Any]) -> Any:

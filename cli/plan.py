@@ -110,8 +110,8 @@ def table(report: PlanReport) -> str:
         )
     if not report.plans:
         lines.append("Nothing that may be used holds this model and one request.")
-    for row in report.sensitivity:
-        lines.append(f"With {row.what}: " + ("no plan" if row.gpus is None else f"GPUs: {row.gpus:,}"))
+    if report.sensitivity:
+        lines += ["", *(str(row.sentence) for row in report.sensitivity)]
     if report.launch is not None:
         lines += ["", report.launch.text, *map(str, report.launch.notes)]
     return "\n".join([*lines, "", *map(str, report.assumptions)])

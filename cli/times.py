@@ -7,8 +7,8 @@ from calc import Report, TrainingReport
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.time.estimate import Estimate
-from calc.time.report import TimeReport, time_of, training_time_of
-from calc.time.training import TrainingTime
+from calc.time.time_report import TimeReport, time_of, training_time_of
+from calc.time.training_time import TrainingTime
 
 Times = TimeReport | TrainingTime
 

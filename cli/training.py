@@ -66,10 +66,10 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    trainer = TRAINERS.get(given.get("trainer", ""))
     asked = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
     if "lora_rank" in asked or "lora_targets" in asked:
         asked.setdefault("method", "lora")
+    trainer = TRAINERS[given["trainer"]].of(asked.get("method", "full")) if "trainer" in given else None
     workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | asked)
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(asked):
         raise ConfigError(
@@ -79,12 +79,13 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         raise ConfigError(
             Message("--weights is how LoRA's frozen weights are stored; trained ones follow --recipe."), "weights"
         )
+    weights = given["weights"] or (trainer.base if trainer else None)
     return training_report(
         config,
         model=given["model"],
         workload=workload,
         recipe=chosen_recipe(given, trainer.recipe if trainer else "master"),
-        frozen=None if given["weights"] is None else Precision(weights=given["weights"]),
+        frozen=None if weights is None else Precision(weights=weights),
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
     )

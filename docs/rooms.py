@@ -28,6 +28,7 @@ ROOMS = (
     "calc.serving",
     "calc.training",
     "calc.time",
+    "calc.design",
     "calc.verify",
     "calc",
     "presets",

@@ -3,20 +3,37 @@ import streamlit as st
 from pages.parts.outputs import charts, frame
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
+from pages.parts.verify import offload, speeds
 from pages.parts.verify.evidence import accuracy
+from pages.parts.verify.speed_evidence import speeds as measured_speeds
 from pages.parts.words import say
 
 frame.without_model(ACCURACY, say("Accuracy"))
-found = accuracy()
-st.markdown(
-    say(
-        "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
-        "benchmarks, training runs. Each is computed from the settings that its source states, with the formulas of "
-        "the other pages.",
-        n=len(found.rows),
-    )
+subjects = {"memory": say("Memory"), "speed": say("Speed")}
+chosen = st.segmented_control(
+    say("Figures"),
+    list(subjects),
+    default="memory",
+    required=True,
+    format_func=lambda name: subjects[name],
+    key="accuracy_of",
 )
-shown.kinds(found)
-shown.scatter(found, charts.theme())
-shown.table(found)
-shown.left_out(found)
+if chosen == "speed":
+    speeds.draw(measured_speeds())
+    offload.draw()
+else:
+    found = accuracy()
+    st.markdown(
+        say(
+            "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
+            "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
+            "setting is left to be guessed. Each is computed from the settings that its source states, with the "
+            "formulas of the other pages.",
+            n=len(found.rows) - found.tracked,
+            tracked=found.tracked,
+        )
+    )
+    shown.kinds(found)
+    shown.scatter(found, charts.theme())
+    shown.table(found)
+    shown.left_out(found)

@@ -2,7 +2,7 @@ import streamlit as st
 
 from calc.model.attention_shapes import kinds
 from pages.parts.inputs import serving
-from pages.parts.outputs import attention, frame
+from pages.parts.outputs import attention, frame, paper
 from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import attended
 from pages.parts.words import say
@@ -17,5 +17,6 @@ for tab, mixer in zip(st.tabs([attention.title(mixer) for mixer in mixers]), mix
         attention.shapes(answer, mixer)
         attention.scores(answer, mixer)
 
-st.subheader(say("The same model with other kinds of attention"), anchor=False)
+st.header(say("The same model with other kinds of attention"), anchor=False)
 attention.variants(answer)
+paper.link(answer, "kv_cache_per_token")

@@ -1,5 +1,5 @@
 from pages.parts.inputs import serving
-from pages.parts.outputs import comparison, frame
+from pages.parts.outputs import comparison, frame, paper
 from pages.parts.state.compared import Compared, compared
 from pages.parts.state.query import COMPARE
 
@@ -9,6 +9,7 @@ answer: Compared = frame.page(
 comparison.choose(answer)
 comparison.headings(answer)
 comparison.numbers(answer)
+paper.link(answer, "memory")
 comparison.bars(answer)
 comparison.growth(answer)
 comparison.settings(answer)

@@ -1,15 +1,27 @@
 import streamlit as st
 
-from pages.parts.inputs import planning
-from pages.parts.outputs import frame, plans
+from pages.parts.inputs import efficiencies, planning, training_planning
+from pages.parts.outputs import frame, paper, plans, training_plans
+from pages.parts.state import url
 from pages.parts.state.planned import planned
 from pages.parts.state.query import PLAN
+from pages.parts.state.training_planned import training_planned
 from pages.parts.words import say
 
-answer = frame.page(PLAN, planned, *planning.SECTIONS)
-st.caption(say("Which GPUs serve it, how many, laid out how, how fast, and at what price."))
-plans.best(answer)
-plans.table(answer)
-plans.sensitivity(answer)
-plans.listed_prices(answer)
-frame.assumptions(answer.plans.assumptions)
+if url.current(PLAN).planning.purpose == "train":
+    trained = frame.page(
+        PLAN, training_planned, planning.purpose, training_planning.run, planning.hardware, planning.prices
+    )
+    st.caption(say("How to train all of its weights: laid out how, in how many days, at what price."))
+    training_plans.draw(trained)
+else:
+    answer = frame.page(PLAN, planned, planning.purpose, *planning.SECTIONS)
+    st.caption(say("Which GPUs serve it, how many, laid out how, how fast, and at what price."))
+    plans.best(answer)
+    chosen = plans.table(answer)
+    plans.frontier(answer, chosen)
+    plans.sensitivity(answer)
+    paper.link(answer, "time")
+    plans.listed_prices(answer)
+    efficiencies.draw(answer, chosen)
+    frame.assumptions(answer.plans.assumptions)

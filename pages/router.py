@@ -1,21 +1,28 @@
+from pathlib import Path
+
 import streamlit as st
 
 from pages.parts.state import url
+from pages.parts.state.query import PAGES, WEIGH
 from pages.parts.words import say
 
-st.set_page_config(page_title="Weighbridge", page_icon=":material/scale:", layout="wide", initial_sidebar_state=360)
+ICON = str(Path(__file__).with_name("icon.svg"))  # an icon of Streamlit's set would be fetched from another site
+
+st.set_page_config(page_title="Weighbridge", page_icon=ICON, layout="wide", initial_sidebar_state=360)
+st.html(Path(__file__).with_name("frame.css"))
 url.arrive()
 st.navigation(
     [
-        st.Page("weigh.py", title=say("Weigh"), icon=":material/scale:", default=True),
-        st.Page("train.py", title=say("Train"), icon=":material/model_training:", url_path="train"),
-        st.Page("plan.py", title=say("Plan"), icon=":material/route:", url_path="plan"),
-        st.Page("derive.py", title=say("Derive"), icon=":material/function:", url_path="derive"),
-        st.Page("attention.py", title=say("Attention"), icon=":material/hub:", url_path="attention"),
-        st.Page("compare.py", title=say("Compare"), icon=":material/compare_arrows:", url_path="compare"),
-        st.Page("hardware.py", title=say("Hardware"), icon=":material/memory:", url_path="hardware"),
-        st.Page("verify.py", title=say("Verify"), icon=":material/fact_check:", url_path="verify"),
-        st.Page("accuracy.py", title=say("Accuracy"), icon=":material/target:", url_path="accuracy"),
+        st.Page(
+            f"{page.path or 'weigh'}.py",
+            title=say(page.title),
+            icon=f":material/{page.icon}:",
+            url_path=page.path,
+            default=page == WEIGH,
+            visibility="hidden" if page.hidden else "visible",
+        )
+        for page in PAGES
     ],
     position="top",
 ).run()
+url.resume()

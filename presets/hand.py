@@ -5,6 +5,11 @@ from calc.model.architecture import Architecture
 from calc.model.paper import Exact, Formula, Item, PaperTable, Section
 from presets.studies import Study
 
+RECONSTRUCTED = Message(
+    "The lines are reconstructed: they follow the formulas with which the study, or the articles that it used, "
+    "counted. Its own notes are not part of this project."
+)
+
 
 def hand_section(study: Study, architecture: Architecture) -> Section:
     rows = []
@@ -24,6 +29,7 @@ def hand_section(study: Study, architecture: Architecture) -> Section:
     hand, exact = study.hand_total, study.exact_total(architecture)
     items: tuple[Item, ...] = (
         study.about,
+        RECONSTRUCTED,
         PaperTable(
             head=(
                 Message("Line"),

@@ -1,4 +1,5 @@
-"""The studies that the project began from: each line of the calculation by hand beside the exact figure."""
+"""The studies that the project began from: each line of the calculation by hand, reconstructed, beside the exact
+figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def qwen3_study(attention: str, matrices: int) -> Study:
     return Study(
         about=Message(
             "The first study of the project: a Qwen3-like model counted by hand, then built and measured with 32 KV "
-            "heads on a V100. The hand was right but for one line."
+            "heads on a V100. Of these lines one is wrong."
         ),
         lines=(
             HandLine(EMBEDDING, "152064·4096", 622_854_144, whole("embedding")),

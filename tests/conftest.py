@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("noisy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "noisy machines", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("noisy machines")
 
 

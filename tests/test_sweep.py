@@ -8,14 +8,14 @@ import pytest
 
 from calc import Architecture, ConfigError, Layout, Precision, Workload, report, training_report
 from calc.families import settings
-from calc.families.table import FAMILIES, WRAPPED
+from calc.families.family_table import FAMILIES, WRAPPED
 from calc.formats.format_names import CacheFormat, WeightFormat
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.model.derivation import derive
-from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
+from calc.serving.serving_derivation import Derivations, cache_steps
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Method, Recompute, TrainingWorkload

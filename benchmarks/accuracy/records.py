@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from calc import Architecture, Layout, Precision
-from calc.families.towers import uncounted
+from calc.families.vision_fields import uncounted
 from calc.formats import FORMATS as STORED
 from calc.formats import WeightFormat
 from calc.model.mla import LatentAttention

@@ -91,12 +91,15 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
         layout = TrainingLayout(
             dp=row["ranks"], zero=3, reduce=REDUCED[row["reduce"]], reshard_after_forward=row["reshard"]
         )
-    return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), Precision())
+    base = Precision(weights="nf4-dq" if work.method == "qlora" else "bf16")
+    return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), base)
 
 
 def adapters(lora: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "method": "lora",
+        "method": "qlora" if "quantised" in lora else "lora",
+        "lora_dropout": lora.get("dropout", 0) > 0,
+        "fp32_rest": lora.get("quantised") == "kbit",
         "lora_rank": lora["r"],
         "lora_targets": lora["targets"],
         "fp32_adapters": lora["fp32_adapters"],

@@ -22,8 +22,8 @@ from calc import Layout
 from calc.model.feedforward import MoE
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
-from calc.time.serving import Speed, speed_of
-from calc.time.training import training_speed
+from calc.time.serving_time import Speed, speed_of
+from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload
@@ -155,18 +155,22 @@ def possible(case: Case) -> Timed:
     return Timed(case, BOUND, "tokens/s", Estimate.over(rate), float(row["value"]))
 
 
-def full_server(case: Case) -> Timed | LeftOut:
-    """As many sequences as the cache holds, prompts prefilled beside; models with experts by data-parallel attention,
-    as the table says."""
+def full_batch(case: Case) -> tuple[Speed, int]:
+    """As many sequences as the cache holds; models with experts by data-parallel attention, as the table says."""
     row, ranks = case.row, case.layout.tp
     sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
     layout = Layout(dp=ranks, ep=ranks) if sparse and ranks > 1 else Layout(tp=ranks)
-    run = speed(case, layout)
-    prompt, output = row["input_len"], row["output_len"]
+    run, length = speed(case, layout), row["input_len"] + row["output_len"]
     bits = growth(layout.rank(case.architecture, None).all_blocks, case.precision.kv)
-    each = (prompt + output) * bytes_per_token(bits) + window_bytes(bits, prompt + output)
+    each = length * bytes_per_token(bits) + window_bytes(bits, length)
     weights = sum(run.demands[0].weights.values())
-    batch = int(TRT_SHARE * (case.gpu.usable_bytes - weights - TRT_RESERVE) // each) * layout.dp
+    return run, int(TRT_SHARE * (case.gpu.usable_bytes - weights - TRT_RESERVE) // each) * layout.dp
+
+
+def full_server(case: Case) -> Timed | LeftOut:
+    """All that it holds decode, prompts being prefilled beside."""
+    row, (run, batch) = case.row, full_batch(case)
+    prompt, output = row["input_len"], row["output_len"]
     if batch < 1:
         return LeftOut(row, "the cache holds no request")
     rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))

@@ -18,7 +18,8 @@ from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import CachePlan
-from calc.serving.memory import KVBudget, Serving
+from calc.serving.kv_budget import KVBudget
+from calc.serving.memory import Serving
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 AUTO = -1

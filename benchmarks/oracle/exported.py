@@ -1,16 +1,19 @@
 """python -m benchmarks.oracle.exported: designs that were changed on the page, exported as config.json, as transformers
-loads them: the class built on the meta device has as many parameters as we count. Exits with 1 on any difference.
+loads them: the class built on the meta device has as many parameters as we count. Exits with 1 on any difference, and
+writes what the classes count to tests/data/exported.json, with which file it is about.
 
 Needs transformers and torch beside this project's own requirements, as `benchmarks.oracle` does.
 """
 
 import sys
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from benchmarks.oracle.write_test_data import write
 from calc import Architecture
 from calc.families import override
 from calc.text import config_file
@@ -54,7 +57,7 @@ def theirs(text: str) -> int:
 
 
 def main() -> None:
-    wrong = 0
+    wrong, rows = 0, []
     for name, changes in CHANGES.items():
         if name not in models():
             print(f"{name}: no preset of that name")
@@ -63,8 +66,11 @@ def main() -> None:
         text = config_file(override(models()[name].config, changes))
         ours = Architecture.from_config(override(models()[name].config, changes)).parameters().total
         count = theirs(text)
+        digest = sha256(text.encode()).hexdigest()
+        rows.append({"id": name, "changes": changes, "sha256": digest, "total": count})
         wrong += ours != count
         print(f"{name} {changes}: ours {ours:,}, transformers {count:,}{'' if ours == count else '  <- differs'}")
+    write("exported.json", rows)
     sys.exit(1 if wrong else 0)
 
 

@@ -33,7 +33,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from calc import Architecture, ConfigError
-from calc.families.table import FAMILIES, WRAPPED
+from calc.families.family_table import FAMILIES, WRAPPED
 from presets import models
 
 Shapes = dict[str, tuple[int, ...]]
@@ -74,7 +74,7 @@ TRANSPOSED = {"qwen3_vl_moe"}
 
 def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
-    image tower or without."""
+    vision encoder or without."""
     settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPED
     maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
     with torch.device("meta"):

@@ -12,6 +12,7 @@ import weakref
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.oracle import fake_cuda  # noqa: F401 - before torch
@@ -45,6 +46,8 @@ class Step:
     sequence: int = 1024
     checkpointing: str = "off"
     lora: int = 0  # rank of adapters on all-linear, in fp32
+    dropout: float = 0.0  # before the adapters
+    quantised: str = ""  # nf4: the base as bitsandbytes stores it; kbit: after prepare_model_for_kbit_training too
 
 
 WAYS = (
@@ -54,6 +57,16 @@ WAYS = (
     Step(lora=16),
     Step(checkpointing="nonreentrant", micro_batch=2, sequence=512),
 )
+ADAPTED = (
+    Step(lora=16, dropout=0.05),
+    Step(lora=16, dropout=0.05, recipe="bf16-autocast"),
+    Step(lora=16, quantised="nf4"),
+    Step(lora=16, quantised="nf4", recipe="bf16-autocast"),
+    Step(lora=16, quantised="nf4", recipe="bf16-autocast", checkpointing="nonreentrant"),
+    Step(lora=16, quantised="kbit"),
+    Step(lora=16, quantised="kbit", recipe="bf16-autocast"),
+)
+"""The ways of LoRA with dropout and of QLoRA, in which some families are run too; these need bitsandbytes."""
 TYPES = (
     "llama mistral qwen2 qwen3 gemma gemma3_text olmo2 olmo3 phi phi3 gpt2 gpt_neox starcoder2 stablelm granite "
     "cohere cohere2 glm4 smollm3 ernie4_5 seed_oss qwen2_moe qwen3_moe mixtral olmoe granitemoe phimoe gpt_oss "
@@ -115,8 +128,12 @@ def built(config: dict[str, Any], step: Step) -> Any:
     dtype = torch.float32 if step.recipe == "autocast" else torch.bfloat16
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(settings, dtype=dtype, attn_implementation=attention)
+        if step.quantised:
+            quantise(model)
+        if step.quantised == "kbit":
+            widen(model)
         if step.lora:
-            model = adapted(model, step.lora)
+            model = adapted(model, step)
     if step.checkpointing != "off":
         how = {"use_reentrant": step.checkpointing == "reentrant", "preserve_rng_state": False}
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
@@ -125,7 +142,52 @@ def built(config: dict[str, Any], step: Step) -> Any:
     return model.train()
 
 
-def adapted(model: Any, rank: int) -> Any:
+def quantise(model: Any) -> None:
+    """Every matrix but the head in NF4 with doubly quantised scales, as bitsandbytes stores it."""
+    import bitsandbytes as bnb
+    from bitsandbytes.functional import QuantState
+
+    for name, module in list(model.named_modules()):
+        if type(module) is not torch.nn.Linear or name in ("lm_head", "embed_out"):
+            continue
+        n, (out, columns) = module.weight.numel(), module.weight.shape
+        second = QuantState(torch.empty(-(-n // 2**14)), code=torch.empty(256), blocksize=256, dtype=torch.float32)
+        state = QuantState(
+            torch.empty(n // 64, dtype=torch.uint8),
+            torch.Size((out, columns)),
+            torch.empty(16),
+            64,
+            "nf4",
+            module.weight.dtype,
+            torch.empty(()),
+            second,
+        )
+        layer = bnb.nn.Linear4bit.__new__(bnb.nn.Linear4bit)  # whose weights are of a class that can't be fake
+        torch.nn.Linear.__init__(layer, columns, out, module.bias is not None)
+        layer.weight = torch.nn.Parameter(torch.empty((n // 2, 1), dtype=torch.uint8), requires_grad=False)
+        layer.weight.quant_state, layer.weight.quant_type, layer.weight.compress_statistics = state, "nf4", True
+        layer.bias, layer.compute_dtype, layer.compute_type_is_set = module.bias, torch.bfloat16, True
+        layer.quant_state, layer.support_avx512bf16_for_cpu = state, False
+        layer.scales = [state.absmax, second.absmax]
+        model.set_submodule(name, layer)
+    model.requires_grad_(False)
+    model.is_loaded_in_4bit = True
+    torch.ops.bitsandbytes.gemm_4bit = SimpleNamespace(default=dequantised_product)
+
+
+def dequantised_product(x: Any, packed: Any, shape: Any, *more: Any, bias: Any = None, **nested: Any) -> Any:
+    """What bitsandbytes runs on CUDA for many tokens, within one operation (backends/cuda/ops.py, gemm_4bit)."""
+    return torch.nn.functional.linear(x, torch.empty(shape, dtype=x.dtype, device=x.device), bias)
+
+
+def widen(model: Any) -> None:
+    """What PEFT 0.21's prepare_model_for_kbit_training does: all that is not quantised in fp32."""
+    for weight in model.parameters():
+        if weight.dtype == torch.bfloat16:
+            weight.data = weight.data.to(torch.float32)
+
+
+def adapted(model: Any, step: Step) -> Any:
     """The model with PEFT's adapters on all-linear; they are made on the device, so that nothing is to be moved."""
     from peft import LoraConfig, get_peft_model
     from peft.tuners.tuners_utils import BaseTunerLayer
@@ -133,7 +195,8 @@ def adapted(model: Any, rank: int) -> Any:
     BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *args, **more: None
     before, torch.nn.Module.to = torch.nn.Module.to, lambda self, *args, **more: self
     try:
-        return get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+        how = LoraConfig(r=step.lora, lora_dropout=step.dropout, target_modules="all-linear", task_type="CAUSAL_LM")
+        return get_peft_model(model, how)
     finally:
         torch.nn.Module.to = before
 
@@ -157,7 +220,8 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         tokens = torch.ones((step.micro_batch, step.sequence), dtype=torch.long, device="cuda")
         storages = Storages()
         states = [value for state in optimizer.state.values() for value in state.values()]
-        for tensor in (*model.parameters(), *model.buffers(), tokens, *states):
+        scales = [tensor for module in model.modules() for tensor in getattr(module, "scales", ())]
+        for tensor in (*model.parameters(), *model.buffers(), *scales, tokens, *states):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
                 storages.add(tensor)
         gc.collect()
@@ -202,12 +266,13 @@ def rows() -> list[dict[str, Any]]:
     """Every family in every way that it can be run in."""
     found = []
     presets = {preset.config["model_type"]: preset.config for preset in reversed(models().values())}
-    for kind in TYPES:
+    ways = [*((kind, WAYS) for kind in TYPES), *((kind, ADAPTED) for kind in ("llama", "qwen3", "gemma3_text"))]
+    for kind, taken in ways:
         config, steps = small(dict(presets[kind])), list[dict[str, Any]]()
-        for step in WAYS:
+        for step in taken:
             try:
                 phases = tracked(config, step)
-            except Exception as error:
+            except Exception as error:  # whatever a class of transformers raises in a way that it was not made for
                 print(f"{kind}: {step} can't be run: {error}", file=sys.stderr)
                 continue
             steps.append({**asdict(step), "phases": phases})

@@ -1,6 +1,6 @@
 """python -m benchmarks.oracle.write_counts: counts by the classes of transformers 5.23, for tests/data.
 
-Of small configs of every family with its flags drawn at random, of every image tower, and of the presets that the
+Of small configs of every family with its flags drawn at random, of every vision encoder, and of the presets that the
 oracle's collection lacks, by component. Needs torch and transformers.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.oracle import oracle
 from benchmarks.oracle.write_test_data import DATA, write
-from calc.families.table import FAMILIES, WRAPPED
+from calc.families.family_table import FAMILIES, WRAPPED
 from presets import models
 
 
@@ -36,7 +36,7 @@ def small(each: int = 3) -> None:
 
 
 def towers() -> None:
-    """Parameters of image towers and projectors, by the classes on the meta device, over a small language model."""
+    """Parameters of vision encoders and projectors, by the classes on the meta device, over a small language model."""
     text = {"num_hidden_layers": 2, "hidden_size": 128, "vocab_size": 300, "pad_token_id": 0}
     text |= {"num_attention_heads": 4, "num_key_value_heads": 2}
     rows = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from calc.families.table import FAMILIES
+from calc.families.family_table import FAMILIES
 
 TARGET = Path(__file__).parents[2] / "calc" / "families" / "defaults.json"
 COMMON = """

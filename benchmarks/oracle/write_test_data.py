@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.llamacpp import asked
-from calc.families.table import FAMILIES, WRAPPED
+from calc.families.family_table import FAMILIES, WRAPPED
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 TRACKED = {

@@ -22,10 +22,9 @@ from calc.verify.measurement import MAX_BYTES as MAX_MEASUREMENT
 from calc.verify.measurement import read_measurement
 from calc.verify.module_tree import MAX_CHARACTERS as MAX_PRINTED
 from calc.verify.printed import read_printed
-from pages.parts.inputs.fields import CONTROLS
-from pages.parts.state.scenario import EXPECTED, decode
+from pages.parts.state.query import EVERYTHING, WEIGH, decode
+from pages.parts.state.scenario import Scenario, places
 from presets import models
-from presets.hub import HubError, HubModel
 
 BASE = models()["meta-llama/Llama-3.1-8B"].config
 WRONG = (None, True, -1, 0, 10**12, 10**400, float("nan"), "4096", [], {}, [[]], {"a": 1}, ["x"] * 5000)
@@ -54,6 +53,8 @@ CONFIGS = {f"{name} is {str(value)[:20]}": BASE | {name: value} for name in NAME
     "100,000 patterns": BASE | {"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": PATTERNS}},
 }
 TEXTS = {
+    "a dict of Python": "{'a': " * (MAX_CHARACTERS // 6),
+    "a long dict of Python": "{" + "'a': 1, " * (MAX_CHARACTERS // 10) + "}",
     "brackets": "[" * MAX_CHARACTERS,
     "objects": '{"a":' * (MAX_CHARACTERS // 5),
     "spaces": " " * MAX_CHARACTERS,
@@ -106,9 +107,10 @@ GGUFS = {
     "arrays of arrays": gguf(0, 1, struct.pack("<QIIQ", 0, 9, 9, MAX_ARRAY)),
     "short": gguf(MAX_GGUF_TENSORS, MAX_ENTRIES, b""),
 }
+KNOWN = (*places(EVERYTHING, "vllm"), "num_hidden_layers", "hidden_size")
 QUERIES = {
-    "digits": dict.fromkeys((*EXPECTED, *CONTROLS), "9" * 100_000),
-    "every name": dict.fromkeys((*EXPECTED, *CONTROLS), "²"),
+    "digits": dict.fromkeys(KNOWN, "9" * 100_000),
+    "every name": dict.fromkeys(KNOWN, "²"),
     "unknown names": {f"x{i}": "1" for i in range(10_000)},
     "commas": {"gpu": "," * 1_000_000},
     "a packed config": {"pasted": pack(BASE | {"x": "y" * 100_000})},
@@ -116,8 +118,9 @@ QUERIES = {
 }
 
 
-def away(*_: object) -> HubModel:
-    raise HubError("The Hub is away.")
+def gguf_config(data: bytes) -> dict[str, Any]:
+    header = read_gguf(data)
+    return config_of(header.metadata, header.checkpoint.shapes)
 
 
 DOORS: dict[str, tuple[Callable[[Any], object], Inputs]] = {
@@ -129,8 +132,8 @@ DOORS: dict[str, tuple[Callable[[Any], object], Inputs]] = {
     "logs.read_log": (read_log, LOGS),
     "measurement.read_measurement": (read_measurement, MEASUREMENTS),
     "checkpoint.read_safetensors": (read_safetensors, HEADERS),
-    "gguf.read_gguf, config_of": (lambda data: config_of(read_gguf(data)), GGUFS),
-    "scenario.decode": (lambda query: decode(query, away), QUERIES),
+    "gguf.read_gguf, config_of": (gguf_config, GGUFS),
+    "query.decode": (lambda query: decode(query, WEIGH, Scenario(), lambda source: BASE), QUERIES),
 }
 
 

@@ -4,7 +4,9 @@ python -m benchmarks.speed.moves [MOVES]
 
 All pages take their moves in turn, so that what else the machine does falls on all of them. Of each move: from the key
 press to the headline in the document, to its paint, to the last visible change; CPU of the server's process; what came
-over the websocket; changes of the document; the longest task of the browser's main thread.
+over the websocket; changes of the document; the longest task of the browser's main thread, and what it spends in
+scripts, on styles and layout, and on all else, paint among it. Before, of each page's first visit: bytes over the wire
+and the time until nothing changes any more.
 """
 
 import os
@@ -60,6 +62,11 @@ WATCH = """
 }
 """
 
+SETTLES = """
+new MutationObserver(() => requestAnimationFrame(() => { window.settles = performance.now(); }))
+  .observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+"""
+
 
 @contextmanager
 def server(script: Path) -> Iterator[tuple[str, int]]:
@@ -88,10 +95,15 @@ class Reader:
     """One page open in a browser, whose slider is moved."""
 
     def __init__(self, browser: Browser, url: str, process: int) -> None:
-        self.process, self.bytes, self.messages = process, 0, 0
+        self.process, self.bytes, self.messages, self.fetched = process, 0, 0, 0.0
         self.page: Page = browser.new_context(viewport={"width": 1440, "height": 1000}).new_page()
         self.page.set_default_timeout(60_000)
         self.page.on("websocket", lambda socket: socket.on("framereceived", self.received))
+        self.tools = self.page.context.new_cdp_session(self.page)
+        self.tools.send("Performance.enable")
+        self.tools.send("Network.enable")
+        self.tools.on("Network.loadingFinished", self.loaded)
+        self.page.add_init_script(SETTLES)
         self.page.goto(url)
         labelled = re.compile("^Layers")  # with a mark once it differs from the model's own
         self.slider = self.page.get_by_role("slider", name=labelled).or_(
@@ -99,10 +111,21 @@ class Reader:
         )
         self.slider.first.wait_for()
         self.page.wait_for_timeout(4000)
+        settled = self.page.evaluate("window.settles")
+        print(f"{url}: first visit {self.fetched / 1e6:.2f} MB, settled after {settled:.0f} ms")
         self.page.evaluate(WATCH.replace("HEADLINE", HEADLINE))
 
     def received(self, payload: str | bytes) -> None:
         self.bytes, self.messages = self.bytes + len(payload), self.messages + 1
+
+    def loaded(self, event: dict[str, Any]) -> None:
+        self.fetched += event["encodedDataLength"]
+
+    def browser(self) -> dict[str, float]:
+        """Milliseconds that the browser's main thread has spent so far."""
+        found = {entry["name"]: 1000 * entry["value"] for entry in self.tools.send("Performance.getMetrics")["metrics"]}
+        script, shape = found["ScriptDuration"], found["LayoutDuration"] + found["RecalcStyleDuration"]
+        return {"script": script, "styles and layout": shape, "paint and other": found["TaskDuration"] - script - shape}
 
     def cpu(self) -> float:
         """Milliseconds that the server has computed."""
@@ -113,7 +136,7 @@ class Reader:
         self.slider.first.focus()
         self.page.evaluate("arm()")
         self.bytes = self.messages = 0
-        spent = self.cpu()
+        spent, busy = self.cpu(), self.browser()
         self.page.keyboard.press(key)
         self.page.wait_for_function(f"seen.shown != null && performance.now() - seen.changed > {SETTLED}")
         seen = self.page.evaluate("seen")
@@ -126,6 +149,7 @@ class Reader:
             "kB": self.bytes / 1000,
             "messages": self.messages,
             "changes": seen["mutations"],
+            **{f"browser: {what}": now - busy[what] for what, now in self.browser().items()},
         }
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.details import read_details
+from calc.families.detail_fields import read_details
 from calc.families.dropout import with_dropout
 from calc.families.family import Family
+from calc.families.family_table import FAMILIES, WRAPPERS
 from calc.families.fields import MAX_LAYERS, Fields, number, true
-from calc.families.table import FAMILIES, WRAPPERS
-from calc.families.towers import read_vision
+from calc.families.vision_fields import read_vision
 from calc.families.wrappers import joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -71,7 +71,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
         image_prefix=_sees_images_whole(config, c),
-        assumptions=tuple(_assumptions(config, family)),
+        assumptions=tuple(_assumptions(config, family, c)),
     )
 
 
@@ -121,7 +121,9 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "model_type": "llama", ASSUMED: str(config.get("model_type"))[:40]}
 
 
-def _assumptions(config: Mapping[str, Any], family: Family) -> Iterator[Message]:
+def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterator[Message]:
+    if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
+        yield Message("This config states no size: each one is the default of its class in transformers.")
     if ASSUMED in config:
         yield Message(
             "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
@@ -203,7 +205,7 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         message = Message("The config does not say its model_type, for instance “llama” or “qwen3”.")
         raise ConfigError(message, "model_type")
     if model_type not in FAMILIES:
-        close = get_close_matches(model_type, FAMILIES, n=5, cutoff=0.4)
+        close = get_close_matches(model_type, FAMILIES, n=5, cutoff=0.7)
         sentence = "The family {model_type} is not one we know. We know llama, qwen3, deepseek_v3 and others."
         if close:
             sentence = "The family {model_type} is not one we know. Near to it we know {near}."

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from calc.errors import ConfigError, Message
-from calc.families.attention import Attention
+from calc.families.attention_rows import Attention
 from calc.families.family import MTP, Family, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Experts, is_sparse
+from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward

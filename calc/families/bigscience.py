@@ -1,8 +1,8 @@
 """Families of open collaborations: BigScience, BigCode, EleutherAI; and those of their line."""
 
-from calc.families.attention import Attention, Window
+from calc.families.attention_rows import Attention, Window
 from calc.families.family import PACKED_QKV, Family, Weights, extras
-from calc.families.feedforward import Dense, Times
+from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
 from calc.families.openai import EVERYWHERE, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
 from calc.families.rotary import Rotary

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import Message
-from calc.families.attention import Attention
+from calc.families.attention_rows import Attention
 from calc.families.family import TWO_NORMS, Family, extras
-from calc.families.feedforward import Dense
+from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.names import Names

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from calc.families.attention import LISTED_ONLY, MLA, Attention, Sliding
+from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Sliding
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, extras
-from calc.families.feedforward import Dense, Experts, is_sparse
+from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields, kind
 from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION

@@ -1,8 +1,8 @@
 """Cohere's families."""
 
-from calc.families.attention import LISTED_ONLY, Attention, Sliding
+from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
 from calc.model.kernels import Kernels
 

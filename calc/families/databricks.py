@@ -1,8 +1,8 @@
 """Databricks' families: MPT and DBRX."""
 
-from calc.families.attention import Attention
+from calc.families.attention_rows import Attention
 from calc.families.family import PACKED_QKV, Family
-from calc.families.feedforward import Dense, Experts, Times
+from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
 from calc.model.feedforward import MoE
 from calc.model.mixers import Mixer

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.attention import MLA, Attention
+from calc.families.attention_rows import MLA, Attention
 from calc.families.family import MTP, Family, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, near_divisors
 from calc.families.tower_readers import MOON
 from calc.model.block import Extra

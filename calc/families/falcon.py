@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from calc.families.attention import Attention, SideBySide
+from calc.families.attention_rows import Attention, SideBySide
 from calc.families.bigscience import BLOOM_NAMES
 from calc.families.family import TWO_NORMS, Family, made_by
-from calc.families.feedforward import Dense, Times, no_feedforward
+from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import MAMBA_NAMES, UNBOUNDED
-from calc.families.recurrent import BAMBA, Mamba
+from calc.families.recurrent_rows import BAMBA, Mamba
 from calc.model.attention import GQA
 from calc.model.kernels import Kernels
 

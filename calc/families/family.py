@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from calc.errors import Message
-from calc.families.attention import MixerOf
-from calc.families.feedforward import Experts, FeedForwardOf
+from calc.families.attention_rows import MixerOf
+from calc.families.feedforward_rows import Experts, FeedForwardOf
 from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
 from calc.model.block import Block, Extra, Norm, PredictionModule

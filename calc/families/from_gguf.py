@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.table import FAMILIES
+from calc.families.family_table import FAMILIES
 from calc.model.tensor import Shape
 
 ARCHITECTURES = {family.gguf: model_type for model_type, family in FAMILIES.items() if family.gguf is not None}

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from calc.errors import ConfigError, Message
-from calc.families.attention import Attention, Sliding, Window
+from calc.families.attention_rows import Attention, Sliding, Window
 from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Half
+from calc.families.feedforward_rows import Dense, Half
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import GEMMA3, GEMMA4, PALIGEMMA

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from calc.families.attention import MLA, Attention, Every, Hybrid
+from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, hyper_connections, owns_indexer
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, made_by
-from calc.families.feedforward import Dense
+from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields
 from calc.families.moonshot import in_section
-from calc.families.recurrent import KimiDelta
+from calc.families.recurrent_rows import KimiDelta
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import GLM4V
 from calc.model.block import Extra

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from calc.families.attention import Attention, Hybrid, Listed, Sliding
+from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
 from calc.families.family import GATE_UP, Family, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.recurrent import BAMBA
+from calc.families.recurrent_rows import BAMBA
 from calc.model.names import Names
 
 GRANITE_ATTENTION = Attention(bias="attention_bias")

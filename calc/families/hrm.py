@@ -3,9 +3,9 @@ each run has a cache of its own."""
 
 from math import prod
 
-from calc.families.attention import Attention
+from calc.families.attention_rows import Attention
 from calc.families.family import GATE_UP, PACKED_QKV, Family, Weights
-from calc.families.feedforward import Dense, no_feedforward
+from calc.families.feedforward_rows import Dense, no_feedforward
 from calc.families.fields import Fields
 from calc.model.block import Block
 from calc.model.names import Names

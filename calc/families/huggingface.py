@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from calc.families.attention import Attention, Sliding
+from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import TWO_NORMS, Family, extras, made_by
-from calc.families.feedforward import Dense
+from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.tensor import Component, Shape

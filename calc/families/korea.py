@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from calc.families.attention import MLA, Attention, Sliding
+from calc.families.attention_rows import MLA, Attention, Sliding
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import POST_NORMS, TWO_NORMS, Family, If, Wrapper, extras
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.names import Names

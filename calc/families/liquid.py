@@ -1,10 +1,10 @@
 """Liquid AI's families: LFM2 and LFM3, with short convolutions between attention."""
 
-from calc.families.attention import Attention, Hybrid, Listed, Sliding
+from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
 from calc.families.family import Family, If, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.recurrent import short_conv
+from calc.families.recurrent_rows import short_conv
 from calc.families.tower_readers import LFM2_VL
 from calc.model.kernels import Kernels
 from calc.model.names import Names

@@ -1,8 +1,8 @@
 """Meta's families."""
 
-from calc.families.attention import Attention, Sliding
+from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.tower_readers import IDEFICS3, LLAMA4, LLAVA, MLLAMA
 from calc.model.attention import GQA

@@ -1,9 +1,9 @@
 """State spaces and the like without attention, by several makers."""
 
 from calc.families.family import Family, If, Weights
-from calc.families.feedforward import Dense, Times, no_feedforward
+from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
-from calc.families.recurrent import Mamba, Mamba2
+from calc.families.recurrent_rows import Mamba, Mamba2
 from calc.model.block import Norm
 from calc.model.names import Names
 from calc.model.recurrent import MLSTM, RWKV
@@ -95,6 +95,7 @@ MAMBA: dict[str, Family] = {
         norms=("norm_mlstm", "norm_ffn"),
         norm=BIASED_NORM,
         final_norm=OUT_NORM,
+        ties=False,
         names=Names(
             embedding="backbone.embeddings",
             layer="backbone.blocks.{layer}",

@@ -1,8 +1,8 @@
 """MiniMax' families."""
 
-from calc.families.attention import Attention, Every, Hybrid
+from calc.families.attention_rows import Attention, Every, Hybrid
 from calc.families.family import Family, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Experts, is_sparse
+from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from calc.families.attention import MLA, Attention, Either, Every, Sliding, Window
+from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
 from calc.families.deepseek import owns_indexer
 from calc.families.family import STACKED_EXPERTS, Family, Weights, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.tower_readers import IDEFICS2, PIXTRAL
 from calc.model.block import Extra

@@ -1,11 +1,11 @@
 """Moonshot's families: Kimi; and Ling, which is made of the same parts."""
 
-from calc.families.attention import MLA, Attention, Every, Hybrid
+from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
 from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Size, number
-from calc.families.recurrent import KimiDelta
+from calc.families.recurrent_rows import KimiDelta
 from calc.model.names import Names
 
 

@@ -1,12 +1,12 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
 from calc.errors import ConfigError, Message
-from calc.families.attention import Attention
+from calc.families.attention_rows import Attention
 from calc.families.family import MTP, TWO_NORMS, Family, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mamba import MAMBA_NAMES
-from calc.families.recurrent import Mamba2
+from calc.families.recurrent_rows import Mamba2
 from calc.families.rotary import Rotary
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward

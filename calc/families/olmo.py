@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from calc.families.attention import Attention, Every, Hybrid, Sliding
+from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
 from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA

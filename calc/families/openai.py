@@ -2,9 +2,9 @@
 
 from typing import TypedDict
 
-from calc.families.attention import Attention, Sliding
+from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, PACKED_QKV, Family, made_by
-from calc.families.feedforward import Dense, Experts, Times
+from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import isqrt
 
-from calc.families.attention import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window
+from calc.families.attention_rows import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window
 from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
@@ -16,10 +16,10 @@ from calc.families.family import (
     Wrapper,
     extras,
 )
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
-from calc.families.recurrent import Mamba
+from calc.families.recurrent_rows import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from calc.families.attention import Attention, Window
+from calc.families.attention_rows import Attention, Window
 from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, Family, Weights, Wrapper, made_by
-from calc.families.feedforward import Dense, Experts
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary

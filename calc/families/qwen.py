@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import cache
 from math import isqrt
 
-from calc.families.attention import Attention, Every, Hybrid, Sliding, Window
+from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
 from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
-from calc.families.feedforward import Dense, Experts, Half
+from calc.families.feedforward_rows import Dense, Experts, Half
 from calc.families.fields import Fields, Size
-from calc.families.recurrent import DeltaNet
+from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_OMNI, QWEN3, QWEN3_OMNI, QWEN3_VL
 from calc.model.attention import GQA, BlockIndexer

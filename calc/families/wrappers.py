@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.table import FAMILIES, WRAPPED, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED, WRAPPERS
 
 TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
 TIE = "tie_word_embeddings"

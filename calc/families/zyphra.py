@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from calc.families.attention import Attention, Window
+from calc.families.attention_rows import Attention, Window
 from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
-from calc.families.feedforward import Experts, no_feedforward
+from calc.families.feedforward_rows import Experts, no_feedforward
 from calc.families.fields import Fields, Size
-from calc.families.recurrent import Mamba, Mamba2
+from calc.families.recurrent_rows import Mamba, Mamba2
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra

@@ -284,10 +284,10 @@ def _dense(mlp: MLP, model: Architecture) -> Shapes:
     return {_named(name, MODULES): shape for name, shape in shapes.items()}
 
 
-Row = tuple[str, Shape, Component, int, int]
+TensorRow = tuple[str, Shape, Component, int, int]
 
 
-def _experts(moe: MoE, model: Architecture) -> Iterator[Row]:
+def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
     """Router, routed and shared experts of a layer; the routed ones stand in one tensor for each matrix."""
     hidden, held = model.hidden, moe.held or moe.n_experts
     rows = moe.n_experts + moe.n_zero

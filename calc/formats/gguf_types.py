@@ -6,7 +6,7 @@ from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_tensors import in_f32, is_quantised, is_weight
-from calc.formats.mixes import COUNTED, MIX_TYPES, MIXES, OF_EIGHT_TINY, Role, Sizes, fitted, role_of, type_of
+from calc.formats.mixes import COUNTED, MIX_TYPES, MIXES, OF_EIGHT_TINY, ModelSizes, Role, fitted, role_of, type_of
 from calc.formats.precision import Precision
 from calc.formats.table import Format
 from calc.model.architecture import Architecture
@@ -34,10 +34,12 @@ def gguf_types(model: Architecture, tensors: Sequence[Tensor], precision: Precis
     sizes = sizes_of(model, places)
     plain = next((name for weight, name in FLOAT_TYPES.items() if weight == weights), "F16")
 
+    quantised = {tensor.name for tensor in tensors if is_quantised(tensor)}
+
     def choose(tensor: Tensor, layer: int) -> Format:
         if tensor.component == "experts_routed" and is_weight(tensor) and model.model_type in NATIVE_MXFP4:
             return MIX_TYPES["MXFP4"]
-        if weights in FLOAT_TYPES or tensor.apart == "vision" or not is_quantised(tensor):
+        if weights in FLOAT_TYPES or tensor.apart == "vision" or tensor.name not in quantised:
             return MIX_TYPES["F32" if in_f32(tensor) else plain]
         columns = tensor.shape[-1]
         if weights == "mxfp4":
@@ -70,13 +72,13 @@ def counted(tensors: Sequence[Tensor]) -> Places:
     return {role: sorted(where) for role, where in places.items()}
 
 
-def sizes_of(model: Architecture, places: Places) -> Sizes:
+def sizes_of(model: Architecture, places: Places) -> ModelSizes:
     blocks = model.all_blocks
     attention = [(block.layers[0], m) for block in blocks for m in block.mixers if isinstance(m, GQA)]
     first, mixer = min(attention, key=lambda row: row[0], default=(0, None))
     group = mixer.n_q // mixer.n_kv if mixer is not None else 1
     experts = max((block.ffn.n_experts for block in blocks if isinstance(block.ffn, MoE)), default=0)
-    return Sizes(
+    return ModelSizes(
         layers=model.num_layers,
         values=len(places["v"]),
         group=0 if first > 0 and model.model_type in HEADS_BY_LAYER else group,

@@ -184,7 +184,7 @@ def role_of(name: str) -> Role:
     return next((role for part, role in ROLES.items() if part in name), "other")
 
 
-class Sizes(Frozen):
+class ModelSizes(Frozen):
     """What the rules ask of a model."""
 
     layers: int
@@ -195,7 +195,7 @@ class Sizes(Frozen):
     of_70b: bool = False  # one of the families that have a model of 80 layers with grouped values
 
 
-def type_of(mix: WeightFormat, role: Role, i: int, sizes: Sizes, *, imatrix: bool = False) -> str:
+def type_of(mix: WeightFormat, role: Role, i: int, sizes: ModelSizes, *, imatrix: bool = False) -> str:
     """The type of the i-th tensor of a role, or of the one in layer i; `Mix` says which."""
     rules, eight = (FALCON if sizes.falcon else MIXES)[mix], sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY

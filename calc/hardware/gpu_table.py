@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from calc.hardware.engines import RUNS, TITLES, runs
+from calc.hardware.engine_rules import RUNS, TITLES, runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import generations, gpus

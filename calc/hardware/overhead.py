@@ -13,7 +13,7 @@ from calc.units import GIB, decimal
 
 OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation", "loading"]
 """`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range."""
-Sizes = dict[OverheadItem, tuple[int, int]]
+OverheadSizes = dict[OverheadItem, tuple[int, int]]
 """Bytes of each item, from low to high."""
 
 
@@ -64,9 +64,9 @@ class Overhead(Frozen):
         """The usual ranges with those that are stated."""
         return {item: getattr(self, item) or usual[item] for item in usual}
 
-    def sizes(self, usual: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> Sizes:
+    def sizes(self, usual: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> OverheadSizes:
         """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
-        sizes: Sizes = {}
+        sizes: OverheadSizes = {}
         for item, span in self.ranges(usual).items():
             unit = held / 100 if item == "fragmentation" else GIB
             sizes[item] = round(span.low * unit), round(span.high * unit)
@@ -75,7 +75,7 @@ class Overhead(Frozen):
         return sizes
 
 
-def bounds(sizes: Sizes) -> tuple[int, int]:
+def bounds(sizes: OverheadSizes) -> tuple[int, int]:
     """Bytes of all items together, from low to high."""
     return sum(low for low, _ in sizes.values()), sum(high for _, high in sizes.values())
 
@@ -83,3 +83,13 @@ def bounds(sizes: Sizes) -> tuple[int, int]:
 def libraries(gpus: int) -> Range:
     """GiB of cuBLAS and NCCL, "non-torch" in vLLM's logs: 0.01 to 0.35; several GPUs 0.2 (PCIe) to 1.84 (4 x H100)."""
     return Range(low=0.2, high=1.84) if gpus > 1 else Range(low=0.01, high=0.35)
+
+
+def left_for_overhead(left: int, low: int, high: int) -> Message:
+    """What a verdict hangs on where only the overhead is open; all in bytes."""
+    return Message(
+        "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
+        left=left / GIB,
+        low=low / GIB,
+        high=high / GIB,
+    )

@@ -57,6 +57,11 @@ class Architecture(Frozen):
         return cls.read(config)
 
     @property
+    def learned_positions(self) -> int | None:
+        """Tokens for which there is a learned position; None where positions are computed for any number."""
+        return self.max_positions if self.positions else None
+
+    @property
     def num_layers(self) -> int:
         return sum(len(block.layers) for block in self.blocks)
 
@@ -68,6 +73,10 @@ class Architecture(Frozen):
     def tensors(self) -> tuple[Tensor, ...]:
         """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""
         return tuple(self._all_tensors())
+
+    def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
+        """The weights of some equal layers."""
+        return tuple(self._block(block))
 
     def parameters(self) -> Parameters:
         components: dict[Component, int] = {}

@@ -8,6 +8,8 @@ from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols, derive
 from calc.model.paper import (
+    ANCHORS,
+    SECTIONS,
     Anchor,
     Cell,
     Code,
@@ -101,9 +103,9 @@ class Counting:
         if self.architecture.tied:
             yield Message("The output head is the embedding again (tied): it is stored and counted once.")
 
-    def module(self, component: Component, members: list[Pair]) -> Iterator[Item]:
+    def module(self, component: Component, members: list[Pair], anchor: Anchor | None = None) -> Iterator[Item]:
         """The tensors of a module, and their sum."""
-        yield Heading(title=component)
+        yield Heading(title=component, anchor=anchor)
         if component in WHAT:
             yield WHAT[component]
         yield PaperTable(
@@ -134,13 +136,16 @@ class Counting:
         return Step(what="", formula=formula, values=values, result=one_layer(members))
 
     def all_layers(self) -> Iterator[Item]:
-        """Each kind of layer by module, and the sum over all layers."""
+        """Each kind of layer by module, and the sum over all layers. A link means a module where it first stands."""
+        unseen = set(ANCHORS[len(SECTIONS) :])
         for indices, members in self.kinds:
             yield Heading(title=self.kind_title(indices))
             modules = {name: [pair for pair in members if pair[0].component == name] for name in ORDER}
             for component, own in modules.items():
                 if own:
-                    yield from self.module(component, own)
+                    anchor = next((anchor for anchor in unseen if anchor == component), None)
+                    unseen.discard(anchor)
+                    yield from self.module(component, own, anchor)
             yield added(Message("One layer", plural="{n:,} layers", n=1), [one_layer(own) for own in modules.values()])
         n = self.architecture.num_layers
         products = [(len(indices), one_layer(members)) for indices, members in self.kinds]

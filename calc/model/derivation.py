@@ -13,6 +13,9 @@ from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LightningIndexer
 from calc.model.tensor import Component, Tensor
 
+Legend = Mapping[str, tuple[str, int | float]]
+"""Symbol -> what configs call it, and its value."""
+
 SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
     "n_experts": ("E", "routed experts"),
     "top_k": ("K", "num_experts_per_tok"),
@@ -73,7 +76,7 @@ STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
-"""What has sizes of its own to be replaced. A vision tower and a family's extra weights stay numbers."""
+"""What has sizes of its own to be replaced. A vision encoder and a family's extra weights stay numbers."""
 
 
 class Step(Frozen):
@@ -88,7 +91,7 @@ class Step(Frozen):
 
 
 class Derivation(Frozen):
-    legend: dict[str, tuple[str, int]]  # symbol -> what configs call it, value; those that occur
+    legend: Legend  # of the symbols that occur
     tensors: tuple[Step, ...]  # elements of one occurrence of each of `Architecture.tensors()`, in its order
     parameters: tuple[Step, ...]  # they sum to the total
     active: tuple[Step, ...]  # they sum to the active ones

@@ -1,4 +1,4 @@
-"""Working memory as named tensors: what is alive at one moment, each with its bytes.
+"""Working memory as named tensors: what is alive together, each tensor with its bytes.
 
 A formula of working memory returns Peaks. Run on numbers it yields bytes; run on the symbols of `calc.model.derivation`
 the same function yields the formulas, so that what is shown cannot drift from what is computed.
@@ -14,7 +14,7 @@ from calc.model.derivation import Step, Symbols
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A moment when memory may be fullest: the tensors that are alive then, by name, in bytes (or as formulas)."""
+    """Where a pass may need the most memory: the tensors that are alive there, by name, in bytes (or as formulas)."""
 
     what: Message
     tensors: Mapping[str, Any]
@@ -26,7 +26,7 @@ class Peak:
 
 
 def largest(peaks: Iterable[Peak]) -> Peak:
-    """The peak that decides: memory of one moment is free again at the next."""
+    """The peak that decides: what one point of a pass needs is free again at the next."""
     return max(peaks, key=lambda peak: int(peak.bytes))
 
 

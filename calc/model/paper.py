@@ -1,11 +1,11 @@
 """A calculation as a person writes it down: sections of sentences, tables and equations. A page, a Markdown file and an
 HTML file are made of the same."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 from calc.errors import Frozen, Message
-from calc.model.derivation import Step
+from calc.model.derivation import Legend, Step
 from calc.model.typeset import names, parsed
 
 Anchor = Literal[
@@ -24,10 +24,19 @@ Anchor = Literal[
     "overhead",
     "memory",
     "verdict",
+    "time",
     "training",
+    "norms",
+    "attention",
+    "ssm_linear",
+    "mlp",
+    "router",
+    "experts_routed",
+    "experts_shared",
 ]
-"""What a link may point at, in the order of the page."""
+"""What a link may point at: the sections in the order of the page, then modules within the layers."""
 ANCHORS: tuple[Anchor, ...] = get_args(Anchor)
+SECTIONS = ANCHORS[: ANCHORS.index("norms")]
 
 
 class Formula(Frozen):
@@ -67,6 +76,8 @@ class Heading(Frozen):
     """Of a part of a section."""
 
     title: Message | str
+    anchor: Anchor | None = None
+    """Where a link may point at it."""
 
 
 Item = Message | PaperTable | Equation | Heading
@@ -108,7 +119,7 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTabl
     )
 
 
-def legend_of(steps: Iterable[Step], meanings: Mapping[str, tuple[str, int | float]]) -> Iterator[PaperTable]:
+def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
     """The symbols of some lines."""
     used = {name for step in steps if step.formula for name in names(parsed(step.formula))}
     rows = [(name, row) for name, row in meanings.items() if name in used]

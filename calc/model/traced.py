@@ -11,18 +11,18 @@ from typing import Any, Self
 from calc.errors import Message
 from calc.model.derivation import Step, Symbols
 
-Operation = Callable[..., Any]
+Arithmetic = Callable[..., Any]
 
 
 class Traced(int):
     """A whole number with how it was computed. Sums, products and quotients carry that on, and SymPy sees it only when
     the formula is asked for; comparisons are those of numbers."""
 
-    operation: Operation
+    operation: Arithmetic
     arguments: tuple[int, ...]
     formula: Any  # a SymPy expression; None before it was asked for
 
-    def __new__(cls, value: int, operation: Operation, *arguments: int) -> Self:
+    def __new__(cls, value: int, operation: Arithmetic, *arguments: int) -> Self:
         number = super().__new__(cls, value)
         number.operation, number.arguments, number.formula = operation, arguments, None
         return number

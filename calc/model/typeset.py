@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 TOKEN = re.compile(
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?: layers\b)?"
-    r"|(?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?P<name>(?:(?![0-9⁰¹²³⁴⁵⁶⁷⁸⁹])\w)(?:(?![⁰¹²³⁴⁵⁶⁷⁸⁹])\w)*)|(?P<sign>\S))"
+    r"|(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?P<name>(?:(?![0-9⁰¹²³⁴⁵⁶⁷⁸⁹])\w)(?:(?![⁰¹²³⁴⁵⁶⁷⁸⁹])\w)*)|(?P<sign>\S))"
 )
-CLOSING = {"(": ")", "⌊": "⌋", "⌈": "⌉"}
 FormulaKind = Literal[
     "number", "name", "sum", "minus", "product", "sides", "quotient", "power", "group", "floor", "ceiling", "largest"
 ]
+BRACKETS: dict[str, tuple[str, FormulaKind]] = {"(": (")", "group"), "⌊": ("⌋", "floor"), "⌈": ("⌉", "ceiling")}
+"""An opening bracket -> the one that closes it, and what it makes of what is inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,12 @@ class Reader:
             return FormulaNode("largest", tuple(self.arguments()))
         if kind == "name":
             return FormulaNode("name", text=text)
-        if text not in CLOSING:
+        if text not in BRACKETS:
             raise ValueError(f"{self.written!r} is no formula.")
+        closing, bracketed = BRACKETS[text]
         inner = self.sum()
-        self.close(CLOSING[text])
-        return FormulaNode({"(": "group", "⌊": "floor", "⌈": "ceiling"}[text], (inner,))  # type: ignore[arg-type]
+        self.close(closing)
+        return FormulaNode(bracketed, (inner,))
 
     def arguments(self) -> Iterator[FormulaNode]:
         yield self.sum()
@@ -117,6 +119,12 @@ class Reader:
 def names(node: FormulaNode) -> set[str]:
     """The symbols that occur in it."""
     return {node.text} if node.kind == "name" else set().union(*map(names, node.parts))
+
+
+def scientific(number: str) -> tuple[str, str]:
+    """Mantissa, and power of ten where there is one: 7.62e14."""
+    mantissa, _, exponent = number.partition("e")
+    return grouped(mantissa), exponent
 
 
 def grouped(number: str) -> str:
@@ -135,7 +143,8 @@ def latex(node: FormulaNode) -> str:
     inner = [latex(part) for part in node.parts]
     match node.kind:
         case "number":
-            return grouped(node.text).replace(",", "{,}")
+            mantissa, exponent = scientific(node.text)
+            return mantissa.replace(",", "{,}") + (rf" \cdot 10^{{{exponent}}}" if exponent else "")
         case "name":
             stem, _, below = node.text.partition("_")
             if len(stem) > 1:
@@ -207,7 +216,9 @@ def mathml(node: FormulaNode) -> str:
     inner = [mathml(part) for part in node.parts]
     match node.kind:
         case "number":
-            return f"<mn>{grouped(node.text)}</mn>"
+            mantissa, exponent = scientific(node.text)
+            power = f"<mo>·</mo><msup><mn>10</mn><mn>{exponent}</mn></msup>" if exponent else ""
+            return f"<mrow><mn>{mantissa}</mn>{power}</mrow>" if power else f"<mn>{mantissa}</mn>"
         case "name":
             stem, _, below = node.text.partition("_")
             if len(stem) > 1 or not below:

@@ -11,7 +11,7 @@ from calc.serving.kv_cache import cache_bytes, growth, state_bytes
 CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
 
 
-class Setting(Frozen):
+class ComparedField(Frozen):
     """A config field of every configuration; None where one has no such field."""
 
     name: str
@@ -27,10 +27,10 @@ class Setting(Frozen):
         return None not in self.values
 
 
-def settings(configurations: Sequence[Mapping[str, Any]]) -> tuple[Setting, ...]:
+def settings(configurations: Sequence[Mapping[str, Any]]) -> tuple[ComparedField, ...]:
     """Fields that differ first, of these the ones that all have; otherwise in the order of the configs."""
     names = dict.fromkeys(name for fields in configurations for name in fields)
-    rows = (Setting(name=name, values=tuple(fields.get(name) for fields in configurations)) for name in names)
+    rows = (ComparedField(name=name, values=tuple(fields.get(name) for fields in configurations)) for name in names)
     return tuple(sorted(rows, key=lambda row: (not row.differs, not row.shared)))
 
 

@@ -10,7 +10,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import Word, fewest_gpus, max_batch, max_context, remedy, said
+from calc.serving.verdict import Word, accepted, fewest_gpus, max_batch, max_context, remedy, said
 from calc.serving.workload import Workload
 
 WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit")
@@ -95,9 +95,8 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         stages, rest = divmod(gpus, shape.gpus)
         if rest or stages > serving.architecture.num_layers:
             continue
-        try:
-            laid_out = serving.with_layout(shape.model_copy(update={"pp": stages}))
-        except ConfigError:  # the engine does not take it
+        laid_out = accepted(serving, shape.model_copy(update={"pp": stages}))
+        if laid_out is None:
             continue
         allocation = laid_out.on(gpu, workload)
         most = max_batch(allocation, shape.dp)

@@ -1,6 +1,6 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +12,13 @@ from pydantic import Field
 from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import Overhead, Sizes, bounds
-from calc.hardware.parallel import Layout
+from calc.hardware.overhead import Overhead, OverheadSizes, bounds
+from calc.hardware.parallel import Layout, shapes
 from calc.hardware.solver import largest as largest_number
 from calc.model.architecture import Architecture
 from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, Pool
+from calc.serving.kv_budget import KVBudget
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload
 
@@ -26,6 +27,8 @@ MOST_TOKENS = 2**30
 LOW, MIDDLE, HIGH = 0, 1, 2
 """Ends of the overhead's range."""
 Of = TypeVar("Of")
+Ends = tuple[float, float, float]
+"""A figure at the low end of the overhead's range, in its middle and at the high end."""
 Key = tuple[str, int, Limits]
 """A GPU, by id and memory, and what the engine sets for it."""
 
@@ -60,40 +63,13 @@ class Memory(Frozen):
         }
 
 
-class KVBudget(Frozen):
-    """What an engine sets aside for its cache on a GPU, and what that holds. Bytes are those of the most loaded GPU;
-    `bytes` counts the middle of the ranges that are not closed."""
-
-    gpu: str
-    gpu_memory_utilization: float  # vLLM's share; for SGLang mem_fraction_static
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    requested: int
-    weights: int  # as loaded: with tables, padding and rounding
-    profile: int
-    bytes: int
-    bytes_low: int
-    bytes_high: int
-    block_size: int
-    blocks: int
-    tokens: int
-    concurrency: float
-    """Requests of the whole context that fit at once."""
-    concurrency_low: float
-    concurrency_high: float
-    max_model_len: int
-    """The longest request that the engine accepts; 0 where it stops before it plans a cache."""
-    outside_low: int  # overhead that lies outside of what it takes: a CUDA context
-    outside_high: int
-
-
 @dataclass(frozen=True, slots=True)
 class StageMemory:
     """What one GPU of a stage holds: its parts, and the moment that decides."""
 
     memory: Memory
     working: Peak
-    sizes: Sizes
+    sizes: OverheadSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +101,8 @@ class Serving:
         unstaged = layout.model_copy(update={"pp": 1})
         if unstaged not in self.weighings:
             self.weighings[unstaged] = Weighing(engine, architecture, precision, layout)
-        weighing = self.weighings[unstaged]
-        ranges = tuple(engine.stages(len(weighing.kinds), layout.pp))
+        self.weighing = weighing = self.weighings[unstaged]
+        ranges = tuple(engine.stages(architecture.num_layers, layout.pp))
         self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, precision)
         self.set_aside = dict[Key, tuple[SetAside, ...]]()
         self.caches = dict[Key, Cache | None]()
@@ -143,8 +119,18 @@ class Serving:
             self.layouts[layout] = Serving(*model, layout, self.overhead, self.layouts, self.weighings)
         return self.layouts[layout]
 
+    @cached_property
+    def shapes(self) -> list[Layout]:
+        return list(shapes(self.architecture))
+
+    def staged(self, stages: int) -> "Serving":
+        """The same in so many pipeline stages."""
+        return self.with_layout(self.layout.model_copy(update={"pp": stages}))
+
     def with_engine(self, engine: Engine) -> "Serving":
-        """The same under other flags, which leave the weights as they are."""
+        """The same under other flags. Raises ConfigError where they do not go together."""
+        if not self.engine.holds_alike(engine):
+            return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
         other = copy(self)
         other.engine, other.layouts, other.set_aside, other.caches = engine, {}, {}, {}
         return other
@@ -152,7 +138,13 @@ class Serving:
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
         share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
-        return Allocation(self, gpu, share)
+        engine = self.engine.settled(self.laid_out, gpu, share, self.overhead_high)
+        return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
+
+    @property
+    def overhead_high(self) -> int:
+        """Bytes of overhead on a GPU at the high end, what hangs on the rest apart."""
+        return bounds(self.overhead.sizes(self.engine.overhead(self.layout.gpus), 0))[1]
 
 
 class Allocation:
@@ -175,14 +167,6 @@ class Allocation:
     def sets_aside(self) -> bool:
         """Whether the engine sets its cache aside at start."""
         return self.limits.share is not None
-
-    @property
-    def room(self) -> int:
-        """Bytes that a GPU has at most for weights, cache and working memory: beside the least overhead."""
-        least = {item: low for item, (low, _) in self.sizes(0).items()}
-        if self.sets_aside:
-            return self.serving.engine.budget(self.gpu.usable_bytes, self.limits, 0, 0, least, None).cache
-        return self.gpu.usable_bytes - sum(least.values())
 
     @cached_property
     def cache(self) -> Cache | None:
@@ -222,7 +206,7 @@ class Allocation:
 
         return SetAside(working, (budget(LOW), budget(MIDDLE), budget(HIGH)))
 
-    def sizes(self, held: int, loading: int = 0) -> Sizes:
+    def sizes(self, held: int, loading: int = 0) -> OverheadSizes:
         """Bytes of each item of the overhead on a GPU that holds so many, from low to high."""
         usual = self.serving.engine.overhead(self.serving.layout.gpus)
         return self.serving.overhead.sizes(usual, held, loading)
@@ -285,21 +269,39 @@ class Allocation:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
-        if self.least > self.gpu.usable_bytes:
+        least, most = self.known
+        if least[end] > self.gpu.usable_bytes:
             return False
+        if most[end] <= self.gpu.usable_bytes:
+            return True
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= self.gpu.usable_bytes
 
     @cached_property
-    def least(self) -> int:
-        """Bytes that the fullest stage holds at least, before a forward pass is planned."""
+    def known(self) -> tuple[Ends, Ends]:
+        """Bytes that the fullest stage holds at least, and at most, before a pass is planned; at each end of the
+        overhead's range."""
         batch, context, cache = self.workload.batch, self.workload.context, self.cache
 
-        def held(index: int) -> int:
-            stage = self.serving.laid_out.stages[index]
-            return stage.weights + stage.vision + (cache.least_bytes(index, batch, context) if cache else 0)
+        def fullest(stages: Sequence[Ends]) -> Ends:
+            low, middle, high = map(max, zip(*stages, strict=True))
+            return low, middle, high
 
-        return max(self.of_each_stage(held))
+        def held(index: int) -> tuple[Ends, Ends]:
+            stage = self.serving.laid_out.stages[index]
+            weights, loading = stage.weights + stage.vision, self.serving.engine.loading(stage)
+            least = 0 if cache is None else cache.least_bytes(index, batch, context)
+            most = None if cache is None else cache.most_bytes(index, batch, context)
+            above = (inf, inf, inf) if most is None else self.with_overhead(weights + most, loading)
+            return self.with_overhead(weights + least, loading), above
+
+        least, most = zip(*self.of_each_stage(held), strict=True)
+        return fullest(least), fullest(most)
+
+    def with_overhead(self, held: int, loading: int) -> Ends:
+        """What a GPU holds, and its overhead."""
+        low, high = bounds(self.sizes(held, loading))
+        return held + low, held + (low + high) // 2, held + high
 
     def starts(self, end: int) -> bool:
         """Whether the engine starts and accepts a request of the whole context."""

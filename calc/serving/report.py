@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny
 
-from calc.errors import Frozen, Message
-from calc.families.towers import uncounted
+from calc.errors import ConfigError, Frozen, Message
+from calc.families.vision_fields import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
@@ -15,14 +15,17 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.engine import DeviceBuffers, Engine, LoadedWeights
+from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.levers import spread
-from calc.serving.memory import Allocation, KVBudget, Memory, Serving
+from calc.serving.memory import Allocation, Memory, Serving
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
 from calc.units import GIB
 
-CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
+LONG = 2**17
+"""Tokens up to which memory is shown over the context, at least."""
+POINTS = 8
 
 
 class KVCache(Frozen):
@@ -93,11 +96,39 @@ def report(
 
     `architecture` is what the config describes, where it has been read already.
     Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
-    `gpus` are the usual five. Where `num_gpus` is given and no layout, it is the one of the first GPU's `ways` over so
-    many that does best.
+    `gpus` are the usual ones. Where `num_gpus` is given and no layout, it is the one of the first GPU's `ways` over so
+    many that does best. A context that nobody asked for is the usual one, or what learned positions allow.
     """
+    return laid_out_report(
+        config,
+        architecture=architecture,
+        model=model,
+        workload=workload,
+        engine=engine,
+        precision=precision,
+        layout=layout,
+        num_gpus=num_gpus,
+        overhead=overhead,
+        gpus=gpus,
+    )[1]
+
+
+def laid_out_report(
+    config: Mapping[str, Any],
+    *,
+    architecture: Architecture | None = None,
+    model: str | None = None,
+    workload: Workload | None = None,
+    engine: Engine | None = None,
+    precision: Precision | None = None,
+    layout: Layout | None = None,
+    num_gpus: int | None = None,
+    overhead: Overhead | None = None,
+    gpus: Iterable[GPU] | None = None,
+) -> tuple[Serving, Report]:
+    """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
-    workload, overhead = workload or Workload(), overhead or Overhead()
+    workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
     engine, precision = engine or ENGINES[DEFAULT_ENGINE](), precision or Precision.of(config)
     kinds = usual_gpus() if gpus is None else list(gpus)
     serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
@@ -110,7 +141,7 @@ def report(
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
     budgets = (serving.on(gpu, workload).kv_budget for gpu in kinds)
-    return Report(
+    return serving, Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         kv_cache=KVCache(
@@ -120,11 +151,11 @@ def report(
             total=cache_bytes(bits, state, workload.batch, workload.context),
         ),
         memory=first.memory,
-        loaded=max((stage.loaded for stage in serving.laid_out.stages), key=lambda loaded: loaded.total),
+        loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.fullest].sizes,
-        by_context={tokens: first.at(context=tokens).memory for tokens in CONTEXTS if tokens > workload.generated},
-        buffers=tuple(engine.buffers(serving.laid_out, first.cache, first.workload)),
+        by_context={tokens: first.at(context=tokens).memory for tokens in contexts(workload, architecture)},
+        buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
         assumptions=tuple(assumptions(serving, first, uncounted(config))),
@@ -137,6 +168,34 @@ def report(
             overhead=overhead,
         ),
     )
+
+
+def placed(workload: Workload, architecture: Architecture) -> Workload:
+    """A workload within the model's learned positions, of which there is a row for each token and no more. Raises
+    ConfigError where a longer context was asked for."""
+    most = architecture.learned_positions
+    if most is None or workload.context <= most:
+        return workload
+    if workload.context == Workload.model_fields["context"].default:
+        return Workload.model_validate(workload.model_dump() | {"context": most})
+    raise ConfigError(
+        Message(
+            "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read.",
+            most=most,
+            context=workload.context,
+        ),
+        "context",
+        [most],
+    )
+
+
+def contexts(workload: Workload, architecture: Architecture) -> list[int]:
+    """Powers of two up to 128k tokens, or as far as the context that is asked for, or as learned positions go; and that
+    context."""
+    last = max(LONG, 1 << (workload.context - 1).bit_length())
+    last = min(last, architecture.learned_positions or last)
+    points = {last >> halvings for halvings in range(POINTS)} | {workload.context}
+    return sorted(tokens for tokens in points if tokens > workload.generated)
 
 
 def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> Iterable[Message]:

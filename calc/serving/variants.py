@@ -19,6 +19,7 @@ class Variant(Frozen):
     """A model with one kind of attention in every layer that has attention."""
 
     name: Message
+    architecture: Architecture
     own: bool  # as the model is
     parameters: int
     bytes_per_token: int  # of the layers that keep the whole context
@@ -35,11 +36,19 @@ def variants(architecture: Architecture, kv: CacheFormat, workload: Workload) ->
     for name, model in models.items():
         bits = growth(model.all_blocks, kv)
         cache = cache_bytes(bits, state_bytes(model.all_blocks), workload.batch, workload.context)
-        weighed.append((name, model == architecture, model.parameters().total, bytes_per_token(bits), cache))
+        weighed.append((name, model, model == architecture, model.parameters().total, bytes_per_token(bits), cache))
     most = weighed[0][-1]
     return tuple(
-        Variant(name=name, own=own, parameters=n, bytes_per_token=token, cache=cache, saved=1 - cache / most)
-        for name, own, n, token, cache in weighed
+        Variant(
+            name=name,
+            architecture=model,
+            own=own,
+            parameters=n,
+            bytes_per_token=token,
+            cache=cache,
+            saved=1 - cache / most,
+        )
+        for name, model, own, n, token, cache in weighed
     )
 
 

@@ -5,7 +5,8 @@ from typing import Literal
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
-from calc.hardware.parallel import Layout, shapes
+from calc.hardware.overhead import left_for_overhead
+from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
 from calc.serving.engines.engine import Limits, Pool
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
@@ -73,24 +74,32 @@ def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
 
 
 def said(allocation: Allocation) -> Word:
-    """The verdict in a word. A cache that the engine sets aside holds the sequences that it prints, in the middle of
-    the range; whether it starts at all must be sure."""
+    """The verdict in a word."""
+    return "fits" if surely_fits(allocation) else "tight" if allocation.fits(LOW) else "does not fit"
+
+
+def surely_fits(allocation: Allocation) -> bool:
+    """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
+    starts at all must be sure."""
     if not allocation.sets_aside:
-        sure = allocation.fits(HIGH)
-    else:
-        sure = allocation.starts(HIGH) and allocation.fits(MIDDLE)
-    return "fits" if sure else "tight" if allocation.fits(LOW) else "does not fit"
+        return allocation.fits(HIGH)
+    return allocation.starts(HIGH) and allocation.fits(MIDDLE)
 
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
     """The least change of options with which it fits; None where no change does."""
-    memory, engine = allocation.memory, allocation.serving.engine
-    if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
-        return None  # which no option makes smaller
-    for changes in engine.remedies(allocation.limits, allocation.workload):
-        if said(allocation.under(engine.with_options(**changes))) == "fits":
-            return changes
-    return None
+    memory, serving, workload = allocation.memory, allocation.serving, allocation.workload
+    engine = serving.engine
+
+    def does(changes: dict[str, object]) -> bool:
+        return surely_fits(allocation.under(engine.with_options(**changes)))
+
+    if memory.weights + memory.vision + memory.kv_cache <= allocation.gpu.usable_bytes:
+        for changes in engine.remedies(allocation.limits, workload):
+            if does(changes):
+                return changes
+    offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead_high)
+    return offload if offload is not None and does(offload) else None
 
 
 def max_context(allocation: Allocation) -> int | None:
@@ -98,7 +107,7 @@ def max_context(allocation: Allocation) -> int | None:
     first = allocation.workload.generated + 1
 
     def fits(tokens: int) -> bool:
-        return tokens < first or said(allocation.at(context=tokens)) == "fits"
+        return tokens < first or surely_fits(allocation.at(context=tokens))
 
     found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
     return None if found == MOST_TOKENS else 0 if found < first else found
@@ -109,22 +118,24 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     if allocation.sets_aside:  # a cache that does not hang on the batch
         found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
-        found = largest(lambda batch: said(allocation.at(batch=batch)) == "fits", MOST_BATCH)
+        found = largest(lambda batch: surely_fits(allocation.at(batch=batch)), MOST_BATCH)
     return None if found == MOST_BATCH else found * copies
 
 
 def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages."""
-    layers, whole = serving.architecture.num_layers, serving.with_layout(Layout()).weights
+    layers, whole = serving.architecture.num_layers, serving.with_layout(Layout()).weighing
     best: Layout | None = None
 
     def bound(shape: Layout) -> int:
-        """GPUs that must hold the weights, however they are spread."""
-        return shape.gpus * max(1, -(-(whole // shape.gpus) // gpu.usable_bytes))
+        """GPUs that must hold the weights."""
+        return shape.gpus * whole.least_stages(room(gpu, serving, workload, shape, HIGH), shape)
 
-    for shape in sorted(shapes(serving.architecture), key=lambda shape: (bound(shape), shape.dp, -shape.tp)):
-        most = MOST_GPUS if best is None else best.gpus - ((shape.dp, -shape.tp) > (best.dp, -best.tp))
-        if bound(shape) > most or (laid_out := accepted(serving, shape)) is None:
+    shapes = sorted((bound(shape), shape.dp, -shape.tp, number) for number, shape in enumerate(serving.shapes))
+    for least, dp, tp, number in shapes:
+        shape = serving.shapes[number]
+        most = MOST_GPUS if best is None else best.gpus - ((dp, tp) > (best.dp, -best.tp))
+        if least > min(most, layers * shape.gpus) or (laid_out := accepted(serving, shape)) is None:
             continue
         stages = fewest_stages(gpu, laid_out, workload, min(layers, most // shape.gpus))
         if stages is not None:
@@ -132,30 +143,51 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     return best
 
 
+def room(gpu: GPU, serving: Serving, workload: Workload, shape: Layout, end: int, working: int = 0) -> int:
+    """Bytes that a GPU has at most for weights and cache, beside so much working memory, where the engine counts that
+    to the same share, and this end of the overhead; in one pipeline stage or in several."""
+    engine, found = serving.engine, []
+    for layout in (shape, shape.model_copy(update={"pp": 2})):
+        limits = engine.limits(workload, gpu, serving.architecture, layout)
+        sizes = serving.overhead.sizes(engine.overhead(layout.gpus), 0)
+        taken = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
+        if limits.share is None:
+            found.append(gpu.usable_bytes - sum(taken.values()))
+        else:
+            found.append(engine.budget(gpu.usable_bytes, limits, 0, working, taken, None).cache)
+    return max(found)
+
+
 def fewest_stages(gpu: GPU, serving: Serving, workload: Workload, most: int) -> int | None:
     """The fewest pipeline stages with which it fits. Each number is tried, since more may fit worse: layers do not
     divide evenly, and each stage has a step in flight."""
-    whole = serving.on(gpu, workload)
-    room, held = whole.room, whole.memory.weights + whole.memory.vision + whole.memory.kv_cache
-    if room * most < held:
+    whole, layers = serving.on(gpu, workload), serving.architecture.num_layers
+    if isinstance(whole.cache, Pool) and whole.cache.refusal is not None:
         return None
-    deepest = serving.with_layout(serving.layout.model_copy(update={"pp": most})).on(gpu, workload)
-    room -= min(int(stage.working.bytes) for stage in deepest.stages)  # no stage of more layers needs less
-    first = -(-held // room) if room > 0 else most + 1
-    return next((stages for stages in range(first, most + 1) if fits_in_stages(gpu, serving, workload, stages)), None)
+    held = whole.memory.weights + whole.memory.vision + whole.memory.kv_cache
+    if room(gpu, serving, workload, serving.layout, MIDDLE) * most < held:
+        return None
+    working = 0
+    if whole.sets_aside:
+        deepest = serving.staged(layers).on(gpu, workload)
+        working = min(int(stage.working.bytes) for stage in deepest.stages)  # no stage of more layers needs less
+    surely, usually = (room(gpu, serving, workload, serving.layout, end, working) for end in (HIGH, MIDDLE))
+    first = max(-(-held // max(usually, 1)), serving.weighing.least_stages(surely))
+    for stages in range(first, most + 1):
+        ranges = serving.engine.stages(layers, stages)
+        if serving.weighing.heaviest(ranges) <= surely and surely_fits(serving.staged(stages).on(gpu, workload)):
+            return stages
+    return None
 
 
 def accepted(serving: Serving, layout: Layout) -> Serving | None:
     """The model laid out so; None where the engine does not take it."""
+    if serving.engine.layout_refusal(serving.architecture, serving.precision, layout) is not None:
+        return None
     try:
         return serving.with_layout(layout)
     except ConfigError:
         return None
-
-
-def fits_in_stages(gpu: GPU, serving: Serving, workload: Workload, stages: int) -> bool:
-    laid_out = serving.with_layout(serving.layout.model_copy(update={"pp": stages}))
-    return said(laid_out.on(gpu, workload)) == "fits"
 
 
 def reason(allocation: Allocation) -> Message:
@@ -176,12 +208,7 @@ def reason(allocation: Allocation) -> Message:
             part=name,
             size=size / GIB,
         )
-    return Message(
-        "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
-        left=(usable - held) / GIB,
-        low=memory.overhead_low / GIB,
-        high=memory.overhead_high / GIB,
-    )
+    return left_for_overhead(usable - held, memory.overhead_low, memory.overhead_high)
 
 
 def reason_at_start(allocation: Allocation) -> Message:

@@ -1,7 +1,9 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
@@ -9,6 +11,10 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LoadedWeights, Stage
+
+ONE = Layout()
+UNBOUNDED = 2**62
+"""Stages, where no number of them would do."""
 
 
 class Weighing:
@@ -29,6 +35,39 @@ class Weighing:
         self.tables = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.each = [self.weighed(self.layers, range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
+
+        self.stored = [0, *accumulate(self.each[kind][0] for kind in self.kinds)]
+
+    @cached_property
+    def divided(self) -> tuple[tuple[int, int, int], ...]:
+        """How often each kind of layer occurs, and of one its bytes of routed experts and of all else."""
+        found = []
+        for kind, count in Counter(self.kinds).items():
+            where, sizes = self.kinds.index(kind), Counter[bool]()
+            for piece in self.layers:
+                if where in piece.tensor.layers:
+                    sizes[piece.tensor.component == "experts_routed"] += piece.nbytes * piece.a_layer
+            found.append((count, sizes[True], sizes[False]))
+        return tuple(found)
+
+    def least_stages(self, room: int, shape: Layout = ONE) -> int:
+        """Pipeline stages that must be where a GPU has so many bytes of room, each rank further divided into a shape:
+        all its ranks share the routed experts, those of a copy all else."""
+        if room <= 0:
+            return UNBOUNDED
+        least, total = 1, 0
+        for count, experts, others in self.divided:
+            one = experts // shape.gpus + others // shape.tp
+            total += count * one
+            if one > room:
+                return UNBOUNDED
+            if one:
+                least = max(least, -(-count // (room // one)))
+        return max(least, -(-total // room))
+
+    def heaviest(self, ranges: Iterable[range]) -> int:
+        """Bytes of the layers of the heaviest of these stages, ends apart."""
+        return max(self.stored[layers.stop] - self.stored[layers.start] for layers in ranges)
 
     def weighed(self, pieces: Sequence[Piece], stage: range) -> tuple[int, LoadedWeights]:
         """Bytes of a stage's share of some tensors, as stored and as loaded."""

@@ -12,7 +12,7 @@ from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import state_bytes, token_bits
-from calc.time.flops import Product, Window, is_multiplied, product_of
+from calc.time.flops import Product, WindowTokens, is_multiplied, product_of
 
 
 def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
@@ -46,7 +46,7 @@ def row_elements(architecture: Architecture, stage: range, apart: frozenset[str]
     return widths
 
 
-def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[Window, Any]:
+def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
     """Bits of a layer's cache that attention reads of each token, by how far back: those of the window; or all index
     keys, and the rest of what the indexer picks."""
     bits = token_bits(mixer, kv)

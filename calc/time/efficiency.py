@@ -4,6 +4,7 @@ The rows are in efficiencies.json. Those of a GPU and an engine make one `Effici
 """
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from calc.time.estimate import Estimate
 FILE = Path(__file__).with_name("efficiencies.json")
 Route = Literal["link", "pcie", "network"]
 """What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
-What = Literal[
+EfficiencyKind = Literal[
     "bandwidth",
     "bandwidth_quantised",
     "cache",
@@ -45,10 +46,10 @@ share of the link's bandwidth. In training: shares of the peak; bytes that kerne
 element of a layer's state; the share of communication that hides behind compute; GB/s of a GPU to another node."""
 
 
-class Row(Frozen):
+class EfficiencyRow(Frozen):
     """A row of efficiencies.json. It holds for what it names; what it leaves out, it holds for all of."""
 
-    what: What
+    what: EfficiencyKind
     engines: tuple[str, ...] = ()
     generations: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...] = ()
@@ -58,7 +59,7 @@ class Row(Frozen):
     source: str
 
     def holds(
-        self, what: What, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
+        self, what: EfficiencyKind, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
     ) -> bool:
         return (
             self.what == what
@@ -76,11 +77,13 @@ class Row(Frozen):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[EfficiencyRow, ...]:
     """All rows, in the order of the file."""
     read: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
     return tuple(
-        Row(**{k: v for k, v in row.items() if k not in ("low", "expected", "high")}, value=Estimate(**ends(row)))
+        EfficiencyRow(
+            **{k: v for k, v in row.items() if k not in ("low", "expected", "high")}, value=Estimate(**ends(row))
+        )
         for row in read
     )
 
@@ -91,8 +94,13 @@ def ends(row: dict[str, Any]) -> dict[str, float]:
 
 @cache
 def row(
-    what: What, engine: str, generation: str | None, dtype: Dtype | None = None, gpus: int = 1, over: Route = "link"
-) -> Row:
+    what: EfficiencyKind,
+    engine: str,
+    generation: str | None,
+    dtype: Dtype | None = None,
+    gpus: int = 1,
+    over: Route = "link",
+) -> EfficiencyRow:
     """The row that decides for GPUs of a generation."""
     fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over)]
     return max(fitting, key=lambda row: row.detail)
@@ -120,39 +128,49 @@ class Efficiency(Frozen):
     inter_node_gb_s: Estimate
 
 
+PLAIN, NARROW = "plain", "narrow"
+"""What a figure hangs on: the arithmetic of 16-bit weights, or that of quantised ones."""
+DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
+    "bandwidth": ("bandwidth", None),
+    "bandwidth_quantised": ("bandwidth_quantised", None),
+    "cache": ("cache", None),
+    "matmul": ("matmul", PLAIN),
+    "matmul_quantised": ("matmul", NARROW),
+    "experts_bandwidth": ("experts_bandwidth", NARROW),
+    "experts_matmul": ("experts_matmul", NARROW),
+    "attention": ("attention", PLAIN),
+    "layer_us": ("layer_us", None),
+    "sparse_us": ("sparse_us", None),
+    "prefill_layer_us": ("prefill_layer_us", None),
+    "prefill_sparse_us": ("prefill_sparse_us", None),
+    "request_ms": ("request_ms", None),
+    "all_reduce_us": ("all_reduce_us", None),
+    "link": ("link", None),
+    "inter_node_gb_s": ("inter_node_gb_s", None),
+}
+
+
+@cache
+def deciding_rows(
+    generation: str | None, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, over: Route = "link"
+) -> dict[str, EfficiencyRow]:
+    """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
+    where they are quantised, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
+    dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantised}
+    return {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
+
+
 @cache
 def efficiency(
-    generation: str | None,
-    engine: str,
-    dtype: Dtype,
-    dtype_quantised: Dtype,
-    gpus: int = 1,
-    over: Route = "link",
+    generation: str | None, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, over: Route = "link"
 ) -> Efficiency:
-    """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
-    where they are quantised, the GPUs that share a layer, and over what."""
+    """Their figures."""
+    found = deciding_rows(generation, engine, dtype, dtype_quantised, gpus, over)
+    return Efficiency(**{name: one.value for name, one in found.items()})
 
-    def value(what: What, dtype: Dtype | None = None) -> Estimate:
-        return row(what, engine, generation, dtype, gpus, over).value
 
-    return Efficiency(
-        bandwidth=value("bandwidth"),
-        bandwidth_quantised=value("bandwidth_quantised"),
-        cache=value("cache"),
-        matmul=value("matmul", dtype),
-        matmul_quantised=value("matmul", dtype_quantised),
-        experts_bandwidth=value("experts_bandwidth", dtype_quantised),
-        experts_matmul=value("experts_matmul", dtype_quantised),
-        attention=value("attention", dtype),
-        layer_us=value("layer_us"),
-        sparse_us=value("sparse_us"),
-        prefill_layer_us=value("prefill_layer_us"),
-        prefill_sparse_us=value("prefill_sparse_us"),
-        request_ms=value("request_ms"),
-        all_reduce_us=value("all_reduce_us"),
-        link=value("link"),
-        inter_node_gb_s=value("inter_node_gb_s"),
-    )
+Edits = Mapping[str, Estimate]
+"""Some figures of an `Efficiency`, by name, that a reader knows better."""
 
 
 class TrainingEfficiency(Frozen):
@@ -172,7 +190,7 @@ class TrainingEfficiency(Frozen):
 def training_efficiency(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> TrainingEfficiency:
     """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what."""
 
-    def value(what: What, dtype: Dtype | None = None) -> Estimate:
+    def value(what: EfficiencyKind, dtype: Dtype | None = None) -> Estimate:
         return row(what, framework, gpu.generation, dtype, ranks, over).value
 
     return TrainingEfficiency(

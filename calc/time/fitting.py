@@ -21,16 +21,16 @@ from calc.serving.workload import Workload
 from calc.time.layouts import refusal
 from calc.time.machines import Cards
 from calc.time.roofline import Machine, all_reduce
-from calc.time.shards import BLOCK, held_bits
 from calc.time.sizes import Array, Table, bytes_by_tensor
+from calc.time.time_shards import BLOCK, held_bits
 from calc.units import GIB
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """A row a model, a column a format."""
+    """A row a model, or a GPU; a column a format."""
 
-    models: tuple[str, ...]
+    names: tuple[str, ...]
     precisions: tuple[Precision, ...]
     layouts: tuple[Layout | None, ...]  # on that many GPUs; None: the engine accepts none
     max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
@@ -49,48 +49,84 @@ def fitting(
 ) -> Fitting:
     """Every model in every format on so many GPUs of one kind, by the engine's defaults."""
     cards = Cards([gpu], [precision.weights for precision in precisions], engine.name, node)
-    rows = [of_model(model, gpu, engine, precisions, cards, count, context, node) for model in models.values()]
+    sized = [Sized.of(model, engine, precisions, count, node) for model in models.values()]
+    rows = [None if row is None else (row, *row.on(gpu, engine, cards, 0, context)) for row in sized]
+    return fitted(tuple(models), precisions, rows)
+
+
+def fitting_gpus(
+    model: Architecture,
+    gpus: Sequence[GPU],
+    engine: Engine,
+    precisions: Sequence[Precision],
+    *,
+    count: int = 1,
+    context: int = 8192,
+    node: int = 8,
+) -> Fitting:
+    """One model in every format on so many of each of some GPUs."""
+    cards = Cards(gpus, [precision.weights for precision in precisions], engine.name, node)
+    sized = Sized.of(model, engine, precisions, count, node)
+    rows = [
+        None if sized is None else (sized, *sized.on(gpu, engine, cards, at, context)) for at, gpu in enumerate(gpus)
+    ]
+    return fitted(tuple(gpu.id for gpu in gpus), precisions, rows)
+
+
+def fitted(
+    names: tuple[str, ...], precisions: Sequence[Precision], rows: Sequence["tuple[Sized, Array, Array] | None"]
+) -> Fitting:
+    none = np.zeros(len(precisions))
     return Fitting(
-        models=tuple(models),
+        names=names,
         precisions=tuple(precisions),
-        layouts=tuple(row[0] for row in rows),
-        max_context=np.array([row[1] for row in rows]),
-        tokens_per_s=np.array([row[2] for row in rows]),
+        layouts=tuple(row and row[0].layout for row in rows),
+        max_context=np.array([none if row is None else row[1] for row in rows]),
+        tokens_per_s=np.array([none if row is None else row[2] for row in rows]),
     )
 
 
-def of_model(
-    model: Architecture,
-    gpu: GPU,
-    engine: Engine,
-    precisions: Sequence[Precision],
-    cards: Cards,
-    count: int,
-    context: int,
-    node: int,
-) -> tuple[Layout | None, Array, Array]:
-    """One row."""
-    none = np.zeros(len(precisions))
-    layout = layout_on(model, engine, precisions[0], count, node)
-    if layout is None:
-        return None, none, none
-    rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
-    table = Table.of(rank.tensors())
-    sizes = np.array([bytes_by_tensor(model, rank, table, precision) for precision in precisions])
-    weights = Weights.of(rank, engine, table, sizes, layout)
-    blocks = blocks_within(rank, range(rank.num_layers))
-    per_token, window, windows = cache_terms(rank, precisions)
-    state = state_bytes(blocks)
-    free = budget(model, rank, gpu, engine, layout, context) - weights.total / layout.pp
-    growth, kept = per_token / 8 / layout.pp, (window / 8 + state) / layout.pp
-    longest = np.where(growth > 0, (free - kept) / np.maximum(growth, 1e-9), np.inf)
-    longest = np.floor(np.minimum(longest, model.max_positions or 2**24) / BLOCK) * BLOCK
-    longest = np.where(free > kept, np.maximum(longest, 0), 0)
-    at = np.minimum(context, longest)
-    read = (per_token * at + sum((bits * np.minimum(at, back) for back, bits in windows.items()), none)) / 8
-    on = cards.of(layout.tp, range(len(precisions)), (0,))
-    seconds = token_seconds(rank, layout, weights, read + 2 * state, on)
-    return layout, longest, np.where(longest > 0, 1 / seconds, 0)
+@dataclass(frozen=True)
+class Sized:
+    """A model on so many GPUs, whatever they are; figures are [formats]."""
+
+    model: Architecture
+    rank: Architecture
+    layout: Layout
+    weights: "WeightBytes"
+    per_token: Array  # bits of cache where all tokens are kept
+    window: Array  # bits of full windows
+    windows: dict[int, Array]  # bits of a token by window
+    state: int  # bytes
+
+    @classmethod
+    def of(
+        cls, model: Architecture, engine: Engine, precisions: Sequence[Precision], count: int, node: int
+    ) -> "Sized | None":
+        """In the layout of `layout_on`; None where the engine accepts none."""
+        layout = layout_on(model, engine, precisions[0], count, node)
+        if layout is None:
+            return None
+        rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
+        table = Table.of(rank.tensors())
+        sizes = np.array([bytes_by_tensor(model, rank, table, precision) for precision in precisions])
+        weights = WeightBytes.of(rank, engine, table, sizes, layout)
+        state = state_bytes(blocks_within(rank, range(rank.num_layers)))
+        return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state)
+
+    def on(self, gpu: GPU, engine: Engine, cards: Cards, at: int, context: int) -> tuple[Array, Array]:
+        """The longest context, and tokens a second, on GPUs of a kind, the one `at` this place of the cards."""
+        pp, none = self.layout.pp, np.zeros(len(self.per_token))
+        free = budget(self.model, self.rank, gpu, engine, self.layout, context) - self.weights.total / pp
+        growth, kept = self.per_token / 8 / pp, (self.window / 8 + self.state) / pp
+        longest = np.where(growth > 0, (free - kept) / np.maximum(growth, 1e-9), np.inf)
+        longest = np.floor(np.minimum(longest, self.model.max_positions or 2**24) / BLOCK) * BLOCK
+        longest = np.where(free > kept, np.maximum(longest, 0), 0)
+        seen = np.minimum(context, longest)
+        read = (self.per_token * seen + sum((b * np.minimum(seen, w) for w, b in self.windows.items()), none)) / 8
+        on = cards.of(self.layout.tp, range(len(none)), (at,))
+        seconds = token_seconds(self.rank, self.layout, self.weights, read + 2 * self.state, on)
+        return longest, np.where(longest > 0, 1 / seconds, 0)
 
 
 def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
@@ -103,7 +139,7 @@ def layout_on(model: Architecture, engine: Engine, precision: Precision, count: 
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightBytes:
     """Bytes of a tensor-parallel rank of all layers, [formats]: in all, and what one token reads in 16 bits, in fewer,
     and of routed experts."""
 
@@ -113,7 +149,7 @@ class Weights:
     routed: Array
 
     @classmethod
-    def of(cls, rank: Architecture, engine: Engine, table: Table, sizes: Array, layout: Layout) -> "Weights":
+    def of(cls, rank: Architecture, engine: Engine, table: Table, sizes: Array, layout: Layout) -> "WeightBytes":
         count = np.array([tensor.count for tensor in table.tensors])
         apart = [tensor.apart for tensor in table.tensors]
         own = np.array([one is None for one in apart])
@@ -167,7 +203,7 @@ def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, la
     return float(engine.budget(gpu.usable_bytes, limits, 0, working, sizes, None).cache)
 
 
-def token_seconds(rank: Architecture, layout: Layout, weights: Weights, cache: Array, on: Machine) -> Array:
+def token_seconds(rank: Architecture, layout: Layout, weights: WeightBytes, cache: Array, on: Machine) -> Array:
     """A decode step of one sequence: bound by memory, links and the host (see `Speed.step`, which also looks at
     arithmetic)."""
 

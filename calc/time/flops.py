@@ -15,7 +15,7 @@ from calc.model.tensor import Component, Tensor
 Product = Literal[Component, "latents", "image"]
 """Matrix products by what their weights belong to. Latents: MLA's second projection of keys and values, which prefill
 computes anew for cached tokens; image: projections of an image's tokens, none of which are in a text."""
-Window = int | None
+WindowTokens = int | None
 """How many tokens back; None: all."""
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
@@ -63,7 +63,7 @@ def product_flops(architecture: Architecture, stage: range, apart: frozenset[str
     return flops
 
 
-def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> dict[Window, Any]:
+def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
     """FLOPs of one query-key pair over all heads of a layer, by how far back the pairs go: its score, and its value's
     share of the output. Absorbed: latent attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
     match mixer:

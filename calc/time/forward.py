@@ -1,6 +1,6 @@
 """One forward pass: how many tokens go through the layers, and what each of them looks back on.
 
-Figures may be integers or arrays of them; `calc.time.derivation` puts symbols in their place.
+Figures may be integers or arrays of them; `calc.time.time_derivation` puts symbols in their place.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def visible(tokens: Any, window: int | None) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PassPart:
     """Equal sequences of a pass: each brings `new` tokens behind `past` ones that are cached."""
 
     sequences: Any
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Part):
+class Whole(PassPart):
     """The same where every token sees every other: how PyTorch's FlopCounterMode counts attention."""
 
     def pairs(self, window: int | None = None) -> Any:
@@ -56,7 +56,7 @@ class Whole(Part):
 class Forward:
     """What one pass works on: sequences that decode, sequences that are prefilled, or both."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PassPart, ...]
     logits: Any  # rows that the head computes
 
     @property
@@ -67,18 +67,18 @@ class Forward:
     def sequences(self) -> Any:
         return self.sum(lambda part: part.sequences)
 
-    def sum(self, of: Callable[[Part], Any]) -> Any:
+    def sum(self, of: Callable[[PassPart], Any]) -> Any:
         return sum(of(part) for part in self.parts)
 
 
 def decode(batch: Any, context: Any, new: Any = 1) -> Forward:
     """One step of `batch` sequences that are `context` tokens long, the new ones included."""
-    return Forward((Part(batch, new, context - new, decodes=True),), logits=batch * new)
+    return Forward((PassPart(batch, new, context - new, decodes=True),), logits=batch * new)
 
 
 def prefill(batch: Any, prompt: Any, past: Any = 0) -> Forward:
     """A prompt, or a chunk of it behind `past` tokens; the head computes the last row of each."""
-    return Forward((Part(batch, prompt, past),), logits=batch)
+    return Forward((PassPart(batch, prompt, past),), logits=batch)
 
 
 def mixed(*passes: Forward) -> Forward:

@@ -25,7 +25,7 @@ def frontier(search: Search) -> list[Point]:
     where, users, yields = [], [], []
     for number, found in enumerate(search.found):
         shard = search.shards(found.layout, found.formats)
-        batches = search.batches(found.layout, found.capacity)
+        batches = search.batches(found.layout, found.capacity, found.kinds)
         seconds = search.step(search.speed(shard, found.layout, found.formats, found.kinds), batches) / 1000
         f, g, b = np.nonzero(np.broadcast_to((found.capacity >= 1)[..., None], batches.shape))
         where.append(np.stack([np.full(len(f), number), f, g, batches[f, g, b].astype(int)], axis=1))

@@ -8,7 +8,7 @@ import numpy as np
 from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
-from calc.time.efficiency import Efficiency, efficiency
+from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.roofline import UNKNOWN, Machine, arithmetic, bus_gb_s, path
 
 SHARES = tuple(Efficiency.model_fields)
@@ -17,8 +17,10 @@ SHARES = tuple(Efficiency.model_fields)
 class Cards:
     """GPUs, and what each computes in by format: what does not hang on how many share a layer."""
 
-    def __init__(self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int) -> None:
-        self.gpus, self.engine, self.node = gpus, engine, node
+    def __init__(
+        self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits | None = None
+    ) -> None:
+        self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited or {}
         self.plain = [arithmetic("bf16", gpu) for gpu in gpus]
         self.narrow = [[arithmetic(form, gpu) for gpu in gpus] for form in weights]
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
@@ -46,7 +48,7 @@ class Cards:
             for narrow in self.narrow
         ]
         found = [
-            efficiency(generation, self.engine, plain, narrow, ranks, over)
+            efficiency(generation, self.engine, plain, narrow, ranks, over).model_copy(update=self.edited)
             for (generation, plain, over), narrow in rows
         ]
         table = np.array([[getattr(one, name).expected for name in SHARES] for one in found])[np.array(index)]

@@ -4,36 +4,41 @@ Memory and time are sums of a few terms linear in batch, context and their produ
 layout are arrays: [formats, GPUs, batches]. Nothing of a report is built.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from calc.errors import Frozen, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
-from calc.hardware.engines import runs
+from calc.hardware.engine_rules import runs
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.workload import Workload
+from calc.time.efficiency import Edits
+from calc.time.estimate import End
 from calc.time.layouts import layouts
 from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
-from calc.time.serving import Speed
-from calc.time.shards import Shard, Shards, shards
+from calc.time.room import Room
+from calc.time.serving_time import Speed
 from calc.time.sizes import Array, Flags
+from calc.time.time_shards import Shard, Shards, shards
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
 HOUR = 3600
+PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
+"""Engines that batch requests in memory set aside at start: those that a search knows."""
 
 
 class Needs(Frozen):
@@ -107,6 +112,24 @@ class Found:
         return np.array(self.formats)[f] * gpus + np.array(self.kinds)[g]
 
 
+def unlike_formats(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
+    """Each pair of formats once."""
+    found: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
+    for precision in precisions:
+        found.setdefault((precision.weights, precision.kv), precision)
+    return tuple(found.values())
+
+
+def check_engine(engine: Engine) -> None:
+    """Raise ConfigError where no search knows an engine."""
+    if engine.share_option is None:
+        sentence = Message(
+            "No plan for {engine}: it sets no memory aside, so that how many requests fit hangs on how they come.",
+            engine=engine.title,
+        )
+        raise ConfigError(sentence, "engine", PLANNED)
+
+
 class Search:
     """A model, what a server of it must do, and what may be used."""
 
@@ -120,36 +143,43 @@ class Search:
         *,
         most: int = 64,
         node: int = 8,
-        prices: dict[str, float] | None = None,
+        prices: Mapping[str, float] | None = None,
+        edited: Edits | None = None,
         weighed: Shards | None = None,
     ) -> None:
+        check_engine(engine)
         self.architecture, self.engine, self.needs = architecture, engine, needs
         name: Any = engine.name
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
-        self.precisions, self.most, self.node = tuple(precisions), most, node
+        self.precisions, self.most, self.node = unlike_formats(precisions), most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
-        self.price = np.array([self.prices[gpu.id] or np.nan for gpu in self.gpus])
+        self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
         self.shards = weighed or shards(architecture, engine, self.precisions)
+        self.edited = dict(edited or {})
         weights = [precision.weights for precision in self.precisions]
-        self.cards = Cards(self.gpus, weights, name, node)
+        self.cards = Cards(self.gpus, weights, name, node, self.edited)
         work = Workload(batch=1, context=needs.context)
         self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
-        self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
-        self.unlike = list(dict.fromkeys(self.limits))
-        self.which = [self.unlike.index(limits) for limits in self.limits]
+        self.room = Room(engine, self.gpus, self.limits, needs.context)
 
-    def with_needs(self, needs: Needs) -> "Search":
-        """The same for another need."""
+    def varied(
+        self,
+        needs: Needs | None = None,
+        precisions: Sequence[Precision] | None = None,
+        gpus: Sequence[GPU] | None = None,
+    ) -> "Search":
+        """The same for another need, in other formats, or on other GPUs."""
         return Search(
             self.architecture,
             self.engine,
-            needs,
-            self.gpus,
-            self.precisions,
+            needs or self.needs,
+            self.gpus if gpus is None else gpus,
+            precisions or self.precisions,
             most=self.most,
             node=self.node,
             prices={gpu: price for gpu, price in self.prices.items() if price is not None},
-            weighed=self.shards,
+            edited=self.edited,
+            weighed=None if precisions else self.shards,
         )
 
     @cached_property
@@ -165,8 +195,8 @@ class Search:
     def of(self, layout: Layout, formats: tuple[int, ...]) -> Found | None:
         """All GPUs and some formats in one layout; None where nothing fits."""
         shard = self.shards(layout, formats)
-        free, sure = self.free(shard, layout)
-        each = np.broadcast_to(self.each(shard), free.shape)
+        free, sure = self.room.free(shard, layout)
+        each = np.broadcast_to(self.room.each(shard), free.shape)
         room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
         room = np.where((sure / each).min(axis=2) > 1, room, 0)
         kinds = tuple(int(kind) for kind in np.flatnonzero(room.max(axis=0) >= 1))
@@ -174,58 +204,13 @@ class Search:
             return None
         room, free, each = room[:, kinds], free[:, kinds], each[:, kinds]
         speed = self.speed(shard, layout, formats, kinds)
-        batch, tpot = self.largest_batch(speed, layout, room)
-        replicas, batch = self.replicas(speed, batch, tpot)
+        replicas, batch = self.replicas(speed, self.largest_batch(speed, layout, room, kinds))
         binding, tpot = self.bound_step(speed, batch)
         ttft = self.first_token(speed, kinds)
         meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
         meets &= (ttft <= (self.needs.ttft_ms or np.inf)) & (tpot <= (self.needs.tpot_ms or np.inf))
         headroom = (free - np.ceil(batch / layout.dp)[..., None] * each).min(axis=2)
         return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, binding, meets)
-
-    def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
-        """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the
-        overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
-        ranges = self.engine.overhead(layout.gpus)
-        works = tuple(zip(*(shard.working_bytes(self.engine, limits) for limits in self.unlike), strict=True))
-
-        def at(end: Literal["middle", "high"]) -> Array:
-            sizes: dict[OverheadItem, int] = {
-                item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
-                for item, span in ranges.items()
-                if item != "fragmentation"
-            }
-            budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
-            return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
-
-        return at("middle"), at("high")
-
-    def budget(self, working: tuple[int, ...], several: bool, end: str, sizes: dict[OverheadItem, int]) -> Array:
-        """What the engine would set aside for its cache on each GPU without weights; what is left, where it sets
-        nothing aside. `working` is that of GPUs with unlike limits."""
-        key = working, several, end
-        if key not in self.budgets:
-            self.budgets[key] = np.array(
-                [
-                    gpu.usable_bytes - working[w] - sum(sizes.values())
-                    if limits.share is None
-                    else self.engine.budget(gpu.usable_bytes, limits, 0, working[w], sizes, None).cache
-                    for gpu, limits, w in zip(self.gpus, self.limits, self.which, strict=True)
-                ],
-                dtype=np.float64,
-            )
-        return self.budgets[key]
-
-    def each(self, shard: Shard) -> Array:
-        """Bytes of cache of a sequence on each stage, [formats, GPUs, stages]."""
-        length = self.needs.context
-        if shard.is_plain:
-            return shard.sequence_bytes(self.engine, self.gpus[0], self.limits[0], length)[:, None, :]
-        found = [
-            shard.sequence_bytes(self.engine, self.gpus[self.limits.index(limits)], limits, length)
-            for limits in self.unlike
-        ]
-        return np.stack(found, axis=1)[:, self.which]
 
     def speed(self, shard: Shard, layout: Layout, formats: tuple[int, ...], kinds: tuple[int, ...]) -> Speed:
         """GPUs and formats as arrays."""
@@ -246,46 +231,60 @@ class Search:
         by_bound = np.zeros((len(BOUNDS), *running.shape))
         for part in speed.parts_continuous(running, needs.prompt, needs.output, "expected", needs.cached):
             for index, bound in enumerate(BOUNDS):
-                by_bound[index] += part.seconds * part.is_bound_by(bound)
+                if (binding := part.is_bound_by(bound)) is not False:
+                    by_bound[index] += part.seconds * binding
         return by_bound.argmax(axis=0)[..., 0], 1000 * by_bound.sum(axis=0)[..., 0]
 
-    def batches(self, layout: Layout, room: Array) -> Array:
-        """Sequences of a replica that are tried, [formats, GPUs, batches]: at most what there is room for."""
-        tried = np.array([b * layout.dp * layout.pp for b in BATCHES], dtype=np.float64)
-        most = np.minimum(room, self.limits[0].sequences * layout.dp)
-        return np.minimum(np.broadcast_to(tried, (*room.shape, len(tried))), np.maximum(most, 1)[..., None])
+    def batches(self, layout: Layout, room: Array, kinds: Sequence[int], users: int | None = None) -> Array:
+        """Sequences of a replica that are tried, [formats, GPUs, batches]: at most what there is room for, and no more
+        than there are users."""
+        tried = [b * layout.dp * layout.pp for b in BATCHES]
+        if users is not None:
+            tried = [b for b in tried if b < users] + [users]
+        sequences = np.array([self.limits[kind].sequences for kind in kinds], dtype=np.float64)
+        most = np.maximum(np.minimum(room, sequences * layout.dp), 1)
+        return np.minimum(np.array(tried, dtype=np.float64), most[..., None])
 
-    def largest_batch(self, speed: Speed, layout: Layout, room: Array) -> tuple[Array, Array]:
+    def largest_batch(self, speed: Speed, layout: Layout, room: Array, kinds: Sequence[int]) -> Array:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
         of all that there is room for; at least one where there is room."""
-        batches = self.batches(layout, room)
-        times = self.step(speed, batches)
-        allowed = times <= (self.needs.tpot_ms or np.inf)
+        needs = self.needs
+        users = (needs.users or 1) if needs.requests_per_s is None else None
+        batches = self.batches(layout, room, kinds, users)
+        if needs.tpot_ms is None:
+            return np.where(room >= 1, batches[..., -1], 0)
+        allowed = self.step(speed, batches) <= needs.tpot_ms
         index = np.where(allowed.any(axis=2), allowed.shape[2] - 1 - allowed[..., ::-1].argmax(axis=2), 0)[..., None]
-        batch = np.take_along_axis(batches, index, axis=2)[..., 0]
-        return np.where(room >= 1, batch, 0), np.take_along_axis(times, index, axis=2)[..., 0]
+        return np.where(room >= 1, np.take_along_axis(batches, index, axis=2)[..., 0], 0)
 
-    def replicas(self, speed: Speed, batch: Array, tpot: Array) -> tuple[Array, Array]:
-        """How many replicas the load takes, and the sequences of each: of requests a second as many as arrive while one
-        is answered (Little's law)."""
+    def replicas(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
+        """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
+        second as many as arrive while one is answered (Little's law)."""
         needs, most = self.needs, np.maximum(batch, 1)
         if needs.requests_per_s is None:
             users = needs.users or 1
             replicas = np.ceil(users / most)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
+        running, tpot = batch, self.step(speed, most[..., None])[..., 0]
         replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / most)
-        running = batch
         for _ in range(4):
             arrived = np.ceil(needs.requests_per_s / replicas * needs.output * tpot / 1000)
             running = np.minimum(batch, np.maximum(arrived, 1))
             tpot = self.step(speed, running[..., None])[..., 0]
         return replicas, running
 
-    def first_token(self, speed: Speed, kinds: tuple[int, ...]) -> Array:
-        """Milliseconds until the first token of one prompt, in chunks as the engine has them."""
-        chunk = int(min(self.limits[i].step_tokens for i in kinds))
-        seconds = speed.prompt(1, self.needs.prompt - self.needs.cached, "expected", chunk, self.needs.cached)
-        return np.asarray(1000 * seconds, dtype=np.float64)[..., 0]
+    def first_token(self, speed: Speed, kinds: Sequence[int]) -> Array:
+        """Milliseconds until the first token of one prompt, in chunks as the engine has them on each GPU."""
+        tokens = self.needs.prompt - self.needs.cached
+        chunks = [min(self.limits[kind].step_tokens, tokens) for kind in kinds]
+        found = {chunk: self.prompt_ms(speed, chunk, "expected") for chunk in set(chunks)}
+        return np.stack([found[chunk][:, at] for at, chunk in enumerate(chunks)], axis=1)
+
+    def prompt_ms(self, speed: Speed, chunk: int, end: End) -> Array:
+        """The same in chunks of so many tokens, [formats, GPUs]."""
+        needs = self.needs
+        seconds = speed.one_prompt(needs.prompt - needs.cached, end, chunk, needs.cached)
+        return np.asarray(1000 * seconds, dtype=np.float64)
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
@@ -338,38 +337,3 @@ class Search:
             bound=BOUNDS[int(found.binds[f, g])],
             meets=bool(found.meets[f, g]),
         )
-
-
-class Sensitivity(Frozen):
-    """What another need would change."""
-
-    what: Message
-    gpus: int | None  # None: no plan meets it
-    usd_per_hour: float | None
-
-
-def sensitivity(search: Search) -> list[Sensitivity]:
-    """The best plan, and what it becomes with half and twice the prompt, half and twice the load, and targets half as
-    strict."""
-    needs = search.needs
-    changes: list[tuple[Message, dict[str, Any]]] = [
-        (Message("prompts of {n:,} tokens", n=needs.prompt // 2 or 1), {"prompt": needs.prompt // 2 or 1}),
-        (Message("prompts of {n:,} tokens", n=needs.prompt * 2), {"prompt": needs.prompt * 2}),
-    ]
-    if needs.requests_per_s is not None:
-        for rate in (needs.requests_per_s / 2, needs.requests_per_s * 2):
-            changes.append((Message("{rate:g} requests a second", rate=rate), {"requests_per_s": rate}))
-    else:
-        for users in sorted({max(1, (needs.users or 1) // 2), (needs.users or 1) * 2}):
-            changes.append((Message("{n:,} users", n=users), {"users": users}))
-    for field, name in (("ttft_ms", "time to first token"), ("tpot_ms", "time per output token")):
-        if (target := getattr(needs, field)) is not None:
-            changes.append((Message("{name} of {ms:g} ms", name=Message(name), ms=2 * target), {field: 2 * target}))
-    rows = []
-    for what, change in changes:
-        best = next(iter(search.with_needs(needs.model_copy(update=change)).plans(1)), None)
-        met = best if best is not None and best.meets else None
-        rows.append(
-            Sensitivity(what=what, gpus=met and met.gpus, usd_per_hour=None if met is None else met.usd_per_hour)
-        )
-    return rows

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 
 from calc.errors import Frozen
+from calc.time.efficiency import EfficiencyRow
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
-from calc.time.roofline import machine, sharing
-from calc.time.serving import Speed
+from calc.time.roofline import Timed, machine, sharing, usual_rows, usual_shares
+from calc.time.serving_time import Speed
+from calc.time.time_operations import routing
+from calc.time.time_report import OperationTime, by_operation
 
 
 class PlanRange(Frozen):
@@ -26,8 +29,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     """Of a plan of this search."""
     needs, running = search.needs, plan.replicas * plan.batch
     speed = speed_of_plan(search, plan)
-    kinds = next(found.kinds for found in search.found if found.layout == plan.layout)
-    chunk = min(search.limits[kind].step_tokens for kind in kinds)  # as in the search
+    (limits,) = (limits for gpu, limits in zip(search.gpus, search.limits, strict=True) if gpu.id == plan.gpu)
 
     def step(end: End) -> float:
         """Seconds."""
@@ -35,7 +37,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
 
     def first(end: End) -> float:
         """Seconds."""
-        return number(speed.prompt(1, needs.prompt - needs.cached, end, chunk, needs.cached))
+        return number(speed.prompt(1, needs.prompt - needs.cached, end, limits.step_tokens, needs.cached))
 
     def cost(hourly: float) -> Callable[[End], float]:
         return lambda end: hourly * step(end) / (running * HOUR) * 1e6
@@ -49,16 +51,33 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     )
 
 
+def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
+    """Where the time of a step goes, the prompts that are prefilled beside included."""
+    needs, speed = search.needs, speed_of_plan(search, plan)
+    parts = speed.parts_continuous(plan.batch, needs.prompt, needs.output, "expected", needs.cached)
+    return by_operation(
+        Timed(part.what, *(number(figure) for figure in (part.seconds, part.compute, part.memory))) for part in parts
+    )
+
+
+def rows_of_plan(search: Search, plan: Plan) -> dict[str, EfficiencyRow]:
+    """The usual efficiencies of its GPU, each with its source."""
+    (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
+    ranks = sharing(plan.layout, experts=routing(search.architecture, plan.layout) is not None)
+    return usual_rows(gpu, search.engine.name, plan.weights, ranks, search.node)
+
+
 def speed_of_plan(search: Search, plan: Plan) -> Speed:
     """One replica of it."""
     (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
     shard = search.shards(plan.layout, (stored.index((plan.weights, plan.kv)),))
     ranks = sharing(plan.layout, experts=shard.demand.routing is not None)
+    shares = usual_shares(gpu, search.engine.name, plan.weights, ranks, search.node).model_copy(update=search.edited)
     return Speed(
         (shard.demand,),
         plan.layout,
-        lambda end: machine(gpu, search.engine.name, plan.weights, ranks, end, None, search.node),
+        lambda end: machine(gpu, search.engine.name, plan.weights, ranks, end, shares, search.node),
     )
 
 

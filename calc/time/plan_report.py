@@ -12,8 +12,9 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.time.frontier import Point, frontier
-from calc.time.plan import Needs, Plan, Search, Sensitivity, sensitivity
+from calc.time.plan import Needs, Plan, Search
 from calc.time.prices import Price, prices
+from calc.time.sensitivity import Sensitivity, sensitivity
 
 
 class PlanReport(Frozen):
@@ -55,7 +56,7 @@ def plan_report(
         precisions or [Precision.of(config)],
         most=most,
         node=node,
-        prices=dict(prices_stated or {}),
+        prices=prices_stated,
     )
     plans = search.plans(limit)
     named = {plan.gpu for plan in plans} - set(prices_stated or {})
@@ -64,7 +65,7 @@ def plan_report(
         needs=needs,
         plans=tuple(plans),
         frontier=tuple(frontier(search)),
-        sensitivity=tuple(sensitivity(search)) if plans else (),
+        sensitivity=tuple(sensitivity(search)),
         launch=launch(search, plans[0], model or architecture.model_type) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=tuple(assumptions(search)),

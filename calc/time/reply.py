@@ -4,9 +4,10 @@ from calc.errors import Frozen
 from calc.hardware.gpu import GPU
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
+from calc.time.efficiency import Edits
 from calc.time.estimate import End, Estimate
 from calc.time.roofline import Bound, binds
-from calc.time.serving import speed_laid_out
+from calc.time.serving_time import speed_laid_out
 
 
 class Reply(Frozen):
@@ -18,9 +19,10 @@ class Reply(Frozen):
     bound: Bound  # what takes most of a decode step
 
 
-def reply(serving: Serving, gpu: GPU, workload: Workload) -> Reply:
-    """For the batch, the prompt and the layout of a report, halfway through the output."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name)
+def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
+    """For the batch, the prompt and the layout of a report, halfway through the output; `edits` are shares that a
+    reader knows better."""
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name, edits=edits)
     chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
     context = max(2, workload.context - workload.generated // 2)
 
@@ -34,3 +36,8 @@ def reply(serving: Serving, gpu: GPU, workload: Workload) -> Reply:
         ttft_ms=Estimate.over(lambda end: 1000 * float(speed.prompt(1, workload.prompt, end, chunk))),
         bound=binds(tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))),
     )
+
+
+def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
+    """US dollars of a million output tokens on GPUs that are kept busy so."""
+    return gpus * usd_per_gpu_hour / (3600 * tokens_per_s) * 1e6

@@ -10,9 +10,16 @@ from calc.formats.format_names import MatrixFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.efficiency import Efficiency, Route, TrainingEfficiency, efficiency
+from calc.time.efficiency import (
+    Efficiency,
+    EfficiencyRow,
+    Route,
+    TrainingEfficiency,
+    deciding_rows,
+    efficiency,
+)
 from calc.time.estimate import End
-from calc.time.operations import Operation, What
+from calc.time.time_operations import Operation, What
 
 Work = What | Literal["communication", "host", "elementwise"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
@@ -98,8 +105,14 @@ class Machine:
         return operation.weights / weights + rest / self.bandwidth_cache
 
 
+def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> dict[str, EfficiencyRow]:
+    """The shares of a GPU of which so many share a layer, each with its source."""
+    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+
+
 def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
-    """Those of a GPU of which so many share a layer."""
+    """Their figures."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
 

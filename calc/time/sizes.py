@@ -11,13 +11,15 @@ from calc.formats import Precision
 from calc.formats.format_names import FLOATS
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import is_matrix, matrices
-from calc.formats.stored import Piece, stored
+from calc.formats.stored import stored
 from calc.formats.table import FORMATS, Format
 from calc.model.architecture import Architecture
 from calc.model.tensor import Apart, Component, Tensor
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-Part = tuple[Component, Apart | None]
+TensorPart = tuple[Component, Apart | None]
+MixShares = dict[TensorPart, float]
+"""Bytes an element of each part of a model in a GGUF file."""
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -75,10 +77,12 @@ def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Ar
     return np.where(narrow, table.nbytes(FORMATS[precision.weights]), table.nbytes(FORMATS["bf16"]))
 
 
-def bytes_by_tensor(whole: Architecture, rank: Architecture, table: Table, precision: Precision) -> Array:
+def bytes_by_tensor(
+    whole: Architecture, rank: Architecture, table: Table, precision: Precision, mix: MixShares | None = None
+) -> Array:
     """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
     if precision.weights in MIXES:
-        return bytes_of_mix(stored(whole, precision, rank), table)
+        return bytes_of_mix(mix or bytes_an_element(whole, precision), table)
     if is_plain(precision):
         return occurrence_bytes(table, precision, experts=any(t.component == "experts_routed" for t in table.tensors))
     pieces, sizes = iter(stored(whole, precision, rank)), []
@@ -92,14 +96,18 @@ def bytes_by_tensor(whole: Architecture, rank: Architecture, table: Table, preci
     return np.array(sizes, dtype=np.float64)
 
 
-def bytes_of_mix(pieces: Sequence[Piece], table: Table) -> Array:
+def bytes_of_mix(mix: MixShares, table: Table) -> Array:
     """A GGUF file divides a layer into other tensors: each part of the model takes what it does there, its tensors by
     their elements."""
-    held: Counter[Part] = Counter()
-    elements: Counter[Part] = Counter()
-    for piece in pieces:
+    return np.array([n * mix[t.component, t.apart] for n, t in zip(table.numel, table.tensors, strict=True)])
+
+
+def bytes_an_element(whole: Architecture, precision: Precision) -> MixShares:
+    """Of each part of a model in a GGUF file."""
+    held: Counter[TensorPart] = Counter()
+    elements: Counter[TensorPart] = Counter()
+    for piece in stored(whole, precision):
         held[piece.tensor.component, piece.tensor.apart] += piece.nbytes * piece.tensor.count
-    for tensor in table.tensors:
+    for tensor in whole.tensors():
         elements[tensor.component, tensor.apart] += tensor.numel * tensor.count
-    parts = [(tensor.component, tensor.apart) for tensor in table.tensors]
-    return np.array([table.numel[i] * held[part] / elements[part] for i, part in enumerate(parts)], dtype=np.float64)
+    return {part: held[part] / elements[part] for part in elements}

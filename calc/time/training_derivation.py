@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from calc.time.derivation import (
+from calc.time.estimate import End
+from calc.time.figures import Figures
+from calc.time.time_derivation import (
     PassDerivation,
     operation_steps,
     row_steps,
@@ -12,9 +14,7 @@ from calc.time.derivation import (
     traced_shares,
     traced_sizes,
 )
-from calc.time.estimate import End
-from calc.time.traced import Figures
-from calc.time.training import TrainingSpeed
+from calc.time.training_time import TrainingSpeed
 
 WORK = {
     "micro_batch": ("B", "sequences of a micro-batch on each replica"),

@@ -2,7 +2,7 @@
 largest micro-batch that fits, and what it comes to in days, energy and money."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args
 
@@ -16,7 +16,7 @@ from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.time.prices import price_of
-from calc.time.training import Campaign, TrainingTime, training_speed
+from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.step import Training
@@ -73,6 +73,7 @@ class TrainingSearch:
     needs: TrainingNeeds
     node: int = 8
     prices: Mapping[str, float] | None = None
+    demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
 
     def layouts(self) -> Iterator[TrainingLayout]:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which
@@ -110,7 +111,7 @@ class TrainingSearch:
 
     def candidates(
         self, gpus: Sequence[GPU], layouts: Iterable[TrainingLayout], savings: Sequence[Recompute] = SAVINGS
-    ) -> Iterator[TrainingPlan]:
+    ) -> Iterator["Candidate"]:
         """The largest micro-batch of each layout and recomputation on each GPU."""
         for layout in layouts:
             for recompute in savings:
@@ -118,7 +119,7 @@ class TrainingSearch:
 
     def largest_of_each(
         self, gpus: Sequence[GPU], layout: TrainingLayout, works: Sequence[TrainingWorkload]
-    ) -> Iterator[TrainingPlan]:
+    ) -> Iterator["Candidate"]:
         """The last of some steps, of ever larger micro-batches, that fits each GPU."""
 
         @cache
@@ -132,21 +133,41 @@ class TrainingSearch:
 
             n = largest(fits, len(works)) if works else 0
             if n:
-                yield self.plan(gpu, layout, works[n - 1], gpu.usable_bytes - needed(n))
+                speed = self.speed(gpu, layout, works[n - 1])
+                yield Candidate(gpu, speed, gpu.usable_bytes - needed(n), speed.seconds("expected"))
 
-    def plan(self, gpu: GPU, layout: TrainingLayout, work: TrainingWorkload, spare: int) -> TrainingPlan:
-        speed = training_speed(self.architecture, work, self.recipe, layout, gpu, node=self.node)
+    def speed(self, gpu: GPU, layout: TrainingLayout, work: TrainingWorkload) -> TrainingSpeed:
+        key = layout.tp, layout.pp
+        if key not in self.demands:
+            self.demands[key] = RankDemands.of(self.architecture, layout)
+        return training_speed(
+            self.architecture, work, self.recipe, layout, gpu, node=self.node, demands=self.demands[key]
+        )
+
+    def plan(self, found: "Candidate") -> TrainingPlan:
+        """With its ranges."""
+        gpu, speed = found.gpu, found.speed
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
         return TrainingPlan(
             gpu=gpu.id,
-            layout=layout,
-            recompute=work.recompute,
-            micro_batch=work.micro_batch,
-            accumulation=work.accumulation,
-            headroom_gib=spare / GIB,
+            layout=speed.layout,
+            recompute=speed.work.recompute,
+            micro_batch=speed.work.micro_batch,
+            accumulation=speed.work.accumulation,
+            headroom_gib=found.spare / GIB,
             time=speed.time(),
             campaign=speed.campaign(self.needs.tokens, gpu.tdp_w, price),
         )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to train that fits, and how long its step takes, as expected. Steps of all have the same tokens."""
+
+    gpu: GPU
+    speed: TrainingSpeed
+    spare: int
+    seconds: float
 
 
 def accepted(layout: TrainingLayout, architecture: Architecture) -> bool:
@@ -155,10 +176,6 @@ def accepted(layout: TrainingLayout, architecture: Architecture) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def days(plan: TrainingPlan) -> float:
-    return plan.campaign.days.expected
 
 
 def training_plan_report(
@@ -187,10 +204,10 @@ def training_plan_report(
             "gpus",
             [2 ** (needs.gpus.bit_length() - 1)],
         )
-    best: dict[str, TrainingPlan] = {}
-    for plan in sorted(search.candidates(gpus, layouts), key=days):
-        best.setdefault(plan.gpu, plan)
-    plans = tuple(best.values())
+    best: dict[str, Candidate] = {}
+    for one in sorted(search.candidates(gpus, layouts), key=lambda one: one.seconds):
+        best.setdefault(one.gpu.id, one)
+    plans = tuple(search.plan(one) for one in best.values())
     return TrainingPlanReport(
         model=model or architecture.model_type,
         needs=needs,
@@ -205,7 +222,7 @@ def savings(search: TrainingSearch, gpus: Sequence[GPU], best: TrainingPlan) -> 
     (gpu,) = (gpu for gpu in gpus if gpu.id == best.gpu)
     stages = ZERO if best.layout.replicas > 1 else (0,)
     layouts = [best.layout.model_copy(update={"zero": zero}) for zero in stages]
-    yield from search.candidates([gpu], layouts)
+    yield from map(search.plan, search.candidates([gpu], layouts))
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:

@@ -15,7 +15,7 @@ Name = str | tuple[str, str]
 """What a storage is called: in words, or in words with {tensor} and the name that stands there."""
 
 
-class Unit(IntEnum):
+class CountedBy(IntEnum):
     """What a size is counted by, so that one run holds for any batch and length."""
 
     ONCE = 0  # weights and their gradients
@@ -25,7 +25,7 @@ class Unit(IntEnum):
     SCORE = 4  # pairs of a token and one that it may look at
 
 
-NOTHING: Bytes = (0,) * len(Unit)
+NOTHING: Bytes = (0,) * len(CountedBy)
 
 
 class Storage:
@@ -40,7 +40,7 @@ class Storage:
         self.tape.freed(self.number)
 
 
-class Tensor:
+class TrackedTensor:
     """So many columns for each of a unit, of `width` bytes. A weight has no storage of its own here: it is counted
     with the weights."""
 
@@ -51,7 +51,7 @@ class Tensor:
         storage: Storage | None,
         columns: int,
         width: int,
-        unit: Unit,
+        unit: CountedBy,
         node: "Node | None" = None,
         slot: int = 0,
         *,
@@ -62,7 +62,7 @@ class Tensor:
         self.by_heads = by_heads  # laid out head by head, not token by token
 
 
-Backward = Callable[[Tensor], Sequence[Tensor | None]]
+Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
 """From the gradient of an operation's output to those of its inputs."""
 
 
@@ -79,7 +79,7 @@ class Node:
         outputs: int = 1,
     ) -> None:
         self.inputs, self.backward, self.saved = inputs, backward, saved
-        self.gradients: list[Tensor | None] = [None] * outputs
+        self.gradients: list[TrackedTensor | None] = [None] * outputs
 
 
 class Accumulator(Node):
@@ -96,29 +96,31 @@ class Tape:
     """Storages in the order in which they come and go, and the nodes of the graph in the order of the forward pass."""
 
     def __init__(self) -> None:
-        self.sizes: list[tuple[Name, Unit, int]] = []  # name, unit and bytes of each storage
+        self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
         self.events: list[int] = []  # number of a storage that comes; of one that goes, counted from -1 down
-        self.alive = [0] * len(Unit)
+        self.alive = [0] * len(CountedBy)
         self.tops: list[tuple[int, Bytes]] = []  # events after which memory was fuller than before and after
         self.rising = False
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
-        self.casts: dict[Tensor, Tensor] = {}  # of weights, which autocast keeps until its region ends
-        self.outputs: list[Tensor] = []  # what a training loop holds until the backward pass is over
+        self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
+        self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
         self.mark: int | None = None  # tops before the loss
         self.recording = True
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
 
-    def new(self, name: Name, columns: int, width: int, unit: Unit = Unit.TOKEN, *, by_heads: bool = False) -> Tensor:
+    def new(
+        self, name: Name, columns: int, width: int, unit: CountedBy = CountedBy.TOKEN, *, by_heads: bool = False
+    ) -> TrackedTensor:
         """A tensor in memory of its own."""
         number, nbytes = len(self.sizes), columns * width
         self.sizes.append((name, unit, nbytes))
         self.events.append(number)
         self.alive[unit] += int(nbytes)  # plain, also where sizes are traced
         self.rising = True
-        return Tensor(Storage(self, number), columns, width, unit, by_heads=by_heads)
+        return TrackedTensor(Storage(self, number), columns, width, unit, by_heads=by_heads)
 
-    def like(self, name: Name, tensor: Tensor) -> Tensor:
+    def like(self, name: Name, tensor: TrackedTensor) -> TrackedTensor:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, by_heads=tensor.by_heads)
 
     def freed(self, number: int) -> None:
@@ -135,8 +137,12 @@ class Tape:
         self.rising = False
 
     def record(
-        self, out: Tensor, inputs: Iterable[Tensor], backward: Backward, saved: Sequence[Storage | None] = ()
-    ) -> Tensor:
+        self,
+        out: TrackedTensor,
+        inputs: Iterable[TrackedTensor],
+        backward: Backward,
+        saved: Sequence[Storage | None] = (),
+    ) -> TrackedTensor:
         """The output of an operation, with its node where a gradient will pass."""
         if self.recording:
             sources = [None if tensor.node is None else (tensor.node, tensor.slot) for tensor in inputs]
@@ -145,12 +151,12 @@ class Tape:
                 self.nodes.append(out.node)
         return out
 
-    def leaf(self, tensor: Tensor) -> Node:
+    def leaf(self, tensor: TrackedTensor) -> Node:
         """Make a tensor one whose gradient is asked for."""
         tensor.node = Node()
         return tensor.node
 
-    def backward(self, source: tuple[Node, int], gradient: Tensor) -> None:
+    def backward(self, source: tuple[Node, int], gradient: TrackedTensor) -> None:
         """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
         self.deliver(source, gradient)
         del source, gradient
@@ -164,7 +170,7 @@ class Tape:
         node.backward, node.gradients = None, []
         if backward is not None and any(gradients):
             alone = len(gradients) == 1
-            results = list(backward(cast(Tensor, gradients.pop() if alone else next(filter(None, gradients)))))
+            results = list(backward(cast(TrackedTensor, gradients.pop() if alone else next(filter(None, gradients)))))
             del gradients, backward
             node.saved = ()
             results.reverse()
@@ -173,12 +179,12 @@ class Tape:
                 if target is not None and result is not None:
                     self.deliver(target, result)
 
-    def deliver(self, target: tuple[Node, int], gradient: Tensor) -> None:
+    def deliver(self, target: tuple[Node, int], gradient: TrackedTensor) -> None:
         """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
         node, slot = target
         waiting = node.gradients[slot]
         if waiting is not None:
-            waiting_name = "gradients of weights" if waiting.unit == Unit.ONCE else "gradients of activations"
+            waiting_name = "gradients of weights" if waiting.unit == CountedBy.ONCE else "gradients of activations"
             node.gradients[slot] = self.like(waiting_name, waiting)
         else:
             node.gradients[slot] = gradient

@@ -5,16 +5,16 @@ from calc.model.block import Block, Norm
 from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
-from calc.training.attention import grouped_query
-from calc.training.autograd import Tensor
+from calc.training.autograd import TrackedTensor
 from calc.training.experts import beside_dense, mixture
-from calc.training.feedforward import mlp
 from calc.training.latent import compressed_attention, latent_attention
 from calc.training.modules import Modules, Rotary
-from calc.training.recurrent import recurrent
+from calc.training.training_attention import grouped_query
+from calc.training.training_feedforward import mlp
+from calc.training.training_recurrent import recurrent
 
 
-def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+def layer(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream."""
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
         return parallel(t, block, x, rotary)
@@ -33,18 +33,18 @@ def layer(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
-def before(t: Modules, block: Block, x: Tensor) -> Tensor:
+def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     return t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x
 
 
-def behind(t: Modules, block: Block, x: Tensor) -> Tensor:
+def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """The norm of a block's output, for those that have one, and dropout."""
     if len(block.norms) == 4 or not block.norms_first:
         x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
 
 
-def parallel(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
     x = before(t, block, x)
@@ -55,7 +55,7 @@ def parallel(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tens
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
-def mixed(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
+def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """What the mixers make of the same states, side by side where there are several."""
     first, *others = block.mixers
     y = mixed_by(t, first, block.norm, x, rotary)
@@ -64,7 +64,7 @@ def mixed(t: Modules, block: Block, x: Tensor, rotary: Rotary | None) -> Tensor:
     return y
 
 
-def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: Tensor, rotary: Rotary | None) -> Tensor:
+def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     if isinstance(mixer, GQA):
         return grouped_query(t, mixer, norm, x, rotary)
     if isinstance(mixer, LatentAttention):
@@ -74,7 +74,7 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: Tensor, rotary: Rotary | N
     return recurrent(t, mixer, x)
 
 
-def fed(t: Modules, block: Block, x: Tensor, state: Tensor) -> Tensor:
+def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
     if isinstance(block.ffn, MoE):
         if block.ffn.beside is not None:

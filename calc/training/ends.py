@@ -1,15 +1,15 @@
 """The ends of a model: the embedding, and the head with the loss."""
 
 from calc.model.architecture import Architecture
-from calc.training.autograd import Tensor, Unit
+from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules
-from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.training_operations import WEIGHT_GRADIENTS
 from calc.training.training_workload import TrainingWorkload
 
 LOGIT_GRADIENTS = "gradients of logits"
 
 
-def embedding(t: Modules, model: Architecture) -> Tensor:
+def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
     columns = model.d_embedding or model.hidden
     x = look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied)
@@ -21,7 +21,7 @@ def embedding(t: Modules, model: Architecture) -> Tensor:
     if model.d_embedding is not None:
         x = t.matrix(x, "project_in", model.hidden, "embedded tokens in the width of the model")
     if model.positions:
-        places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", Unit.POSITION)
+        places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", CountedBy.POSITION)
         x = t.add(x, places, "embedded tokens and positions")
     if "embedding" in t.kernels.dropout:
         x = t.dropout(x, "embedded tokens after dropout")
@@ -30,12 +30,14 @@ def embedding(t: Modules, model: Architecture) -> Tensor:
     return x
 
 
-def look_up(t: Modules, size: int, columns: int, name: str, unit: Unit = Unit.TOKEN, *, tied: bool = False) -> Tensor:
+def look_up(
+    t: Modules, size: int, columns: int, name: str, unit: CountedBy = CountedBy.TOKEN, *, tied: bool = False
+) -> TrackedTensor:
     """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
     table = t.weight(size, t.settings.rest, trained=t.settings.trains)
-    side = (size, t.settings.rest, Unit.ONCE)
+    side = (size, t.settings.rest, CountedBy.ONCE)
 
-    def backward(gradient: Tensor) -> list[Tensor | None]:
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         own = t.gradient(side)
         del gradient
         return [t.gradient(side) if tied else own]
@@ -43,12 +45,12 @@ def look_up(t: Modules, size: int, columns: int, name: str, unit: Unit = Unit.TO
     return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
 
 
-def final_norm(t: Modules, model: Architecture, x: Tensor) -> Tensor:
+def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """What the head reads."""
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
 
 
-def head(t: Modules, model: Architecture, work: TrainingWorkload, x: Tensor) -> Tensor:
+def head(t: Modules, model: Architecture, work: TrainingWorkload, x: TrackedTensor) -> TrackedTensor:
     """The loss on what the final norm gives."""
     columns = model.d_embedding or model.hidden
     if model.d_embedding is not None:
@@ -72,7 +74,7 @@ def head(t: Modules, model: Architecture, work: TrainingWorkload, x: Tensor) -> 
     return loss
 
 
-def cross_entropy(t: Modules, logits: Tensor, upcast: bool) -> Tensor:
+def cross_entropy(t: Modules, logits: TrackedTensor, upcast: bool) -> TrackedTensor:
     """transformers' ForCausalLMLoss: in 32 bits; or in the type of the logits."""
     if upcast:
         logits = t.cast(logits, 4, "logits in 32 bits")
@@ -81,14 +83,14 @@ def cross_entropy(t: Modules, logits: Tensor, upcast: bool) -> Tensor:
     return t.record(scalar(t), [likely], lambda gradient: [t.gradient(side)], [likely.storage])
 
 
-def one_kernel_loss(t: Modules, logits: Tensor) -> Tensor:
+def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
     place = logits.storage, logits.columns, logits.width, logits.unit
-    return t.record(scalar(t), [logits], lambda gradient: [Tensor(*place)], [logits.storage])
+    return t.record(scalar(t), [logits], lambda gradient: [TrackedTensor(*place)], [logits.storage])
 
 
-def chunked_loss(t: Modules, x: Tensor, table: Tensor, vocab: int, chunks: int) -> Tensor:
+def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int, chunks: int) -> TrackedTensor:
     """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
     chunk of so many tokens is counted as so much less of every token."""
     part = -(-vocab // chunks)
@@ -100,26 +102,26 @@ def chunked_loss(t: Modules, x: Tensor, table: Tensor, vocab: int, chunks: int) 
     return t.record(scalar(t), losses, lambda gradient: [gradient for _ in losses])
 
 
-def fused_loss(t: Modules, x: Tensor, table: Tensor) -> Tensor:
+def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
     """Head and loss in one, so that logits are never whole: chunks of so many tokens that their logits are as large as
     the states, in 16 bits and in 32; the gradients are made on the way forward (Liger Kernel, arXiv:2410.10989 section
     3.2)."""
     of_x = t.new("gradients of the states that the head reads", x.columns, x.width, x.unit)
-    of_table = t.new(WEIGHT_GRADIENTS, table.columns, table.width, Unit.ONCE) if table.node is not None else None
+    of_table = t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE) if table.node is not None else None
     t.mark_loss()
     chunk = [t.new("logits of a chunk", x.columns, width, x.unit) for width in (x.width, 4)]
-    chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, Unit.ONCE)] if of_table is not None else []
+    chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE)] if of_table is not None else []
     made = [
         gradient and (gradient.storage, gradient.columns, gradient.width, gradient.unit)
         for gradient in (of_x, of_table)
     ]
     del chunk
 
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        return [parts and Tensor(*parts) for parts in made]
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        return [parts and TrackedTensor(*parts) for parts in made]
 
     return t.record(scalar(t), [x, table], backward)
 
 
-def scalar(t: Modules) -> Tensor:
-    return t.new("loss", 1, 4, Unit.ONCE)
+def scalar(t: Modules) -> TrackedTensor:
+    return t.new("loss", 1, 4, CountedBy.ONCE)

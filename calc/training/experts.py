@@ -3,14 +3,14 @@
 
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.training.autograd import Tensor
-from calc.training.feedforward import mlp
+from calc.training.autograd import TrackedTensor
 from calc.training.modules import Modules
+from calc.training.training_feedforward import mlp
 
 WEIGHTS = "weights of experts"
 
 
-def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     """Routed experts, and beside them those that every token passes through."""
     if t.kernels.passes_all:
         return every_expert(t, moe, x)
@@ -27,7 +27,9 @@ def mixture(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     return y
 
 
-def beside_dense(t: Modules, block: Block, moe: MoE, dense: MLP, x: Tensor, state: Tensor) -> Tensor:
+def beside_dense(
+    t: Modules, block: Block, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor
+) -> TrackedTensor:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
     kind = t.kernels.norm_kind(block.norm)
     first = t.norm(mlp(t, dense, x), kind, "normed output")
@@ -36,7 +38,7 @@ def beside_dense(t: Modules, block: Block, moe: MoE, dense: MLP, x: Tensor, stat
     return t.add(first, t.norm(second, kind, "normed output"), "output of the feed-forward")
 
 
-def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
+def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
     label = "scores of the router"
@@ -54,7 +56,7 @@ def every_expert(t: Modules, moe: MoE, x: Tensor) -> Tensor:
     return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
 
 
-def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
+def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, TrackedTensor]:
     """Weights and numbers of the experts that each token is sent to."""
     label = "scores of the router"
     if "router" in t.kernels.norms_unweighted:
@@ -75,7 +77,7 @@ def routed(t: Modules, moe: MoE, x: Tensor) -> tuple[Tensor, Tensor]:
     return t.cast(weights, 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
 
 
-def router_logits(t: Modules, moe: MoE, x: Tensor, width: int) -> Tensor:
+def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> TrackedTensor:
     """A row for each expert; in 32 bits by a copy of the router."""
     rows = moe.n_experts + moe.n_zero
     size = rows * x.columns + (rows if moe.router_bias else 0)
@@ -85,7 +87,7 @@ def router_logits(t: Modules, moe: MoE, x: Tensor, width: int) -> Tensor:
     return t.linear(x, t.cast(weight, width, "weights of the router in 32 bits"), rows, "logits of the router")
 
 
-def experts(t: Modules, moe: MoE, x: Tensor, weights: Tensor, indices: Tensor) -> Tensor:
+def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indices: TrackedTensor) -> TrackedTensor:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
     k, columns, expert = moe.top_k, x.columns, moe.expert
     parts = 2 if expert.gated else 1
@@ -109,7 +111,9 @@ def experts(t: Modules, moe: MoE, x: Tensor, weights: Tensor, indices: Tensor) -
     return t.cast(t.total(weighted, columns, "output of experts"), x.width, "output of experts")
 
 
-def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tensor] | None, list[Tensor] | None]:
+def adapters(
+    t: Modules, moe: MoE, hidden: int, parts: int
+) -> tuple[list[TrackedTensor] | None, list[TrackedTensor] | None]:
     """The factors of the experts' adapters; each product is made once as they are put in place."""
     if t.settings.adapters is None or not t.settings.adapters.experts:
         return None, None
@@ -121,7 +125,7 @@ def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tensor
     return down, up
 
 
-def activated(t: Modules, expert: MLP, y: Tensor, k: int) -> Tensor:
+def activated(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
     """act(gate)·up of what one product made."""
     f = k * expert.intermediate
     if not expert.gated:
@@ -131,12 +135,12 @@ def activated(t: Modules, expert: MLP, y: Tensor, k: int) -> Tensor:
     return gated(t, *t.split(y, f, f))
 
 
-def gated(t: Modules, gate: Tensor, up: Tensor) -> Tensor:
+def gated(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
     """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
     return t.multiply(t.activation(gate, "activated gate"), up, "gated")
 
 
-def clamped(t: Modules, y: Tensor, f: int) -> Tensor:
+def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
     """(up + 1)·gate·sigmoid(α·gate), gate and up clamped first: gpt-oss."""
     gate, up = t.slice(y, f), t.slice(y, f)
     gate = t.activation(gate, "clamped gate")

@@ -3,12 +3,12 @@ are made from the latent; flash attention pads the values to the keys' width."""
 
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.mla import LatentAttention
-from calc.training.attention import attend
-from calc.training.autograd import Tensor, Unit
+from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules, Rotary
+from calc.training.training_attention import attend
 
 
-def latent_attention(t: Modules, mixer: LatentAttention, x: Tensor, rotary: Rotary | None) -> Tensor:
+def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Queries and the latent, norms, rotation of their last channels, attention, output."""
     n, columns, d_key = mixer.n_q, x.columns, mixer.d_nope + mixer.d_rope
     q = queries(t, mixer, x)
@@ -33,10 +33,10 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: Tensor, rotary: Rota
         wide = n if mixer.gate == "heads" else n * mixer.d_v
         gate = t.result_saved(t.matrix(x, "g_proj", wide, "gate of attention"), "gate of attention")
         out = t.multiply(out, gate, "gated output of attention")
-    return t.matrix(out, "o_proj", columns, "output of the attention block", bias=mixer.bias, unit=Unit.STREAM)
+    return t.matrix(out, "o_proj", columns, "output of the attention block", bias=mixer.bias, unit=CountedBy.STREAM)
 
 
-def queries(t: Modules, mixer: LatentAttention, x: Tensor) -> Tensor:
+def queries(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTensor:
     """By one matrix, or by two with a norm between."""
     columns = mixer.n_q * (mixer.d_nope + mixer.d_rope)
     if mixer.q_rank is None:
@@ -45,7 +45,7 @@ def queries(t: Modules, mixer: LatentAttention, x: Tensor) -> Tensor:
     return t.matrix(t.norm(narrow, "rms", "normed compressed queries"), "q_b_proj", columns, "queries")
 
 
-def compressed_attention(t: Modules, mixer: CompressedAttention, x: Tensor) -> Tensor:
+def compressed_attention(t: Modules, mixer: CompressedAttention, x: TrackedTensor) -> TrackedTensor:
     """An assumption: queries by two matrices, keys that are values, and outputs by two matrices in one kernel."""
     columns, q = x.columns, mixer.n_q * mixer.d_head
     narrow = t.matrix(x, "wq_a", mixer.q_rank, "compressed queries")
@@ -53,4 +53,4 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: Tensor) -> T
     key = t.matrix(x, "wkv", mixer.d_head, "keys")
     out = t.flash_attention(t.copied(query, "queries, rotated"), t.copied(key, "keys, rotated"), key, mixer.n_q, q)
     narrow = t.matrix(out, "wo_a", mixer.o_groups * mixer.o_rank, "compressed outputs")
-    return t.matrix(narrow, "wo_b", columns, "output of the attention block", unit=Unit.STREAM)
+    return t.matrix(narrow, "wo_b", columns, "output of the attention block", unit=CountedBy.STREAM)

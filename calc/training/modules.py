@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
-from calc.training.autograd import Name, Tensor, Unit
-from calc.training.operations import Operations, sides_of
+from calc.training.autograd import CountedBy, Name, TrackedTensor
+from calc.training.rearranging import Rearranging
+from calc.training.training_operations import sides_of
 
 
 @dataclass(frozen=True)
 class Rotary:
     """Tables of cosines and sines, and how many channels of a head they turn."""
 
-    cosines: Tensor
-    sines: Tensor
+    cosines: TrackedTensor
+    sines: TrackedTensor
     channels: int
 
 
@@ -51,7 +52,7 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 
-class Modules(Operations):
+class Modules(Rearranging):
     """A tape with the modules of one model."""
 
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
@@ -63,13 +64,13 @@ class Modules(Operations):
         """Whether one matrix makes all of these."""
         return any(set(parts) <= set(packed) for packed in self.names.packed.values())
 
-    def parts(self, x: Tensor, *columns: int) -> list[Tensor]:
+    def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
         """Views of what one matrix made."""
         if self.kernels.slices:
             return [self.slice(x, count) for count in columns]
         return self.split(x, *columns)
 
-    def bmm(self, a: Tensor, b: Tensor, columns: int, unit: Unit, name: Name) -> Tensor:
+    def bmm(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
         """torch.matmul of heads: several sequences that do not lie head by head are copied so first."""
         if self.autocast:
             a, b = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (a, b))
@@ -77,13 +78,13 @@ class Modules(Operations):
         if self.settings.single:
             return out
 
-        def backward(gradient: Tensor) -> list[Tensor | None]:
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             return [gradient if gradient.by_heads else self.gradient(gradient, by_heads=True)]
 
-        view = Tensor(out.storage, out.columns, out.width, out.unit, out.node, by_heads=True)
+        view = TrackedTensor(out.storage, out.columns, out.width, out.unit, out.node, by_heads=True)
         return self.record(view, [out], backward)
 
-    def stacked(self, x: Tensor) -> Tensor:
+    def stacked(self, x: TrackedTensor) -> TrackedTensor:
         """The heads of all sequences one after another."""
         if x.by_heads or self.settings.single:
             return x
@@ -92,8 +93,15 @@ class Modules(Operations):
     # Matrices
 
     def matrix(
-        self, x: Tensor, name: str, columns: int, label: Name, *, bias: bool = False, unit: Unit = Unit.TOKEN
-    ) -> Tensor:
+        self,
+        x: TrackedTensor,
+        name: str,
+        columns: int,
+        label: Name,
+        *,
+        bias: bool = False,
+        unit: CountedBy = CountedBy.TOKEN,
+    ) -> TrackedTensor:
         """A matrix of the model by its local name, and its adapter where it has one."""
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
@@ -105,19 +113,25 @@ class Modules(Operations):
         if adapters is None or name not in adapters.on:
             return result
         width = result.width
+        if not (settings.quantised and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
+            x = self.cast(x, adapters.width, "inputs of adapters in 32 bits")
+        if settings.quantised:
+            result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
         result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(result, width, label)
 
-    def dequantised(self, x: Tensor, weight: Tensor, columns: int, label: Name, unit: Unit) -> Tensor:
+    def dequantised(
+        self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy
+    ) -> TrackedTensor:
         """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
         `MatMul4Bit`)."""
         before, x = x.width, self.cast(x, self.width, "inputs of matrices in 16 bits")
-        whole = self.new("dequantised matrix", weight.columns, self.width, Unit.ONCE)
+        whole = self.new("dequantised matrix", weight.columns, self.width, CountedBy.ONCE)
         out, side = self.new(label, columns, self.width, unit), sides_of(x)[0]
         del whole
 
-        def backward(gradient: Tensor) -> list[Tensor | None]:
-            whole = self.new("dequantised matrix", weight_size, self.width, Unit.ONCE)
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            whole = self.new("dequantised matrix", weight_size, self.width, CountedBy.ONCE)
             result = side and self.gradient(side)
             del whole
             return [result]
@@ -125,15 +139,15 @@ class Modules(Operations):
         weight_size = weight.columns
         return self.cast(self.record(out, [x], backward), before, label)
 
-    def adapter(self, x: Tensor, adapters: Adapters, columns: int, label: Name, unit: Unit) -> Tensor:
+    def adapter(
+        self, x: TrackedTensor, adapters: Adapters, columns: int, label: Name, unit: CountedBy
+    ) -> TrackedTensor:
         """B·A·x times a scale, computed in the type of the adapter (`peft.tuners.lora.layer.Linear`)."""
         width, r = adapters.width, adapters.rank
-        x = self.cast(x, width, "inputs of adapters in 32 bits")
-        if adapters.dropout:
-            x = self.dropout(x, "inputs of adapters after dropout")
         down = self.weight(r * x.columns, width, trained=True)
         up = self.weight(r * columns, width, trained=True)
-        narrow = self.linear(x, down, r, "inner states of adapters")
+        dropped = [self.dropout(x, "inputs of adapters after dropout") if adapters.dropout else x]
+        narrow = self.linear(dropped.pop(), down, r, "inner states of adapters")
         return self.scale(self.linear(narrow, up, columns, label, unit), label)
 
     # Experts
@@ -148,14 +162,14 @@ class Modules(Operations):
         stated = self.kernels.fp32_router
         return moe.router_correction == "buffer" if stated is None else stated
 
-    def expert_bias(self, moe: MoE, columns: int) -> Tensor | None:
+    def expert_bias(self, moe: MoE, columns: int) -> TrackedTensor | None:
         """The bias of its expert for each copy of a token; its gradient is put into zeros."""
         if not moe.expert.bias:
             return None
         bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.matrices, trained=self.settings.trains)
         return self.gather(bias, self.new("order of copies", 0, 8), columns, "biases of experts")
 
-    def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[Tensor]:
+    def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
         """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
         twice as large."""
         adapters = self.settings.adapters
@@ -165,18 +179,20 @@ class Modules(Operations):
         weights = [self.weight(size, adapters.width, trained=True) for size in sizes]
         return [self.cast(weight, self.settings.matrices, label) for weight in weights]
 
-    def folded(self, factors: list[Tensor], size: int) -> Tensor:
+    def folded(self, factors: list[TrackedTensor], size: int) -> TrackedTensor:
         """torch.baddbmm(W, B, A): as large as all experts."""
-        out = self.new("experts with their adapters", size, self.settings.matrices, Unit.ONCE)
+        out = self.new("experts with their adapters", size, self.settings.matrices, CountedBy.ONCE)
         return self.record(out, factors, self.to_each(*factors), [factor.storage for factor in factors])
 
-    def expert_matrices(self, size: int, factors: list[Tensor] | None) -> Tensor:
+    def expert_matrices(self, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
         """The stack of the experts' matrices, with their adapters folded in."""
         if factors is None:
             return self.weight(size, self.settings.matrices, trained=self.settings.trains)
         return self.folded(factors, size)
 
-    def grouped(self, x: Tensor, matrices: Tensor, columns: int, name: Name, bias: Tensor | None) -> Tensor:
+    def grouped(
+        self, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
+    ) -> TrackedTensor:
         """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
         autocast, self.autocast = self.autocast, False
         out = self.linear(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
@@ -185,7 +201,7 @@ class Modules(Operations):
 
     # Norms
 
-    def norm(self, x: Tensor, kind: NormKind, label: Name, *, heads: int = 1) -> Tensor:
+    def norm(self, x: TrackedTensor, kind: NormKind, label: Name, *, heads: int = 1) -> TrackedTensor:
         """A norm over all columns, or over those of each of several heads."""
         trained, width = self.settings.trains, self.settings.rest
         size = x.columns // heads
@@ -210,14 +226,14 @@ class Modules(Operations):
             return self.multiply(weight, self.cast(x, before, normed), label)
         return self.cast(self.multiply(weight, x, label), before, label)
 
-    def unweighted_norm(self, x: Tensor, label: Name, *, heads: int = 1) -> Tensor:
+    def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
         """RMSNorm in fp32 without a weight."""
         wide = self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x)))
         return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
 
     # Activation functions
 
-    def gated(self, x: Tensor, columns: int, *, bias: bool) -> Tensor:
+    def gated(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
         """act(gate(x))·up(x), by two matrices or one."""
         if self.packs("gate_proj", "up_proj"):
             gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
@@ -228,13 +244,13 @@ class Modules(Operations):
         gate = self.activation(gate, "activated gate")
         return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
 
-    def gate(self, gate: Tensor, up: Tensor) -> Tensor:
+    def gate(self, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
         """act(gate)·up."""
         if self.settings.fused:
             return self.fused_gate(gate, up, "gated")
         return self.multiply(self.activation(gate, "activated gate"), up, "gated")
 
-    def activated(self, x: Tensor) -> Tensor:
+    def activated(self, x: TrackedTensor) -> TrackedTensor:
         """act(x) where there is no gate."""
         if self.kernels.activation == "written_out" and not self.settings.fused:
             return self.written_out_gelu(x)
@@ -242,7 +258,7 @@ class Modules(Operations):
             return self.power(self.result_saved(x, "relu"), "relu, squared")
         return self.activation(x, "activated")
 
-    def written_out_gelu(self, x: Tensor) -> Tensor:
+    def written_out_gelu(self, x: TrackedTensor) -> TrackedTensor:
         """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
         half = self.scale(x, "steps of GELU")
         inner = self.add(x, self.scale(self.power(x, "steps of GELU"), "steps of GELU"), "steps of GELU")
@@ -251,7 +267,7 @@ class Modules(Operations):
 
     # Rotation
 
-    def rotate(self, x: Tensor, rotary: Rotary, d_head: int, name: str) -> Tensor:
+    def rotate(self, x: TrackedTensor, rotary: Rotary, d_head: int, name: str) -> TrackedTensor:
         """Queries or keys by their positions: all channels of a head, or the first of them."""
         if rotary.channels == d_head and not self.kernels.cuts_rotated:
             return self.turned(x, rotary, name)
@@ -260,7 +276,7 @@ class Modules(Operations):
         rest = self.slice(x, heads * (d_head - rotary.channels))
         return self.concatenate([self.turned(first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
 
-    def turned(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
+    def turned(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
         """x·cos + rotate_half(x)·sin."""
         if self.kernels.turn == "complex":
             return self.turned_as_complex(x, name)
@@ -282,12 +298,12 @@ class Modules(Operations):
         if self.kernels.rotation != "fp32_spread":
             return rotary
         tables = [
-            self.new("rotary tables, spread", table.columns, 4, Unit.POSITION)
+            self.new("rotary tables, spread", table.columns, 4, CountedBy.POSITION)
             for table in (rotary.cosines, rotary.sines)
         ]
         return Rotary(tables[0], tables[1], rotary.channels)
 
-    def turned_by_halves(self, x: Tensor, rotary: Rotary, name: str) -> Tensor:
+    def turned_by_halves(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
         """first·cos - second·sin, second·cos + first·sin, joined."""
         label, half = ("{tensor}, rotated", name), x.columns // 2
         if self.kernels.turn == "pairs":
@@ -298,7 +314,7 @@ class Modules(Operations):
         right = self.add(self.multiply(second, rotary.cosines, label), self.multiply(first, rotary.sines, label), label)
         return self.concatenate([left, right], label, by_heads=True)
 
-    def turned_as_complex(self, x: Tensor, name: str) -> Tensor:
+    def turned_as_complex(self, x: TrackedTensor, name: str) -> TrackedTensor:
         """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
         label = ("{tensor}, rotated", name)
         return self.cast(self.scale(self.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

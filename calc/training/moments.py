@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from calc.training.autograd import NOTHING, Bytes, Unit
+from calc.training.autograd import NOTHING, Bytes, CountedBy
 from calc.training.profile import Profile
 
 Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
-Component = Literal["weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"]
+TrainingComponent = Literal[
+    "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"
+]
 
 
 UPDATE = "what the optimizer needs for its update"
@@ -21,14 +23,14 @@ class Held:
 
     bytes: Bytes
     name: str = ""
-    component: Component = "activations"
+    component: TrainingComponent = "activations"
     profile: Profile | None = None
     event: int = 0
     times: int = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class StepMoment:
     """When a rank may be fullest."""
 
     phase: Phase
@@ -70,9 +72,9 @@ def plus(*sums: Bytes) -> Bytes:
     return tuple(map(sum, zip(*sums, strict=True)))
 
 
-def by(unit: Unit, nbytes: int) -> Bytes:
+def by(unit: CountedBy, nbytes: int) -> Bytes:
     """Bytes of each of a unit."""
-    return tuple(nbytes if unit == other else 0 for other in Unit)
+    return tuple(nbytes if unit == other else 0 for other in CountedBy)
 
 
 def times(count: int, nbytes: Bytes) -> Bytes:
@@ -84,9 +86,9 @@ def once(nbytes: int) -> Bytes:
     return (nbytes, *NOTHING[1:])
 
 
-def undominated(moments: Iterable[Moment]) -> list[Moment]:
+def undominated(moments: Iterable[StepMoment]) -> list[StepMoment]:
     """Those that are fullest for some batch and length."""
-    best: list[Moment] = []
+    best: list[StepMoment] = []
     for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
         if not any(all(a >= b for a, b in zip(other.bytes, moment.bytes, strict=True)) for other in best):
             best.append(moment)

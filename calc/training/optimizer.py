@@ -22,6 +22,8 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
             return n * width
         case "adamw":  # both moments: arXiv:1711.05101
             return 2 * n * width
+        case "adamw-8bit" if tensor.component == "embedding":  # transformers' Trainer overrides it (create_optimizer)
+            return 8 * n
         case "adamw-8bit" | "adamw-8bit-ao":  # block-wise, with an fp32 scale a block: arXiv:2110.02861 section 2
             return 2 * (n + 4 * -(-n // BLOCK)) if n >= LEAST_QUANTISED else 8 * n
         case "adafactor":  # sums of rows and of columns, in fp32: arXiv:1804.04235 section 3

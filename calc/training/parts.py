@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from calc.errors import Message
 from calc.training.autograd import NOTHING, Bytes, Name
 from calc.training.ends import LOGIT_GRADIENTS
-from calc.training.moments import UPDATE, Component, Held, Moment, plus
-from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.moments import UPDATE, Held, StepMoment, TrainingComponent, plus
+from calc.training.training_operations import WEIGHT_GRADIENTS
 
 LOGITS = frozenset(
     {
@@ -38,7 +38,7 @@ class Part:
     """Tensors of one name that are alive at a moment."""
 
     name: Message
-    component: Component
+    component: TrainingComponent
     bytes: int
     temporary: bool  # made at this moment and gone soon after it; all else was there or waits
 
@@ -48,14 +48,14 @@ class Line:
     """The same as bytes by units."""
 
     name: Name
-    component: Component
+    component: TrainingComponent
     bytes: Bytes
     temporary: bool
 
 
-def lines_of(moment: Moment) -> list[Line]:
+def lines_of(moment: StepMoment) -> list[Line]:
     """What is alive at a moment, one line a name."""
-    lines: dict[tuple[Name, Component, bool], Bytes] = {}
+    lines: dict[tuple[Name, TrainingComponent, bool], Bytes] = {}
     for held in moment.held:
         for name, component, nbytes, temporary in contents(held):
             key = name, component, temporary
@@ -67,7 +67,7 @@ def lines_of(moment: Moment) -> list[Line]:
     ]
 
 
-def contents(held: Held) -> Iterator[tuple[Name, Component, Bytes, bool]]:
+def contents(held: Held) -> Iterator[tuple[Name, TrainingComponent, Bytes, bool]]:
     """The tensors of what is held."""
     if held.profile is None:
         yield held.name, held.component, held.bytes, held.name == UPDATE
@@ -81,7 +81,7 @@ def contents(held: Held) -> Iterator[tuple[Name, Component, Bytes, bool]]:
         yield name, component_of(name, keeps_gradients=profile.tape.keeps_gradients), nbytes, number not in profile.kept
 
 
-def component_of(name: Name, *, keeps_gradients: bool) -> Component:
+def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
     """What a tensor of a pass is counted as; a gradient that is added to what is held elsewhere is soon gone."""
     if name == WEIGHT_GRADIENTS:
         return "gradients" if keeps_gradients else "temporaries"

@@ -5,7 +5,7 @@ from functools import cached_property
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.training.autograd import Tensor, Unit
+from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.decoder import layer
 from calc.training.ends import embedding, final_norm, head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
@@ -99,18 +99,18 @@ class Passes:
         if self.work.recompute in ("full", "alternate"):
             reentrant = self.work.reentrant
 
-            def run(inputs: list[Tensor]) -> Tensor:
+            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
                 return t.checkpoint(lambda x: layer(t, block, x, rotary), inputs[0], reentrant=reentrant)
         else:
 
-            def run(inputs: list[Tensor]) -> Tensor:
+            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
                 return layer(t, block, inputs[0], rotary)
 
         return profile(t, tables, self.input(t, gradient=gradient), run)
 
-    def input(self, t: Modules, *, gradient: bool, width: int | None = None) -> list[Tensor]:
+    def input(self, t: Modules, *, gradient: bool, width: int | None = None) -> list[TrackedTensor]:
         """The residual stream, which the layer before has made."""
-        x = t.new("residual stream", self.rank.hidden, width or self.settings.rest, Unit.STREAM)
+        x = t.new("residual stream", self.rank.hidden, width or self.settings.rest, CountedBy.STREAM)
         if gradient:
             t.leaf(x)
         return [x]
@@ -121,8 +121,8 @@ class Passes:
         heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
-    def tables(self, t: Modules, channels: int) -> list[Tensor]:
+    def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
         """Cosines and sines."""
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.settings.rest
-        return [t.new("rotary tables", channels, width, Unit.POSITION) for _ in range(2)] if channels else []
+        return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import sub
 
-from calc.training.autograd import NOTHING, Bytes, Tape, Tensor, Unit
+from calc.training.autograd import NOTHING, Bytes, CountedBy, Tape, TrackedTensor
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,17 @@ class Profile:
         return frozenset(self.alive(self.saved.event))
 
 
-def profile(tape: Tape, outside: list[Tensor], inputs: list[Tensor], run: Callable[[list[Tensor]], Tensor]) -> Profile:
+def profile(
+    tape: Tape,
+    outside: list[TrackedTensor],
+    inputs: list[TrackedTensor],
+    run: Callable[[list[TrackedTensor]], TrackedTensor],
+) -> Profile:
     """Run a part forward and back. `inputs` is what it reads, which nothing else refers to; it may let go of it."""
     numbers = frozenset(tensor.storage.number for tensor in outside if tensor.storage is not None)
-    base = tuple(sum(size for number in numbers for _, unit, size in [tape.sizes[number]] if unit == u) for u in Unit)
+    base = tuple(
+        sum(size for number in numbers for _, unit, size in [tape.sizes[number]] if unit == u) for u in CountedBy
+    )
 
     def now() -> Top:
         return Top(tuple(map(sub, tape.alive, base)), len(tape.events))
@@ -82,7 +89,9 @@ def profile(tape: Tape, outside: list[Tensor], inputs: list[Tensor], run: Callab
     if source[0] is not None:
         tape.backward((source[0], source[1]), tape.new("gradients of activations", *size))
         tape.top()
-    outputs = [sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in Unit]
+    outputs = [
+        sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
+    ]
     tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
     kept = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)

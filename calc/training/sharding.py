@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -45,6 +45,15 @@ class TrainingLayout(Layout):
     @property
     def gpus(self) -> int:
         return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def slices(self) -> int:
+        """Parts that each routed expert is cut into: like every other layer. Replicas hold whole ones."""
+        return self.tp
+
+    def of_degree(self, tp: int) -> Self:
+        """The same over other tensor-parallel ranks."""
+        return self.model_copy(update={"tp": tp})
 
     @property
     def replicas(self) -> int:

@@ -8,9 +8,9 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mla import LatentAttention
-from calc.training.autograd import NOTHING, Bytes, Unit
+from calc.training.autograd import NOTHING, Bytes, CountedBy
 from calc.training.fsdp import Sharded
-from calc.training.moments import UPDATE, Component, Held, Moment, Phase, Run, by, once, plus, undominated
+from calc.training.moments import UPDATE, Held, Phase, Run, StepMoment, TrainingComponent, by, once, plus, undominated
 from calc.training.passes import Passes
 from calc.training.profile import Profile, Top
 from calc.training.recipe import WIDTH, Recipe
@@ -20,7 +20,7 @@ from calc.training.states import States
 from calc.training.training_workload import TrainingWorkload
 
 
-class Stage:
+class TrainingStage:
     """One rank of a pipeline stage."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Stage:
     def _run(self, profile: Profile, block: Block | None, places: list[int]) -> Run:
         unit, work = self.states.units.get(places[0]), self.work
         trained = 0 if unit is None else unit.trained
-        gradients, unreduced = profile.gradients[Unit.ONCE], WIDTH[self.recipe.compute] * trained
+        gradients, unreduced = profile.gradients[CountedBy.ONCE], WIDTH[self.recipe.compute] * trained
         if block is not None:
             width = self.states.gradient_width
             kept = self.by_fsdp or self.passes.settings.keeps_gradients
@@ -89,7 +89,7 @@ class Stage:
         if block is not None and work.offload_activations:
             saved = held = NOTHING
         elif block is not None and work.recompute == "alternate":
-            beside = by(Unit.TOKEN, alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute]))
+            beside = by(CountedBy.TOKEN, alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute]))
         return Run(
             profile=profile,
             layers=len(places),
@@ -133,7 +133,7 @@ class Stage:
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.passes.settings.rest
-        held.append(Held(by(Unit.POSITION, 2 * width * columns), "rotary tables"))
+        held.append(Held(by(CountedBy.POSITION, 2 * width * columns), "rotary tables"))
         for run in self.runs if self.flight > 1 else ():
             held += run.waiting((self.flight - 1) * run.layers)
         return held
@@ -143,11 +143,11 @@ class Stage:
         mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
         windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
         eager = 0 if self.passes.settings.flash else len(windows)
-        return Held(by(Unit.SCORE, eager * self.passes.settings.rest), "masks of attention")
+        return Held(by(CountedBy.SCORE, eager * self.passes.settings.rest), "masks of attention")
 
     # Forward
 
-    def forward(self) -> Iterator[Moment]:
+    def forward(self) -> Iterator[StepMoment]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
         base, masks = self.running(), self.masks()
         for index, run in enumerate(self.runs):
@@ -176,14 +176,14 @@ class Stage:
         alone = index == 1 and run.layers == 1
         if not self.first or alone or self.rank.kernels.scaled_embedding or self.runs[1].profile.keeps_input:
             return []
-        return [Held(by(Unit.TOKEN, self.rank.hidden * self.passes.settings.rest), "embedded tokens")]
+        return [Held(by(CountedBy.TOKEN, self.rank.hidden * self.passes.settings.rest), "embedded tokens")]
 
     # Backward
 
-    def backward(self) -> Iterator[Moment]:
+    def backward(self) -> Iterator[StepMoment]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
         base, after = [*self.running(), *self.persisting()], 0
-        kept: Component = "gradients" if self.by_fsdp or self.passes.settings.keeps_gradients else "temporaries"
+        kept: TrainingComponent = "gradients" if self.by_fsdp or self.passes.settings.keeps_gradients else "temporaries"
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs
             before = base + [held for earlier in self.runs[:index] for held in earlier.waiting()]
@@ -205,7 +205,7 @@ class Stage:
 
     def sharded_backward(
         self, sharded: Sharded, index: int, run: Run, layers: int, here: list[Held]
-    ) -> Iterator[Moment]:
+    ) -> Iterator[StepMoment]:
         """The same with what FSDP holds; and when the gradients of a part are reduced."""
         around = here + sharded.going_back(index, layers)
         yield from self.tops("backward", around, run.profile, run.profile.backward)
@@ -223,15 +223,15 @@ class Stage:
 
     # The step
 
-    def steps(self) -> Iterator[Moment]:
+    def steps(self) -> Iterator[StepMoment]:
         """Before and after the step, and the optimizer's update."""
-        yield Moment("after_init", *self.total(self.constant()))
+        yield StepMoment("after_init", *self.total(self.constant()))
         held, states = self.constant(gradients=False), self.states
         if not self.work.optimizer_in_backward:
             size = states.casts or states.gradients
             held.append(Held(once(size), "gradients", "gradients"))
-        yield Moment("optimizer", *self.total([*held, self.updating()]))
-        yield Moment("after_step", *self.total(self.constant()))
+        yield StepMoment("optimizer", *self.total([*held, self.updating()]))
+        yield StepMoment("after_step", *self.total(self.constant()))
 
     def updating(self) -> Held:
         return Held(once(self.states.update), UPDATE, "temporaries")
@@ -239,9 +239,9 @@ class Stage:
     # Sums
 
     @cached_property
-    def moments(self) -> dict[Phase, tuple[Moment, ...]]:
+    def moments(self) -> dict[Phase, tuple[StepMoment, ...]]:
         """The moments of each phase that are fullest for some batch and length."""
-        phases: dict[Phase, list[Moment]] = {}
+        phases: dict[Phase, list[StepMoment]] = {}
         for moment in (*self.steps(), *self.forward(), *self.backward()):
             phases.setdefault(moment.phase, []).append(moment)
         return {phase: tuple(undominated(found)) for phase, found in phases.items()}
@@ -249,17 +249,17 @@ class Stage:
     def total(self, held: list[Held]) -> tuple[Bytes, tuple[Held, ...]]:
         return plus(NOTHING, *(one.bytes for one in held)), tuple(held)
 
-    def moment(self, phase: Phase, held: list[Held]) -> Moment:
-        return Moment(phase, *self.total(held))
+    def moment(self, phase: Phase, held: list[Held]) -> StepMoment:
+        return StepMoment(phase, *self.total(held))
 
-    def tops(self, phase: Phase, held: list[Held], profile: Profile, tops: Iterable[Top]) -> Iterator[Moment]:
+    def tops(self, phase: Phase, held: list[Held], profile: Profile, tops: Iterable[Top]) -> Iterator[StepMoment]:
         """Each moment of a part, with what is held round it."""
         nbytes, held_there = self.total(held)
         for top in tops:
             here = Held(top.bytes, profile=profile, event=top.event)
-            yield Moment(phase, plus(nbytes, top.bytes), (*held_there, here))
+            yield StepMoment(phase, plus(nbytes, top.bytes), (*held_there, here))
 
     @cached_property
     def stream(self) -> Held:
         """What one layer hands to the next, or its gradient."""
-        return Held(by(Unit.STREAM, self.rank.hidden * self.passes.settings.rest), "residual stream")
+        return Held(by(CountedBy.STREAM, self.rank.hidden * self.passes.settings.rest), "residual stream")

@@ -15,7 +15,7 @@ from calc.training.training_workload import TrainingWorkload
 
 
 @dataclass(frozen=True)
-class Weight:
+class RankWeight:
     """A tensor of a tensor-parallel rank, and how often a stage holds it."""
 
     tensor: Tensor
@@ -34,7 +34,7 @@ class Weight:
 
 
 @dataclass
-class Unit:
+class GatheredUnit:
     """Elements of what FSDP gathers at once, a layer or all that stands outside of them, on one rank."""
 
     gathered: int = 0
@@ -54,26 +54,26 @@ class States:
     casts: int  # of gradients at the optimizer's step, with those that are still there
     largest_gradient: int
     gradient_width: int  # bytes of an element
-    units: dict[int, Unit] = field(hash=False)
+    units: dict[int, GatheredUnit] = field(hash=False)
 
 
 def states_of(
-    rank: Architecture, weights: list[Weight], work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
+    rank: Architecture, weights: list[RankWeight], work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
 ) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
     trained = [replace(weight, tensor=one) for weight in weights for one in trained_of(rank, weight.tensor, work)]
     width = trained_width(work, recipe)
     gradient = max(WIDTH[recipe.gradients], width) if work.fp32_adapters else WIDTH[recipe.gradients]
-    state = max(WIDTH[recipe.states], width) if work.fp32_adapters else WIDTH[recipe.states]
+    state = state_width(work, recipe)
 
-    def share(weight: Weight, nbytes: int, least_stage: int) -> int:
+    def share(weight: RankWeight, nbytes: int, least_stage: int) -> int:
         ranks = layout.replicas // weight.ep if layout.zero >= least_stage else 1
         return -(-nbytes // (weight.ep * ranks))
 
-    def total(of: Iterable[Weight], nbytes: Callable[[Weight], int], least_stage: int) -> int:
+    def total(of: Iterable[RankWeight], nbytes: Callable[[RankWeight], int], least_stage: int) -> int:
         return sum(share(weight, weight.copies * nbytes(weight), least_stage) for weight in of)
 
-    def base(weight: Weight) -> int:
+    def base(weight: RankWeight) -> int:
         return 4 * weight.numel if work.fp32_rest and not quantised(weight, recipe) else weight.nbytes
 
     largest = max((share(one, one.numel, 2) for one in trained), default=0)
@@ -99,12 +99,17 @@ def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:
     return 4 if work.fp32_adapters and not work.trains_base else WIDTH[recipe.weights]
 
 
+def state_width(work: TrainingWorkload, recipe: Recipe) -> int:
+    """Bytes of an element of a moment."""
+    return max(WIDTH[recipe.states], trained_width(work, recipe)) if work.fp32_adapters else WIDTH[recipe.states]
+
+
 def kernel_of(work: TrainingWorkload, recipe: Recipe) -> OptimizerKernel:
     """How the optimizer runs: as asked, or as the framework has it by default."""
     return work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
 
 
-def quantised(weight: Weight, recipe: Recipe) -> bool:
+def quantised(weight: RankWeight, recipe: Recipe) -> bool:
     """Whether a frozen weight takes less than what is multiplied."""
     return weight.nbytes < WIDTH[recipe.compute] * weight.numel
 
@@ -121,7 +126,7 @@ def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe) -> int:
     return 4 * sum(sizes) + gradient * last
 
 
-def last_matrix(trained: list[Weight]) -> int:
+def last_matrix(trained: list[RankWeight]) -> int:
     """Elements of the last matrix of the model, experts as transformers stacks them: of the head, or of a layer."""
     matrices = [weight for weight in trained if len(weight.tensor.shape) > 1]
     if not matrices:
@@ -131,7 +136,7 @@ def last_matrix(trained: list[Weight]) -> int:
     return weight.copies * weight.numel // len(weight.places)
 
 
-def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision) -> Iterator[Weight]:
+def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision) -> Iterator[RankWeight]:
     """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
     last, and there a tied head too."""
     first, last = stage.start == 0, stage.stop == rank.num_layers
@@ -146,18 +151,18 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
             copies = int(last)
         if copies and tensor.apart is None:
             here = replace(tensor, layers=tuple(layer for layer in tensor.layers if layer in stage))
-            yield Weight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
+            yield RankWeight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
 
 
-def units_of(weights: Iterable[Weight], trained: Iterable[Weight]) -> dict[int, Unit]:
+def units_of(weights: Iterable[RankWeight], trained: Iterable[RankWeight]) -> dict[int, GatheredUnit]:
     """Elements of each layer, and of what stands outside of them (-1)."""
-    units: dict[int, Unit] = {}
+    units: dict[int, GatheredUnit] = {}
     for weight in weights:
         each = weight.copies * weight.numel // len(weight.places) // weight.ep
         for place in weight.places:
-            units.setdefault(place, Unit()).gathered += each
+            units.setdefault(place, GatheredUnit()).gathered += each
     for weight in trained:
         each = weight.copies * weight.numel // len(weight.places) // weight.ep
         for place in weight.places:
-            units.setdefault(place, Unit()).trained += each
+            units.setdefault(place, GatheredUnit()).trained += each
     return units

@@ -11,13 +11,13 @@ from calc.hardware.shards import blocks_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.serving.memory import Memory
 from calc.training.autograd import Bytes
-from calc.training.moments import Component, Moment, Phase
+from calc.training.moments import Phase, StepMoment, TrainingComponent
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
 from calc.training.passes import Passes, settings_of
 from calc.training.peft import trained_of
 from calc.training.recipe import Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.stage import Stage
+from calc.training.stage import TrainingStage
 from calc.training.states import States, states_of, weights_of
 from calc.training.training_workload import TrainingWorkload
 
@@ -71,10 +71,10 @@ class Training:
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
-        self.layouts = dict[TrainingLayout, Training]()
+        self.others = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
         self.passes = dict[bool, Passes]()
-        self.built = dict[tuple[int, bool], Stage]()
-        self.described = dict[Moment, tuple[list[Line], dict[Component, Bytes]]]()
+        self.built = dict[tuple[int, bool], TrainingStage]()
+        self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
         kinds = self._kinds()
         self.alike = [kinds.index(kind) for kind in kinds]  # the first stage that weighs the same but for what waits
         self.states: dict[int, States] = {index: self._states(self.stages[index]) for index in set(self.alike)}
@@ -93,7 +93,7 @@ class Training:
         weights = list(weights_of(self.rank, stage, self.layout, self.frozen))
         return states_of(self.rank, weights, self.work, self.recipe, self.layout)
 
-    def stage(self, index: int, *, single: bool) -> Stage:
+    def stage(self, index: int, *, single: bool) -> TrainingStage:
         """One rank of a stage, for one sequence or for several. With 1F1B, stage i holds min(micro-batches, p - i) of
         them in flight (arXiv:2104.04473 section 2.2)."""
         if (index, single) not in self.built:
@@ -102,7 +102,7 @@ class Training:
                 settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
                 self.passes[single] = Passes(self.rank, self.work, settings)
             stage = self.stages[index]
-            self.built[index, single] = Stage(
+            self.built[index, single] = TrainingStage(
                 self.rank,
                 self.passes[single],
                 blocks_within(self.rank, stage),
@@ -116,12 +116,20 @@ class Training:
             )
         return self.built[index, single]
 
-    def laid_out(self, layout: TrainingLayout) -> "Training":
-        """The same step on other GPUs; laid out once for all that are asked about."""
-        if layout not in self.layouts:
-            whole = self.architecture, self.work, self.recipe, layout, self.overhead, self.frozen
-            self.layouts[layout] = Training(*whole)
-        return self.layouts[layout]
+    def changed(
+        self,
+        work: TrainingWorkload | None = None,
+        recipe: Recipe | None = None,
+        layout: TrainingLayout | None = None,
+        frozen: Precision | None = None,
+    ) -> "Training":
+        """The same model in another step, or on other GPUs; made once for all that are asked about. Raises ConfigError
+        where it can't be laid out so."""
+        key = work or self.work, recipe or self.recipe, layout or self.layout, frozen or self.frozen
+        if key not in self.others:
+            work, recipe, layout, frozen = key
+            self.others[key] = Training(self.architecture, work, recipe, layout, self.overhead, frozen)
+        return self.others[key]
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
@@ -159,7 +167,7 @@ class Training:
         units = self.units(self.work.micro_batch, self.work.sequence)
         return {phase: self._weighed(moment, units) for phase, moment in self._fullest(units).items()}
 
-    def _fullest(self, units: Bytes) -> dict[Phase, Moment]:
+    def _fullest(self, units: Bytes) -> dict[Phase, StepMoment]:
         """The fullest moment of each phase on the fullest GPU."""
         index = max(self.firsts, key=lambda index: self._memory(index).total)
         moments = self.stage(index, single=self.work.micro_batch == 1).moments
@@ -174,7 +182,7 @@ class Training:
         moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
         return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, units)), units)
 
-    def _weighed(self, moment: Moment, units: Bytes) -> TrainingMemory:
+    def _weighed(self, moment: StepMoment, units: Bytes) -> TrainingMemory:
         """What is there at a moment, with the overhead."""
         held = dot(moment.bytes, units)
         components = {name: dot(nbytes, units) for name, nbytes in self._lines(moment)[1].items()}
@@ -194,11 +202,11 @@ class Training:
             moment=moment.phase,
         )
 
-    def _lines(self, moment: Moment) -> tuple[list[Line], dict[Component, Bytes]]:
+    def _lines(self, moment: StepMoment) -> tuple[list[Line], dict[TrainingComponent, Bytes]]:
         """What is alive at a moment, and how much of each component."""
         if moment not in self.described:
             lines = lines_of(moment)
-            components: dict[Component, Bytes] = {}
+            components: dict[TrainingComponent, Bytes] = {}
             for line in lines:
                 so_far = components.get(line.component, (0,) * len(line.bytes))
                 components[line.component] = tuple(a + b for a, b in zip(so_far, line.bytes, strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.errors import Frozen, Message
-from calc.families.towers import uncounted
+from calc.families.vision_fields import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
@@ -13,6 +13,7 @@ from calc.model.architecture import Architecture, Parameters
 from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.training.moments import Phase
+from calc.training.on_disk import SavedBytes, on_disk
 from calc.training.parts import Part
 from calc.training.peft import adapts_experts
 from calc.training.recipe import RECIPES, Recipe
@@ -36,6 +37,8 @@ class TrainingReport(Frozen):
     model: str
     parameters: Parameters
     trained_parameters: int  # of all GPUs, each counted once
+    global_batch: int  # sequences of a step, over all micro-batches and replicas
+    on_disk: SavedBytes
     memory: TrainingMemory
     overhead_items: dict[OverheadItem, tuple[int, int]]
     stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
@@ -49,6 +52,11 @@ class TrainingReport(Frozen):
     def memories(self) -> tuple[TrainingMemory, ...]:
         """Of each GPU that is asked about."""
         return (self.memory,) * len(self.verdicts)
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.global_batch * self.scenario.workload.sequence
 
     @property
     def trained_share(self) -> float:
@@ -72,7 +80,7 @@ def training_report(
 
     `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
-    by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual five.
+    by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual ones.
     """
     architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
@@ -84,6 +92,8 @@ def training_report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
+        global_batch=workload.micro_batch * workload.accumulation * layout.dp,
+        on_disk=on_disk(architecture, workload, recipe),
         memory=memory,
         overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=tuple(training.by_stage()),

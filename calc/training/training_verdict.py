@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import left_for_overhead
 from calc.hardware.solver import largest, least
 from calc.serving.verdict import MOST_GPUS, Word
 from calc.training.step import Training, TrainingMemory
@@ -71,12 +72,7 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
             part=name,
             size=size / GIB,
         )
-    return Message(
-        "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
-        left=(usable - held) / GIB,
-        low=memory.overhead_low / GIB,
-        high=memory.overhead_high / GIB,
-    )
+    return left_for_overhead(usable - held, memory.overhead_low, memory.overhead_high)
 
 
 def fewest_replicas(training: Training, usable: int) -> int | None:
@@ -86,7 +82,7 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     def fits(dp: int) -> bool:
         layout = training.layout.model_copy(update={"dp": dp, "zero": 3})
         try:
-            return training.laid_out(layout).memory().high <= usable
+            return training.changed(layout=layout).memory().high <= usable
         except ConfigError:  # fewer replicas than the experts are spread over
             return False
 

@@ -71,7 +71,7 @@ class Comparison(Frozen):
 
 
 def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
-    """Everything that we list (image tower and further-token layers too) against what the checkpoint holds."""
+    """Everything that we list (vision encoder and MTP layers too) against what the checkpoint holds."""
     ours = {name: tensor.shape for tensor in architecture.tensors() for name in tensor.names()}
     theirs = _renamed(checkpoint.tensors, ours)
     found: dict[str, int] = {}  # ours -> parameters of theirs

@@ -3,7 +3,7 @@
 `say` is the one way to the screen. The English templates are the keys of the catalogues.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from gettext import NullTranslations, translation
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.time.estimate import Estimate
-from calc.units import GIB, KIB, MIB
+from calc.units import GIB, KIB, MIB, TIB
+from pages.parts.labels import CHOICES, FIELDS, FORMATS, GGUF
 from presets import Part
 
 CATALOGUES: dict[str, NullTranslations] = {
@@ -65,6 +66,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) 
 
 # numbers: B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count
 
+UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
+
 
 def count(n: int) -> str:
     """Parameters: 671.03 B, 494.03 M."""
@@ -74,16 +77,25 @@ def count(n: int) -> str:
     return f"{n}"
 
 
+def more(n: int) -> str:
+    """Parameters more or fewer: +75.50 M, −1.20 B."""
+    return f"{'−' if n < 0 else '+'}{count(abs(n))}"
+
+
+def unit(nbytes: int) -> tuple[str, int]:
+    """The largest binary unit that leaves a whole part, and its bytes."""
+    return next(((unit, base) for unit, base in UNITS if abs(nbytes) >= base), ("B", 1))
+
+
 def size(nbytes: int) -> str:
-    """Bytes in the largest binary unit that leaves a whole part."""
-    for unit, base in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if abs(nbytes) >= base:
-            return f"{nbytes / base:,.2f} {unit}"
-    return f"{nbytes:,} B"
+    """Bytes in that unit."""
+    name, base = unit(nbytes)
+    return f"{nbytes / base:,.2f} {name}" if base > 1 else f"{nbytes:,} B"
 
 
 def gib(nbytes: int) -> str:
-    return f"{nbytes / GIB:,.2f} GiB"
+    """Bytes of a GPU, to be compared with others: in GiB, and from 1,024 of them in TiB."""
+    return size(nbytes) if abs(nbytes) >= TIB else f"{nbytes / GIB:,.2f} GiB"
 
 
 def tokens(n: int) -> str:
@@ -184,7 +196,7 @@ def value(number: Any) -> str:
     """A value of a field in a sentence or on a button."""
     if isinstance(number, bool):
         return switched(number)
-    return f"{number:,}" if isinstance(number, int) else f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.12g}" if isinstance(number, float) else str(number)
 
 
 # parts of a model and of memory
@@ -281,137 +293,7 @@ def color(name: str) -> str:
     return COLORS.get(name, COLORS["other"])
 
 
-# fields that a reader sets, and their choices
-
-FIELDS: dict[str, Message] = {
-    "batch": Message("Batch size (concurrent sequences)"),
-    "context": Message("Context length"),
-    "generated": Message("Output tokens"),
-    "weights": Message("Weight format"),
-    "kv": Message("KV cache format"),
-    "engine": Message("Engine"),
-    "gpu": Message("GPU models"),
-    "num_gpus": Message("How many of each"),
-    "users": Message("Concurrent users"),
-    "requests_per_s": Message("Requests per second, instead of users"),
-    "prompt": Message("Prompt tokens"),
-    "output": Message("Output tokens"),
-    "prefix_share": Message("Share of the prompt in the prefix cache"),
-    "ttft_ms": Message("Time to first token (TTFT), at most (ms)"),
-    "tpot_ms": Message("Tokens/s per user, at least"),
-    "plan_gpus": Message("GPU models that may be used"),
-    "weight_formats": Message("Acceptable weight formats"),
-    "kv_formats": Message("Acceptable KV cache formats"),
-    "max_gpus": Message("GPUs in all, at most"),
-    "node": Message("GPUs of a node"),
-    "budget": Message("Budget, US dollars per hour"),
-    "price": Message("US dollars per GPU-hour"),
-    "tp": Message("Tensor parallel (TP)"),
-    "pp": Message("Pipeline parallel (PP)"),
-    "dp": Message("Data parallel (DP)"),
-    "ep": Message("Expert parallel (EP)"),
-    "cp": Message("Context parallel (CP)"),
-    "zero": Message("ZeRO / FSDP sharding"),
-    "sequence_parallel": Message("Sequence parallel"),
-    "max_num_batched_tokens": Message("Prefill chunk (max_num_batched_tokens)"),
-    "chunked_prefill_size": Message("Prefill chunk (chunked_prefill_size)"),
-    "prefill_chunk_size": Message("Prefill chunk"),
-    "max_num_seqs": Message("Max sequences (max_num_seqs)"),
-    "max_running_requests": Message("Max sequences (max_running_requests)"),
-    "gpu_memory_utilization": Message("GPU memory utilization"),
-    "language_model_only": Message("Language model only"),
-    "speculative": Message("Speculative decoding"),
-    "attention": Message("Attention kernel"),
-    "logits": Message("Prefill logits"),
-    "micro_batch": Message("Micro-batch size"),
-    "sequence": Message("Sequence length"),
-    "accumulation": Message("Gradient accumulation steps"),
-    "method": Message("Method"),
-    "lora_rank": Message("LoRA rank"),
-    "lora_targets": Message("LoRA target modules"),
-    "fp32_rest": Message("Unquantized weights in fp32"),
-    "frozen": Message("Base model format"),
-    "optimizer": Message("Optimizer"),
-    "optimizer_in_backward": Message("Optimizer in backward"),
-    "recipe": Message("Mixed precision"),
-    "recompute": Message("Activation checkpointing"),
-    "fused": Message("Fused norms and activations"),
-    "loss": Message("Loss"),
-    "loss_chunks": Message("Chunks of the loss"),
-    "offload_activations": Message("Offload activations to CPU"),
-    "lora_dropout": Message("LoRA dropout"),
-    "fp32_adapters": Message("Adapters in fp32"),
-    "repeated_keys": Message("Keys and values repeated for every query head"),
-    "reentrant": Message("Reentrant checkpointing"),
-    "keep_outputs": Message("Keep the logits through the backward pass"),
-    "optimizer_kernel": Message("Kernel of the optimizer"),
-    "reduce": Message("Gradients reduced in"),
-    "reshard_after_forward": Message("Reshard after the forward pass"),
-    "cuda_context": Message("CUDA context (GiB)"),
-    "libraries": Message("Libraries, NCCL (GiB)"),
-    "cuda_graphs": Message("CUDA graphs (GiB)"),
-    "fragmentation": Message("Fragmentation (% of the rest)"),
-}
-CHOICES: dict[str, Mapping[Any, Message]] = {
-    "attention": {"flash": Message("Flash"), "eager": Message("Eager")},
-    "logits": {
-        "last": Message("Of the last token"),
-        "all": Message("Of all tokens"),
-        "all_fp32": Message("Of all tokens, with an fp32 copy"),
-    },
-    "speculative": {
-        "none": Message("None"),
-        "mtp": Message("Multi-token prediction (MTP) layers of the model"),
-        "eagle": Message("EAGLE: one more layer"),
-    },
-    "method": {
-        "full": Message("Full fine-tuning"),
-        "pretrain": Message("Pre-training"),
-        "lora": Message("LoRA"),
-        "qlora": Message("QLoRA"),
-    },
-    "optimizer": {
-        "adamw": Message("AdamW"),
-        "adamw-8bit": Message("AdamW, 8-bit states"),
-        "adamw-8bit-ao": Message("AdamW, 8-bit states (torchao)"),
-        "adafactor": Message("Adafactor"),
-        "muon": Message("Muon"),
-        "sgd": Message("SGD"),
-        "sgd-momentum": Message("SGD with momentum"),
-    },
-    "recipe": {
-        "master": Message("BF16 mixed precision (FP32 master weights)"),
-        "bf16": Message("Pure BF16"),
-        "megatron": Message("Megatron: FP32 gradients and master weights"),
-        "deepspeed": Message("DeepSpeed: FP32 master weights, gradients copied"),
-        "autocast": Message("Autocast: FP32 weights, 16-bit compute"),
-        "bf16-autocast": Message("BF16 weights under autocast"),
-        "master-each": Message("FP32 master weights, each gradient cast and freed"),
-        "master-all": Message("FP32 master weights, all gradients cast"),
-        "fp32": Message("Pure FP32"),
-    },
-    "recompute": {
-        "none": Message("None"),
-        "selective": Message("Selective"),
-        "alternate": Message("Every other matmul"),
-        "full": Message("Full"),
-    },
-    "loss": {
-        "whole": Message("Whole, in FP32"),
-        "native": Message("Whole, in 16 bits"),
-        "compiled": Message("Whole, one kernel"),
-        "chunked": Message("In chunks"),
-        "fused": Message("Fused with the output layer"),
-    },
-    "lora_targets": {
-        "all": Message("All matrices (PEFT)"),
-        "dense": Message("All but experts"),
-        "attention": Message("Attention"),
-        "qv": Message("Queries and values"),
-    },
-    "zero": {0: Message("None"), 1: Message("ZeRO-1"), 2: Message("ZeRO-2"), 3: Message("ZeRO-3 / FSDP")},
-}
-
+# names of what is chosen and of what bounds
 
 BOUNDS: dict[str, Message] = {
     "compute": Message("compute"),
@@ -422,6 +304,15 @@ BOUNDS: dict[str, Message] = {
 """What takes most of a step."""
 
 
+WORK: dict[str, Message] = {
+    "scores": Message("Attention over the cache"),
+    "scan": Message("Recurrence"),
+    "latents": Message("Keys and values of latents"),
+    "communication": Message("Communication"),
+    "host": Message("Host"),
+    "elementwise": Message("Elementwise kernels"),
+}
+"""Kinds of work of a pass that are no part of the model."""
 FORMS: dict[str, Message] = {
     "sxm": Message("SXM module"),
     "oam": Message("OAM module"),
@@ -456,6 +347,11 @@ PHASES: dict[str, Message] = {
 def phase(name: str, peak: str) -> str:
     """A phase of a training step; where it is fullest, that is said."""
     return say("{phase} (peak)", phase=PHASES[name]) if name == peak else say(PHASES[name])
+
+
+def storage(name: str) -> str:
+    """One line on a storage format of weights."""
+    return say(FORMATS.get(name, GGUF))
 
 
 def field(name: str) -> str:

@@ -36,10 +36,11 @@ def installed(tmp_path_factory):
     [
         (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
         (["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
+        (["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090"),
         (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
     ],
-    ids=["help", "report", "module", "library"],
+    ids=["help", "report", "plan", "module", "library"],
 )
 def test_what_is_installed(installed, words, text):
     done = installed(*words)

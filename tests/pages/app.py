@@ -1,5 +1,7 @@
 """The app without a browser."""
 
+import json
+
 from streamlit.testing.v1 import AppTest
 
 from tests import ROOT
@@ -28,6 +30,12 @@ def opened(app, *keys):
 
 def metrics(app):
     return {metric.label: metric.value for metric in app.metric}
+
+
+def charts(app):
+    """The figures that the page's own chart draws, by their keys."""
+    drawn = [chart.proto for chart in app.get("bidi_component") if chart.proto.component_name == "weighbridge_chart"]
+    return {chart.id.rpartition("-")[2]: json.loads(chart.json)["figure"] for chart in drawn}
 
 
 def texts(elements):

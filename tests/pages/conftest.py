@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +33,10 @@ def running_app(**environment: str) -> Iterator[str]:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as reply:
                     assert reply.read() == b"ok"
                 break
-            except urllib.error.URLError:
-                time.sleep(0.25)
+            except OSError:  # not there yet, or not ready to listen
+                time.sleep(0.5)
+        else:
+            raise TimeoutError("The app does not answer.")
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()

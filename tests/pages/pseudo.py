@@ -8,16 +8,17 @@ import json
 import re
 from gettext import NullTranslations
 
-from calc.families.table import FAMILIES
+from calc.families.family_table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware.custom_gpu import DTYPES
 from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.training.recipe import RECIPES
+from calc.training.trainers import TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.outputs.sunburst import share_rows
+from pages.parts.outputs.shares import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
@@ -58,8 +59,8 @@ def tensor_names():
     return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
 
 
-UNITS = ("GiB", "MiB", "KiB", "MB", "GB/s", "TFLOPS", "ms", "min")
-DEGREES = ("TP", "PP", "DP", "EP", "CP")
+UNITS = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "GB/s", "TFLOPS", "ms", "min")
+DEGREES = ("TP", "PP", "DP", "EP", "CP", "ZeRO")
 GIVEN = (
     *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
     *("Model", "Odd", "Strange", "Other", "Linear", "Linear4bit", "e.weight", "h.weight"),
@@ -90,6 +91,8 @@ NAMES = {
     *DTYPES,
     *gpus(),
     *models(),
+    *(name.split("/")[0] for name in models()),
+    "MoE",
     *(preset.name for preset in models().values()),
     *(preset.source for preset in models().values()),
     *(engine.title for engine in ENGINES.values()),
@@ -97,6 +100,7 @@ NAMES = {
     *WEIGHT_FORMATS,
     *CACHE_FORMATS,
     *RECIPES,
+    *(trainer.title for trainer in TRAINERS.values()),
     *CONTROLS,
     *BITS,
     *(row.name for row in accuracy().rows),
@@ -112,7 +116,7 @@ NAMES = {
 }
 WORD = re.compile(r"[A-Za-z]{2,}")
 OPAQUE = re.compile(
-    r"`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
 )
 ALLOWED = re.compile(
     "|".join(rf"(?<![\w.]){re.escape(name)}(?![\w])" for name in sorted(NAMES, key=len, reverse=True) if name)
@@ -129,7 +133,7 @@ SILENT = set(
     accept allowed autocomplete color column_order config data data_id default_value element_id file_type form_id
     format gap_config help_mode icon id js_number key label_visibility language link media_id mime min_column_width
     query_string raw_data raw_values selection_mode set_value shortcut step tag theme type upload_url upload_urls url
-    user_key widget_id
+    user_key widget_id page
     """.split()
 )
 """Fields of Streamlit's messages that nobody reads."""
@@ -143,7 +147,9 @@ def texts(app):
             kind = message.DESCRIPTOR.name
             if kind == "Code":
                 continue
-            if kind == "PlotlyChart":
+            if kind == "BidiComponent":
+                yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.json)))
+            elif kind == "PlotlyChart":
                 yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.spec)))
             elif kind in ("Arrow", "Dataframe"):
                 yield from ((f"table {message.columns[:40]}", text) for text in tabled(node, message))
@@ -172,7 +178,7 @@ def written(message):
                 yield from written(item)
 
 
-READ = {"text", "name", "hovertemplate", "texttemplate", "hovertext", "ticktext", "labels"}
+READ = {"text", "name", "hovertemplate", "hovertext", "ticktext", "label", "all"}
 
 
 def plotted(part, path="", read=False):
@@ -183,7 +189,7 @@ def plotted(part, path="", read=False):
     elif isinstance(part, list):
         for inner in part:
             yield from plotted(inner, path, read)
-    elif isinstance(part, str) and read and "sunburst" not in part:
+    elif isinstance(part, str) and read:
         yield path, part
 
 

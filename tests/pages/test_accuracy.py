@@ -4,7 +4,9 @@ from benchmarks.accuracy.evidence import README, evidence, in_readme, table
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
 from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
-from tests.pages.app import page
+from pages.parts.verify.speed_evidence import speeds
+from pages.parts.verify.speeds import errors as speed_errors
+from tests.pages.app import page, run
 
 
 def test_the_file_is_what_the_formulas_give_now():
@@ -28,11 +30,24 @@ def test_every_kind_is_explained_and_every_record_counted():
 def test_the_charts_hold_every_record():
     kinds = accuracy().by_kind()
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
-    assert sum(len(trace.x) for trace in agreement(kinds, LIGHT).data if trace.mode == "markers") == sizes
-    assert sum(len(trace.x) for trace in errors(kinds, DARK).data) == len(accuracy().rows)
+    assert sum(len(trace["x"]) for trace in agreement(kinds, LIGHT)["data"] if trace["mode"] == "markers") == sizes
+    assert sum(len(trace["x"]) for trace in errors(kinds, DARK)["data"]) == len(accuracy().rows)
 
 
 def test_the_page():
     app = page("accuracy")
     assert app.title[0].value == "Accuracy"
     assert len(app.dataframe) == 1
+
+
+def test_the_speeds_are_those_of_the_file():
+    found = speeds()
+    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
+    assert len(app.dataframe[0].value) == len(found.rows)
+    assert sum(len(trace["x"]) for trace in speed_errors(found, LIGHT)["data"]) == sum(
+        row.rows for row in found.by_kind.values()
+    )
+    shown = "\n".join(element.value for element in app.markdown)
+    for row in found.by_kind.values():
+        assert f"**{row.median_error:.1%}**" in shown
+    assert all(str(row.message) in shown for row in found.left_out)

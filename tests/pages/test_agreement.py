@@ -10,17 +10,19 @@ from calc import report
 from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from pages.parts import words
-from pages.parts.outputs import cards, charts, kv_budget
+from pages.parts.outputs import cards, charts, gpu_rows, kv_budget
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.pages.app import charts as drawn
 from tests.pages.app import page, texts
 
 GIB = 2**30
+KINDS = ("v100-sxm2-16gb", "a100-sxm-40gb", "rtx-4090", "h200-sxm")
 CENT = 0.0051
 """GiB that two decimals leave open."""
 HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+) GiB (?:headroom )?of ([\d,.]+) GiB$")
 BATCH = re.compile(r"Max batch size: \*\*([\d,]+|none|no limit)\*\*")
-CONTEXT = re.compile(r"Max context length: \*\*([\d,]+|none|no limit)\*\*")
+CONTEXT = re.compile(r"Max context length: \*\*([\d,]+|none|no limit)(?: \(.+\))?\*\*")
 
 
 def number(text):
@@ -47,17 +49,18 @@ def stacked(traces):
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", models())
 def test_what_is_drawn_agrees(model, engine):
-    asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2))
-    held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT).to_plotly_json()["data"])
+    kinds = [gpus()[name] for name in KINDS]
+    asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2), gpus=kinds)
+    held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT)["data"])
     file, rows = json.loads(asked.model_dump_json()), kv_budget.rows(asked)
-    assert len(held) == len(file["verdicts"]) == 5
+    assert len(held) == len(file["verdicts"]) == len(KINDS)
     for place, (verdict, saved) in enumerate(zip(asked.verdicts, file["verdicts"], strict=True)):
         spare, usable = of_card(cards.headroom(verdict))
         assert held[place] + spare == pytest.approx(usable, abs=2 * CENT)
         assert ends[place] == pytest.approx(usable, abs=CENT)
         assert saved["spare"] / GIB == pytest.approx(spare, abs=CENT)
         assert saved["required"] == sum(saved["memory"].get(part, 0) for part in words.SEEING)
-        length, batch, _ = cards.largest(verdict)
+        length, batch, *_ = gpu_rows.largest(verdict, None, 131_072)
         assert most(CONTEXT.match(length)[1]) == saved["max_context"]
         assert most(BATCH.match(batch)[1]) == saved["max_batch"]
         if not rows:
@@ -78,13 +81,12 @@ def test_what_is_drawn_agrees(model, engine):
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 @pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3.5-9B"])
 def test_what_the_page_shows_agrees(model, engine):
-    app = page(model=model, engine=engine, batch="2")
-    (spec,) = [chart.proto.spec for chart in app.get("plotly_chart") if "gpus" in chart.proto.id]
-    held, ends = stacked(json.loads(spec)["data"])
+    app = page(model=model, engine=engine, batch="2", gpu=",".join(KINDS))
+    held, ends = stacked(drawn(app)["gpus"]["data"])
     shown = texts(app.markdown)
     spares = [of_card(text) for text in shown if HEADROOM.match(text)]
     batches = [most(found[1]) for text in shown if (found := BATCH.search(text))]
-    assert len(spares) == len(batches) == 5
+    assert len(spares) == len(batches) == len(KINDS)
     for size, end, (spare, usable) in zip(held, ends, spares, strict=True):
         assert end == pytest.approx(usable, abs=CENT)
         assert size + spare == pytest.approx(end, abs=CENT)

@@ -13,7 +13,13 @@ def row(app, start):
 
 def test_eight_of_32_kv_heads_save_75_per_cent():
     app = page("attention", model="Qwen/Qwen3-8B")
-    assert row(app, "**GQA-8** (this model)") == ["**GQA-8** (this model)", "75%", "1.12 GiB", "144.00 KiB", "8.19 B"]
+    assert row(app, "**GQA-8** (this model)")[:5] == [
+        "**GQA-8** (this model)",
+        "75%",
+        "1.12 GiB",
+        "144.00 KiB",
+        "8.19 B",
+    ]
     assert row(app, "MHA")[1:4] == ["–", "4.50 GiB", "576.00 KiB"]
 
 

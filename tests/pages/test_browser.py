@@ -17,10 +17,11 @@ def number(page, label):
 def test_pick_move_read_share(browser, page, address):
     page.goto(address)
     expect(number(page, "Parameters")).to_have_text("8.19 B")
+    expect(page).to_have_title("Qwen3-8B · Weigh · Weighbridge")
 
     page.get_by_role("combobox", name="Model", exact=True).click()
-    page.keyboard.type("DeepSeek-V3")
-    page.get_by_role("option", name="DeepSeek-V3", exact=True).click()
+    page.keyboard.type("deepseek v3")
+    page.keyboard.press("Enter")
     expect(number(page, "Parameters")).to_have_text("671.03 B")
     expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3")
 
@@ -31,16 +32,17 @@ def test_pick_move_read_share(browser, page, address):
     expect(page.get_by_text("659,519,118,336")).to_be_visible()
     expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3&num_hidden_layers=60")
 
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()
-    link = page.get_by_test_id("stCode").inner_text().strip()
-    assert link == unquote(page.url)
+    expect(page.get_by_text("Link copied.")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link == f"{unquote(page.url)}&v=3"  # the generation of its defaults
     elsewhere = browser.new_context().new_page()
     elsewhere.goto(link)
     expect(elsewhere.get_by_text("659,519,118,336")).to_be_visible(timeout=20_000)
     for label in ("Parameters", "Active parameters", "Weights", "KV cache per token", "Memory per GPU"):
         expect(number(elsewhere, label)).to_have_text(number(page, label).inner_text())
 
-    page.keyboard.press("Escape")
     page.reload()
     expect(page.get_by_text("659,519,118,336")).to_be_visible()
     page.go_back()
@@ -77,6 +79,6 @@ def test_a_training_step_is_weighed_and_shared(page, address):
     page.get_by_role("radio", name="QLoRA").click()
     # rank 16: 24 layers, 16 times the sum of in and out of each of the seven matrices
     expect(number(page, "Trainable parameters")).to_have_text("8.80 M")
-    expect(page).to_have_url(f"{address}/train?model=Qwen%2FQwen2.5-0.5B&method=qlora")
+    expect(page).to_have_url(f"{address}/train?model=Qwen%2FQwen2.5-0.5B&method=qlora&recompute=full")
     page.reload()
     expect(number(page, "Trainable parameters")).to_have_text("8.80 M")

@@ -13,6 +13,7 @@ PAGES = {
     "compare": "Compare",
     "plan": "Plan",
     "hardware": "Hardware",
+    "design": "Design",
     "derive": "Derive",
     "verify": "Verify",
     "accuracy": "Accuracy",

@@ -4,11 +4,12 @@ from itertools import combinations
 from typing import get_args
 
 import pytest
+from plotly.graph_objects import Figure
 
 from calc import Architecture, Workload, report, training_report
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
-from pages.parts.outputs import charts, sunburst
+from pages.parts.outputs import charts, shares
 from presets import gpus, models
 
 GIB = 2**30
@@ -25,6 +26,11 @@ def each(result):
     return [verdict.memory for verdict in result.verdicts]
 
 
+def drawn(figure):
+    """A figure that Plotly has checked."""
+    return Figure(data=figure["data"], layout=figure["layout"])
+
+
 def bars(figure):
     return [trace for trace in figure.data if trace.type == "bar"]
 
@@ -32,20 +38,20 @@ def bars(figure):
 @pytest.mark.parametrize("model", models())
 def test_slices_are_every_tensor_of_the_total_once(model):
     architecture = Architecture.from_config(models()[model].config)
-    rows = sunburst.share_rows(architecture.tensors())
+    rows = shares.share_rows(architecture.tensors())
     assert sum(row.parameters for row in rows) == architecture.parameters().total
     assert len({row[:3] for row in rows}) == len(rows)
     assert {row.component for row in rows} <= words.PARTS.keys()
 
 
 def test_what_is_listed_apart_is_in_no_slice():
-    rows = sunburst.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
+    rows = shares.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
     assert rows == [("mlp", "", "a", 6)]
 
 
 def test_slices_are_named_after_layers_and_tensors():
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
-    rows = {row[:3]: row.parameters for row in sunburst.share_rows(tensors)}
+    rows = {row[:3]: row.parameters for row in shares.share_rows(tensors)}
     assert rows["attention", "layers 3 to 60", "q_a_proj"] == 58 * 7168 * 1536
     assert rows["experts_routed", "layers 3 to 60", "down_proj"] == 58 * 256 * 7168 * 2048
     assert rows["embedding", "", "embed_tokens"] == 129280 * 7168
@@ -55,23 +61,25 @@ def test_slices_are_named_after_layers_and_tensors():
 def test_children_add_up_to_their_parents(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()
-    figure = sunburst.parameter_sunburst(parameters.total, sunburst.share_rows(architecture.tensors()), LIGHT)
-    (rings,) = figure.data
-    sizes = dict(zip(rings.ids, rings.values, strict=True))
-    children: dict[str, int] = {}
-    for part, parent in zip(rings.ids, rings.parents, strict=True):
-        children[parent] = children.get(parent, 0) + sizes[part]
-    assert children.pop("") == sizes["total"] == parameters.total
-    assert children == {parent: sizes[parent] for parent in children}
-    assert all(isinstance(size, int) for size in sizes.values())
-    assert {name: sizes[name] for name in parameters.components} == parameters.components
-    assert figure == sunburst.shares(parameters.total, architecture.tensors(), LIGHT)
+    root = shares.tree(parameters.total, shares.share_rows(architecture.tensors()))
+    assert root[1] == parameters.total
+
+    def whole(node):
+        name, size, _, _, below = node
+        assert isinstance(size, int)
+        assert len({inner[0] for inner in below}) == len(below), name
+        assert not below or sum(whole(inner) for inner in below) == size, name
+        return size
+
+    whole(root)
+    colors = {words.color(name): size for name, size in parameters.components.items()}
+    assert {node[2]: node[1] for node in root[4]} == colors
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
     result = weighed(model)
-    figure = charts.gpu_bars(result.verdicts, result.memories, charts.DARK)
+    figure = drawn(charts.gpu_bars(result.verdicts, result.memories, charts.DARK))
     *parts, hatched = bars(figure)
     for name, bar in zip(words.SERVED, parts, strict=True):
         assert bar.x == tuple(getattr(verdict.memory, name) / GIB for verdict in result.verdicts)
@@ -88,7 +96,7 @@ def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_context_bars_are_the_memory_at_each_context(model):
     result = weighed(model, batch=4)
-    figure = charts.context_bars(result, LIGHT)
+    figure = drawn(charts.context_bars(result, LIGHT))
     for name, bar in zip(words.SERVED, bars(figure), strict=False):
         assert bar.x == ("1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k")
         assert bar.y == tuple(getattr(memory, name) / GIB for memory in result.by_context.values())
@@ -104,10 +112,30 @@ def test_context_bars_are_the_memory_at_each_context(model):
     ],
 )
 def test_overtaking_is_marked_where_it_first_happens(batch, first):
-    figure = charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch), LIGHT)
-    texts = [note.text for note in figure.layout.annotations]
+    figure = drawn(charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch), LIGHT))
+    texts = [note.text for note in figure.layout.annotations if note.xref != "paper"]
     assert texts == ([f"KV cache outweighs the weights from {first}"] if first else [])
-    assert [bars(figure)[0].x[line.x0] for line in figure.layout.shapes] == ([first] if first else [])
+    dotted = [line for line in figure.layout.shapes if line.line.dash == "dot"]
+    assert [bars(figure)[0].x[line.x0] for line in dotted] == ([first] if first else [])
+
+
+def test_the_chosen_context_and_each_capacity_are_marked():
+    """From 2k, since 262,144 tokens end it, and with the context between two powers of two that is asked for."""
+    result = weighed("Qwen/Qwen3-8B", context=200_000)
+    figure = drawn(charts.context_bars(result, LIGHT))
+    columns = bars(figure)[0].x
+    assert columns == ("2k", "4k", "8k", "16k", "32k", "64k", "128k", "200,000", "256k")
+    assert figure.layout.xaxis.ticktext[7] == "<b>200,000</b>"
+    (band,) = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    assert (band.x0 + band.x1) / 2 == 7
+    ends = [line.y0 for line in figure.layout.shapes if line.line.dash == "dash"]
+    usable = sorted(verdict.usable / GIB for verdict in result.verdicts)
+    assert ends[0] == usable[0]
+    assert set(ends) <= set(usable)
+    tallest = max(memory.high for memory in result.by_context.values()) / GIB
+    assert ends[-1] >= tallest  # the first GPU on which the longest context would fit
+    near = [any(0 <= size - end < charts.CLOSE * ends[-1] for end in ends) for size in usable if size <= ends[-1]]
+    assert all(near)
 
 
 @pytest.mark.parametrize("theme", [charts.LIGHT, charts.DARK], ids=["light", "dark"])
@@ -116,12 +144,13 @@ def test_figures_are_small_and_bring_their_own_looks(theme):
     step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
-        sunburst.shares(result.parameters.total, tensors, theme),
+        shares.pie_frame(result.parameters.total, shares.share_rows(tensors), theme),
         charts.gpu_bars(result.verdicts, result.memories, theme),
         charts.context_bars(result, theme),
         charts.gpu_bars(step.verdicts, step.memories, theme, words.TRAINED),
         charts.sequence_bars(step.by_sequence, theme),
     ):
+        figure = drawn(figure)
         assert len(figure.to_json()) < 60_000
         assert figure.layout.font.color == theme.text
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
@@ -170,6 +199,6 @@ def test_a_vision_encoder_is_a_part_of_every_figure_of_memory():
         charts.context_bars(result, LIGHT),
         charts.stage_bars(result.stages, LIGHT),
     ):
-        (tower,) = [bar for bar in bars(figure) if bar.name == "Vision encoder"]
+        (tower,) = [bar for bar in bars(drawn(figure)) if bar.name == "Vision encoder"]
         sizes = tower.x if tower.orientation == "h" else tower.y
         assert set(sizes) == {2 * 419_816_304 / 2**30}

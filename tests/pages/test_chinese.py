@@ -1,5 +1,6 @@
 """Pages in Chinese: no English sentence is left, and the language stays with the reader and in the link."""
 
+import json
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -9,7 +10,7 @@ from calc.text import pack
 from pages.parts import words
 from tests.messages import LOCALE
 from tests.pages.app import metrics, opened, page, run
-from tests.pages.pseudo import WORD, escaped, texts
+from tests.pages.pseudo import WORD, escaped, nodes, texts
 from tests.pages.test_language import DRAWERS, FIGURES, LOGS, SERVED, STEP, TRAINED, verify
 
 
@@ -83,8 +84,10 @@ def test_a_language_that_is_none():
 
 def test_copied_links_say_the_language():
     app = page(model="Qwen/Qwen2.5-3B", lang="zh")
-    (address,) = [code.value for code in app.code if "model=" in code.value]
-    assert dict(parse_qsl(urlsplit(address).query)) == {"model": "Qwen/Qwen2.5-3B", "lang": "zh"}
+    protos = [getattr(node, "proto", None) for node in nodes(app._tree)]
+    parts = [json.loads(proto.json) for proto in protos if getattr(proto, "component_name", "") == "weighbridge_copy"]
+    (address,) = [part["text"] for part in parts]
+    assert dict(parse_qsl(urlsplit(address).query)) == {"model": "Qwen/Qwen2.5-3B", "v": "3", "lang": "zh"}
 
 
 def test_the_switch_changes_no_number():

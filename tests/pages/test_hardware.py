@@ -2,9 +2,15 @@
 
 import pytest
 
-from calc.hardware.engines import TITLES, runs
-from presets import gpus
-from tests.pages.app import page, run, texts
+from calc import Architecture, Layout, Precision
+from calc.hardware.engine_rules import TITLES, runs
+from calc.serving.engines import ENGINES
+from calc.time.operating_points import operating_points
+from pages.parts.outputs import charts, maps
+from pages.parts.state import fitted
+from presets import gpus, models
+from tests.pages.app import charts as drawn
+from tests.pages.app import opened, page, run, texts
 
 
 def test_every_gpu_is_a_row():
@@ -51,3 +57,39 @@ def test_what_is_no_gpu_is_a_sentence():
     app.text_input(key="own_name").set_value("a:b")
     run(app.button(key="own_add").click())
     assert "letters, digits" in texts(app.error)[0]
+
+
+def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
+    app = opened(page("hardware", view="models", card="l4", length="4096"), "map_table_models")
+    found = fitted.models_on("l4", 1, 4096)
+    table = app.dataframe[0].value
+    named = {preset.name: row for row, preset in enumerate(models()[name] for name in found.names)}
+    assert len(table) == min(60, sum(found.max_context.max(axis=1) > 0))
+    for _, row in table.iterrows():
+        assert row["context int4"] == found.max_context[named[row["name"]]][fitted.FORMATS.index("int4")]
+    assert len(app.get("plotly_chart")) == 1
+
+
+def test_the_map_of_gpus_has_ones_own():
+    own = "Mine:96GiB:4000GB/s:bf16=900"
+    app = opened(page("hardware", view="formats", gpu=own, figure="speed"), "map_table_formats")
+    assert "Mine" in list(app.dataframe[0].value["name"])
+
+
+def test_a_heat_map_is_empty_where_nothing_fits():
+    found = fitted.models_on("l4", 1, 4096)
+    figure = maps.heat_map(found.names, fitted.FORMATS, found.max_context, maps.tokens, charts.LIGHT)
+    (cells,) = figure["data"]
+    for shades, sizes in zip(cells["z"], found.max_context, strict=True):
+        assert [shade is None for shade in shades] == [size == 0 for size in sizes]
+
+
+def test_points_lie_under_the_roof():
+    gpu, whole = gpus()["h100-sxm"], Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
+    points = operating_points(whole, ENGINES["vllm"](), Precision(), gpu, Layout(), 4096)
+    assert [point.bound for point in points] == ["bandwidth"] * 4 + ["compute"]
+    for point in points:
+        assert point.tflops < min(gpu.tflops["bf16"], point.intensity * gpu.bandwidth_gb_s / 1000)
+    assert points[0].intensity == pytest.approx(1, abs=0.3)  # a multiply-add for each weight of two bytes
+    app = page("hardware", view="roofline")
+    assert drawn(app).keys() == {"roofline"}

@@ -6,8 +6,10 @@ from calc import Architecture, Precision
 from calc.serving.engines import ENGINES
 from calc.time.plan import Needs, Search
 from calc.time.plan_range import plan_range
+from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
-from tests.pages.app import page, run, texts
+from tests.pages.app import charts as drawn
+from tests.pages.app import metrics, opened, page, run, texts
 
 ASKED = {
     "one user": ("Qwen/Qwen3-8B", {}, {}, [None]),
@@ -84,6 +86,68 @@ def test_a_link_is_the_same_page():
     again = page("plan", **link)
     assert again.dataframe[0].value.equals(app.dataframe[0].value)
     assert again.number_input(key="min_rate").value == 30.0
+
+
+def test_a_filter_leaves_what_passes_and_a_row_opens():
+    app = page("plan", model="Qwen/Qwen3-8B", users="16")
+    every = app.dataframe[0].value
+    run(app.multiselect(key="plan_vendors").set_value(["AMD"]))
+    left = app.dataframe[0].value
+    names = {gpu.name for gpu in gpus().values() if gpu.vendor == "AMD"}
+    assert 0 < len(left) < len(every)
+    assert set(left["gpu"]) <= names
+    run(app.toggle(key="plan_meeting").set_value(True))
+    assert app.dataframe[0].value["meets"].all()
+
+
+def test_a_plan_says_how_it_is_started_and_where_its_time_goes():
+    app = page("plan", model="meta-llama/Llama-3.1-70B", users="16", plan_gpus="h100-sxm", weight_formats="fp8")
+    opened(app, "launch_best", "operations_best", "sensitivity_drawer", "frontier_drawer")
+    layout = app.dataframe[0].value.iloc[0]["layout"]
+    assert f"--tensor-parallel-size {layout.removeprefix('TP ')}" in "\n".join(texts(app.code))
+    shown = "\n".join(texts(app.markdown))
+    assert "Attention over the cache" in shown
+    assert "8 instead of 16 concurrent users" in shown
+    assert "fp8, 16 requests" in shown
+    assert drawn(app).keys() == {"frontier"}
+
+
+def test_a_training_plan_is_that_of_calc_and_goes_to_train():
+    asked = {"purpose": "train", "tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
+    app = page("plan", model="Qwen/Qwen3-0.6B", **asked)
+    found = training_plan_report(
+        models()["Qwen/Qwen3-0.6B"].config,
+        TrainingNeeds(tokens=1e10, gpus=8, global_batch=32),
+        gpus=[gpus()["h100-sxm"]],
+    )
+    best, savings = (table.value for table in app.dataframe)
+    assert best.iloc[0]["days"] == found.plans[0].campaign.days.expected
+    assert list(savings["rate"]) == [plan.time.tokens_per_s_per_gpu.expected for plan in found.savings]
+    assert app.number_input(key="billions").value == 10
+    run(app.button(key="use_best").click())
+    assert metrics(app)["Memory per GPU"]
+    assert app.query_params["dp"] in ("8", ["8"])
+
+
+def test_what_no_layout_divides_is_a_sentence():
+    app = page("plan", model="Qwen/Qwen3-0.6B", purpose="train", gpus="7", global_batch="256")
+    assert any("No layout divides 7 GPUs" in text for text in texts(app.error))
+
+
+def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
+    share = "bandwidth=0.2/0.3/0.4"
+    usual, slow = (page("plan", plan_gpus="h100-sxm", **more) for more in ({}, {"share": share}))
+    rates = [app.dataframe[0].value.iloc[0]["user"] for app in (usual, slow)]
+    assert rates[1] < 0.5 * rates[0]
+    opened(slow, "efficiencies_drawer")
+    shares = slow.dataframe[-1].value
+    assert (shares.iloc[0]["expected"], shares.iloc[0]["mine"]) == (0.3, True)
+    assert shares.iloc[1:]["source"].str.startswith("https://").all()
+    told = [
+        next(text for text in texts(page(**more).markdown) if "tokens/s" in text) for more in ({}, {"share": share})
+    ]
+    assert told[0] != told[1]
+    assert any("The link says share=" in text for text in texts(page("plan", share="nonsense=1").warning))
 
 
 def test_the_budget_leaves_out_what_costs_more():

@@ -84,9 +84,9 @@ def test_defaults_are_not_written():
 
 
 def test_dp_is_the_layout_of_the_page():
-    served, _ = decode({"dp": "8", "ep": "8", "v": "2"})
+    served, _ = decode({"dp": "8", "ep": "8", "v": "3"})
     assert (served.serving.layout, served.training.layout) == (Layout(dp=8, ep=8), TrainingLayout())
-    assert encode(served, WEIGH) == {"dp": "8", "ep": "8", "v": "2"}
+    assert encode(served, WEIGH) == {"dp": "8", "ep": "8", "v": "3"}
     trained, problems = decode({"dp": "4", "zero": "3"}, TRAIN, served)
     assert problems == []
     assert trained.serving.layout == served.serving.layout  # the session keeps both
@@ -136,6 +136,21 @@ def test_dp_and_ep_of_an_old_link_to_weigh_are_those_of_training():
     assert scenario.serving.layout == Layout(tp=2)
     assert ["v=2" in str(problem) for problem in problems] == [True, True]
     assert decode({"dp": "16"}, VERIFY)[0].training.layout.dp == 16
+
+
+def test_a_link_means_what_it_meant_when_it_was_copied():
+    """Links with `v=2` were copied when five GPUs were on a fresh page."""
+    scenario, problems = decode({"v": "2"})
+    assert problems == []
+    assert scenario.gpu == ("v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm")
+    assert decode({"v": "2", "gpu": "l4"})[0].gpu == ("l4",)
+    assert decode({"v": "3"}) == decode({}) == (Scenario(), [])
+
+
+def test_no_gpu_is_a_choice_too():
+    scenario, problems = decode({"gpu": "none"})
+    assert (scenario.gpu, problems) == ((), [])
+    assert encode(scenario, WEIGH) == {"gpu": "none"}
 
 
 def test_a_model_of_the_hub():
@@ -188,7 +203,7 @@ def test_a_gpu_of_ones_own():
         ("logits", "all"),
         ("gpu_memory_utilization", "0"),
         ("zero", "7"),
-        ("v", "3"),
+        ("v", "4"),
         ("serving", "x"),
         ("options", "x"),
     ],
@@ -294,6 +309,7 @@ def values(option):
             ).map(lambda stated: tuple(f"{name}={decimal(usd)}" for name, usd in stated.items())),
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
             "version": st.sampled_from(["0.11", "5.2.1"]),
+            "card": st.sampled_from(list(gpus())),
             "with": st.lists(
                 st.sampled_from(["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3:kv=fp8"]).map(configuration),
                 max_size=5,

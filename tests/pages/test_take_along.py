@@ -2,6 +2,7 @@
 
 import csv
 import json
+from hashlib import sha256
 from html.parser import HTMLParser
 from io import StringIO
 
@@ -10,12 +11,14 @@ import pytest
 from calc import Architecture, Precision, report
 from calc.families import override
 from calc.model.counting import Counting
-from calc.serving.paper import rules
+from calc.serving.serving_paper import rules
 from calc.text import config_file
 from pages.parts.outputs import take_along
 from presets import models
 from presets.hand import hand_section
 from presets.studies import STUDIES
+from tests import load
+from tests.pages.app import opened, page, texts
 
 
 def sections(name):
@@ -85,3 +88,25 @@ def test_the_config_file_is_the_changed_design():
     again = Architecture.from_config(json.loads(config_file(config)))
     assert again == Architecture.from_config(config)
     assert again.num_layers == 12
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in load("exported.json")])
+def test_transformers_loads_the_config_file(row):
+    """Parameters of the class that transformers built of this very file (`benchmarks.oracle.exported`)."""
+    text = config_file(override(models()[row["id"]].config, row["changes"]))
+    assert sha256(text.encode()).hexdigest() == row["sha256"], (
+        "python -m benchmarks.oracle.exported, for it has changed"
+    )
+    assert Architecture.from_config(json.loads(text)).parameters().total == row["total"]
+
+
+def test_a_command_a_frame_and_a_badge():
+    app = opened(page(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm", num_gpus="8"), "carry")
+    command, frame, badge = texts(app.code)
+    assert command.startswith("vllm serve deepseek-ai/DeepSeek-V3 \\\n  --tensor-parallel-size 8")
+    assert "num_gpus=8" in frame
+    assert "embed=true" in frame
+    assert "671.03%20B" in badge
+    changed = opened(page(model="Qwen/Qwen3-8B", num_hidden_layers="12"), "carry")
+    assert "vllm serve ./model" in changed.code[0].value
+    assert any("./model" in text for text in texts(changed.caption))

@@ -4,14 +4,15 @@ from typing import get_args
 
 import pytest
 
-from calc import RECIPES
+from calc import RECIPES, TrainingWorkload, training_report
 from calc.options import options
 from calc.serving.engines import ENGINES
 from calc.training.moments import Phase
 from calc.training.training_report import PEAKS
-from calc.training.training_workload import TrainingWorkload
-from pages.parts import words
-from pages.parts.state.scenario import places
+from pages.parts import labels, words
+from pages.parts.state.query import TRAIN, WEIGH, encode
+from pages.parts.state.scenario import Scenario, places
+from presets import gpus, models
 from tests.pages.app import metrics, opened, page, run, texts
 
 
@@ -36,7 +37,72 @@ def test_controls_change_the_numbers_and_the_link():
     run(app.number_input(key="lora_rank").set_value(8))
     # rank times the sum of in and out of q, k, v, o, gate, up, down: (896+896)+2*(896+128)+(896+896)+3*(896+4864)
     assert metrics(app)["Trainable parameters"] == f"{24 * 8 * (2 * 1792 + 2 * 1024 + 3 * 5760) / 10**6:.2f} M"
-    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-0.5B", "method": "lora", "lora_rank": "8"}
+    link = {"model": "Qwen/Qwen2.5-0.5B", "method": "lora", "lora_rank": "8", "recompute": "full"}
+    assert dict(app.query_params) == link  # people run LoRA with full checkpointing
+
+
+def test_lora_of_an_8b_on_24_gb_is_one_click():
+    """And the parts of the answer add up to the memory of the GPU."""
+    app = train(model="Qwen/Qwen3-8B", method="lora", recompute="full", gpu="rtx-4090")
+    assert any("**Not on RTX 4090**" in error.value for error in app.error)
+    run(app.button(key="least").click())
+    assert any("**Fits on RTX 4090**" in box.value for box in app.success)
+    assert dict(app.query_params)["loss"] == "fused"
+    report = training_report(
+        models()["Qwen/Qwen3-8B"].config,
+        workload=TrainingWorkload(method="lora", recompute="full", loss="fused"),
+        gpus=[],
+    )
+    shown = metrics(app)
+    for name in words.TRAINED:
+        size = getattr(report.memory, name)
+        assert shown.get(words.PARTS[name].template) == (words.size(size) if size else None)
+    assert sum(getattr(report.memory, name) for name in words.TRAINED) == report.memory.total
+
+
+def test_qlora_of_a_70b_on_48_gb():
+    app = opened(train(model="meta-llama/Llama-3.1-70B", gpu="l40s"), "levers_drawer")
+    assert any("**Not on L40S**" in error.value for error in app.error)
+    saves = {button.key for button in app.button if button.key.startswith("lever_")}
+    assert {"lever_checkpointing", "lever_8_bits", "lever_QLoRA", "lever_fused_loss"} <= saves
+    run(app.segmented_control(key="method").set_value("qlora"))
+    run(app.button(key="least").click())
+    assert any("**Fits on L40S**" in box.value for box in app.success)
+
+
+def test_flags_of_a_trainer():
+    """TRL 1.16 checkpoints, takes the loss with the head, and loads in fp32; for QLoRA only what is not quantized."""
+    app = train(model="Qwen/Qwen2.5-0.5B")
+    assert app.selectbox(key="trainer").value is None
+    run(app.selectbox(key="trainer").set_value("trl"))
+    link = {"model": "Qwen/Qwen2.5-0.5B", "optimizer_kernel": "fused", "recompute": "full", "loss": "fused"}
+    assert dict(app.query_params) == link | {"recipe": "autocast"}
+    run(app.segmented_control(key="method").set_value("qlora"))
+    assert dict(app.query_params) == link | {"method": "qlora", "fp32_rest": "true", "recipe": "bf16-autocast"}
+    assert app.selectbox(key="trainer").value == "trl"
+    run(app.selectbox(key="trainer").set_value(None))
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-0.5B", "method": "qlora"}
+
+
+def test_the_derivation_of_a_verdict_tries_one_more():
+    app = opened(train(model="Qwen/Qwen2.5-0.5B", gpu="rtx-4090", accumulation="2"), "derive_verdict_rtx-4090")
+    report = training_report(
+        models()["Qwen/Qwen2.5-0.5B"].config, workload=TrainingWorkload(accumulation=2), gpus=[gpus()["rtx-4090"]]
+    )
+    n = report.verdicts[0].max_micro_batch
+    (table,) = (text for text in texts(app.markdown) if "How many" in text)
+    fits, more = (line for line in table.splitlines() if line.startswith("| Micro-batch size"))
+    assert (f"| {n:,} |" in fits, fits.endswith("✓ |")) == (True, True)
+    assert (f"| {n + 1:,} |" in more, more.endswith("✗ |")) == (True, True)
+
+
+def test_a_weight_format_of_serving_is_not_that_of_the_base():
+    scenario = Scenario()
+    serving = scenario.serving.model_copy(update={"weights": "fp8"})
+    here = scenario.model_copy(update={"serving": serving})
+    assert "weights" in encode(here, WEIGH)
+    assert "weights" not in encode(here, TRAIN)
+    assert here.training.weights is None
 
 
 @pytest.mark.parametrize(
@@ -67,13 +133,14 @@ def test_every_choice_has_its_words():
     assert set(PEAKS) == set(words.PHASES) == set(get_args(Phase))
     for model in (TrainingWorkload, *(engine.options_type for engine in ENGINES.values())):
         for name, option in options(model).items():
-            if name in words.CHOICES:
-                assert set(words.CHOICES[name]) == set(option.choices), name
-    assert set(words.CHOICES["recipe"]) == set(RECIPES)
+            if name in labels.CHOICES:
+                assert set(labels.CHOICES[name]) == set(option.choices), name
+    assert set(labels.CHOICES["recipe"]) == set(RECIPES)
 
 
 def test_each_figure_opens_its_derivation():
     figures = ("trained", "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "memory")
+    figures += ("tokens", "on_disk", "overhead", "phase_optimizer")
     app = opened(train(model="Qwen/Qwen2.5-0.5B"), *(f"derive_{name}" for name in figures))
     said = texts(app.markdown)
     for line in (
@@ -81,6 +148,8 @@ def test_each_figure_opens_its_derivation():
         "988,065,536",
         "3,952,262,144",
         "Sum with the overhead: **",
+        "**4,096** tokens",
+        "Sum: **6,916,458,752 bytes**.",
     ):
         assert any(line in text for text in said), line
 

@@ -3,14 +3,17 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from streamlit.proto.WidgetStates_pb2 import WidgetState
 
 from calc import families
+from calc.design.slope import Slopes
 from calc.serving.engines import ENGINES
 from calc.text import pack
 from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state import url
 from pages.parts.state.query import EVERYTHING, FORMERLY
 from pages.parts.state.scenario import places
-from presets import models
+from presets import gpus, models
 from tests.pages.app import metrics, opened, page, run, texts
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
@@ -25,7 +28,7 @@ def test_the_answer_first():
     assert shown["KV cache per token"] == "68.62 KiB"
     assert any("671,026,404,352" in caption for caption in texts(app.caption))
     assert not app.warning
-    assert [text.split("**")[1] for text in texts(app.error)] == ["Fits on none of 5 GPUs."]
+    assert [text.split("**")[1] for text in texts(app.error)] == ["Fits on none of 9 GPUs."]
 
 
 def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
@@ -39,8 +42,10 @@ def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
 
 
 def test_a_move_reads_the_model_once(monkeypatch):
+    """The answer's; what a step of each slider costs, its help reads from a design of its own."""
     built = []
     build = families._build
+    monkeypatch.setattr(Slopes, "of", lambda *_: None)
     monkeypatch.setattr(families, "_build", lambda *arguments: built.append(1) or build(*arguments))
     app = opened(page(model="deepseek-ai/DeepSeek-V3"), *(f"derive_{name}" for name in DERIVATIONS), *DRAWERS)
     built.clear()
@@ -85,7 +90,7 @@ def test_each_figure_opens_its_derivation():
         "memory": "| KV cache |",
         "verdict_h100-sxm": "usable − required",
     }.items():
-        app = opened(page(model="Qwen/Qwen2.5-3B"), f"derive_{name}")
+        app = opened(page(model="Qwen/Qwen2.5-3B", gpu="h100-sxm"), f"derive_{name}")
         assert any(line in text for text in texts(app.markdown)), name
 
 
@@ -160,9 +165,12 @@ def test_a_text_that_an_option_does_not_take_is_named():
     assert not app.error
 
 
-@pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in models()])
-def test_every_preset_draws(model):
-    app = page(model=model)
+FIRST = {preset.config["model_type"]: name for name, preset in reversed(models().items())}
+
+
+@pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in FIRST.values()])
+def test_every_family_of_the_presets_draws(model):
+    app = page(model=model, gpu="v100-sxm2-16gb,h200-sxm")
     assert len(app.metric) == 6
     assert {error.icon for error in app.error} <= {":material/cancel:"}  # the verdict
 
@@ -171,6 +179,34 @@ def test_no_gpu_chosen():
     app = page(model="Qwen/Qwen2.5-3B")
     run(app.multiselect(key="gpu").set_value([]))
     assert metrics(app)["Parameters"] == "3.09 B"
+
+
+def test_few_gpus_are_cards_and_more_are_rows():
+    app = page(model="Qwen/Qwen2.5-3B")
+    (rows,) = [table.value for table in app.dataframe if "min_gpus" in table.value]
+    assert list(rows["verdict"]) == ["✓ Fits"] * 9
+    run(app.get("button_group")[0].set_value(["fp8", "48"]))
+    (rows,) = [table.value for table in app.dataframe if "min_gpus" in table.value]
+    assert list(rows["gpu"]) == ["L40S", "H100 SXM 80GB", "H200 SXM 141GB", "B200 SXM"]
+    few = page(model="Qwen/Qwen3-8B", gpu="v100-sxm2-16gb,h100-sxm")
+    assert not [table for table in few.dataframe if "min_gpus" in table.value]
+    run(few.button(key="fewest_v100-sxm2-16gb").click())
+    assert few.query_params["tp"] == "2"
+    assert few.query_params["gpu"] == "v100-sxm2-16gb"
+    assert "Fits on 2 × V100 SXM2 16GB with TP 2" in few.success[0].value
+
+
+def test_one_click_finds_the_smallest_and_the_cheapest():
+    """Qwen2.5-3B, 32k tokens, 4 bits: two clicks."""
+    app = page(model="Qwen/Qwen2.5-3B", context="32768")
+    run(app.selectbox(key="weights").select("int4"))
+    run(app.button(key="find_smallest").click())
+    (smallest,) = app.query_params["gpu"].split(",")
+    assert gpus()[smallest].memory_gb == 8
+    assert app.success
+    run(app.button(key="find_cheapest").click())
+    assert app.query_params["gpu"] == "t4"  # 0.50 US dollars an hour, the least of the dated sample
+    assert app.success
 
 
 def test_a_gpu_of_ones_own():
@@ -299,3 +335,75 @@ def test_no_link_ends_in_an_exception(name, model, query, drawer):
     app = page(name, **{"model": model, **query})
     if drawer:
         opened(app, drawer)
+
+
+def test_a_slider_that_differs_says_what_it_does():
+    """Qwen2.5-3B: two KV heads of 128 more for each of 36 layers: 2 x (2048 + 1) x 256 x 36 parameters."""
+    app = page(model="Qwen/Qwen2.5-3B", num_key_value_heads="4")
+    assert "2 → 4: KV cache ×2, +37.77 M parameters" in texts(app.sidebar.caption)
+    assert "Changed: KV heads 2 → 4" in texts(app.caption)
+    run(app.slider(key="field_num_hidden_layers").set_value(18))
+    assert "2 → 4: KV cache ×2, +37.77 M parameters" in texts(app.sidebar.caption)  # each by itself
+    assert any(text.startswith("36 → 18: KV cache -50.0%, −1.39 B") for text in texts(app.sidebar.caption))
+    assert app.slider(key="field_num_key_value_heads").max >= 16  # multi-head attention is in reach
+    run(app.select_slider(key="batch").set_value(4))
+    run(app.button(key="reset_everything").click())
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
+
+
+def test_a_refused_value_keeps_the_last_answer():
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.slider(key="field_num_key_value_heads").set_value(3))
+    assert "does not divide" in app.sidebar.error[0].value
+    assert metrics(app)["KV cache per token"] == "36.00 KiB"
+    assert "Below, dimmed: the last answer there was." in texts(app.caption)
+    run(app.button(key="near_4").click())
+    assert metrics(app)["KV cache per token"] == "72.00 KiB"
+    assert not app.error
+
+
+@pytest.mark.parametrize(
+    ("context", "sentence"), [("4096", "learned positions for 1,024 tokens"), (None, None), ("512", None)]
+)
+def test_learned_positions_end_somewhere(context, sentence):
+    """GPT-2 has a row of `wpe` for each of 1,024 tokens."""
+    app = page(model="openai-community/gpt2", **({} if context is None else {"context": context}))
+    assert app.select_slider(key="context").value == int(context or 1024)
+    if sentence is None:
+        assert app.success
+    else:
+        assert sentence in app.sidebar.error[0].value
+        run(app.button(key="near_1024").click())
+        assert app.success
+
+
+def test_the_first_key_after_a_restart_is_heard(monkeypatch):
+    """A browser whose server was started again sends its widgets as they were left, one of them moved."""
+    slider = WidgetState(id=page(model="Qwen/Qwen2.5-3B").slider(key="field_num_hidden_layers").id)
+    slider.double_array_value.data.append(35)
+    monkeypatch.setattr(url, "_widget_states", lambda: [slider])
+    app = page(model="Qwen/Qwen2.5-3B", batch="4")
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "batch": "4", "num_hidden_layers": "35"}
+    assert app.slider(key="field_num_hidden_layers").value == 35
+
+
+def test_eight_h200_for_64_users_at_32k():
+    """With TP 8 each GPU holds the whole cache; DP 8 + EP 8 is one click away."""
+    link = {"gpu": "h200-sxm", "batch": "64", "context": "32768"}
+    app = page(model="deepseek-ai/DeepSeek-V3", tp="8", **link)
+    assert "Not on 8 × H200 SXM 141GB with TP 8" in app.error[0].value
+    run(app.button(key="lever_0").click())
+    assert "Fits on 8 × H200 SXM 141GB with DP 8, EP 8" in app.success[0].value
+
+
+def test_words_that_fit_several_models_list_them():
+    app = opened(page())
+    app.session_state.words = "70b meta"
+    run(run(app).button(key="match_meta-llama/Llama-3.1-70B").click())
+    assert app.query_params["model"] == "meta-llama/Llama-3.1-70B"
+    assert not [button for button in app.button if str(button.key).startswith("match_")]
+
+
+def test_a_format_in_which_the_engine_does_not_compute_is_said():
+    app = page(model="Qwen/Qwen2.5-3B", engine="transformers", weights="Q4_K_M")
+    assert any("does not compute in Q4_K_M" in text for text in texts(app.warning))

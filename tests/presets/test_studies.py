@@ -61,5 +61,5 @@ def test_totals(name, hand, exact):
 @pytest.mark.parametrize("name", STUDIES)
 def test_on_paper(name):
     section = hand_section(STUDIES[name], ARCHITECTURES[name])
-    assert len(section.items[1].rows) == len(STUDIES[name].lines)
-    assert f"{STUDIES[name].hand_total:,}" in str(section.items[2])
+    assert len(section.items[2].rows) == len(STUDIES[name].lines)
+    assert f"{STUDIES[name].hand_total:,}" in str(section.items[3])

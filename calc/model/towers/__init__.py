@@ -1,4 +1,4 @@
-"""Every tower that is counted."""
+"""Every encoder for images or sound that is counted."""
 
 from calc.model.towers.audio import OmniTowers
 from calc.model.towers.encoders import EncodedVision

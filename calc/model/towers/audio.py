@@ -1,10 +1,10 @@
-"""Towers for sound, and those that have one for images beside it."""
+"""Encoders for sound, and those with one for images beside."""
 
 from collections.abc import Iterator
 
 from calc.errors import Frozen
 from calc.model.tensor import Shapes
-from calc.model.towers.image import Qwen2Vision, QwenVision, Weight, placed, weights, with_biases
+from calc.model.towers.image import NamedShape, Qwen2Vision, QwenVision, placed, weights, with_biases
 from calc.model.towers.tower import Tower
 
 
@@ -19,7 +19,7 @@ class QwenAudio(Frozen):
     out_hidden: int
     downsample: int | None  # channels of Qwen3-Omni's three convolutions over time and pitch; None: Whisper's two
 
-    def shapes(self) -> Iterator[Weight]:
+    def shapes(self) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, tower = self.hidden, self.intermediate, "audio_tower"
         layer: Shapes = {"self_attn.q_proj": (d, d), "self_attn.v_proj": (d, d), "self_attn.out_proj": (d, d)}
@@ -40,12 +40,12 @@ class QwenAudio(Frozen):
 
 
 class OmniTowers(Tower):
-    """One tower for images and one for sound."""
+    """An encoder for images and one for sound."""
 
     image: Qwen2Vision | QwenVision
     audio: QwenAudio
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         yield from self.image.shapes(text_hidden)
         yield from self.audio.shapes()

@@ -5,7 +5,7 @@ from typing import Literal
 
 from calc.errors import Frozen
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.image import Weight, placed, weights, with_biases
+from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.tower import Tower
 
 
@@ -23,7 +23,7 @@ class ImageEncoder(Frozen):
     channels: int
     pooling_head: bool
 
-    def shapes(self) -> Iterator[Weight]:
+    def shapes(self) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, clip = self.hidden, self.intermediate, self.patch_size, self.kind == "clip"
         patch: Shape = (d, self.channels * p * p) if self.kind == "siglip2" else (d, self.channels, p, p)
@@ -47,7 +47,7 @@ class ImageEncoder(Frozen):
 class GemmaProjector(Frozen):
     """Gemma 3's, after an average over patches (transformers `modeling_gemma3.py`)."""
 
-    def shapes(self, hidden: int, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, hidden: int, text_hidden: int) -> Iterator[NamedShape]:
         """One matrix, laid [in, out], behind a norm."""
         yield "multi_modal_projector.mm_input_projection_weight", (hidden, text_hidden), 1
         yield "multi_modal_projector.mm_soft_emb_norm.weight", (hidden,), 1
@@ -61,7 +61,7 @@ class LinearProjector(Frozen):
     out: int | None = None  # width where it is stated apart from the language model's
     bias: bool
 
-    def shapes(self, hidden: int, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, hidden: int, text_hidden: int) -> Iterator[NamedShape]:
         """Its weight, and its bias."""
         rows = self.out or text_hidden
         yield f"{self.name}.weight", (rows, self.merge * hidden), 1
@@ -79,7 +79,7 @@ class MLPProjector(Frozen):
     norm: bool = False
     newline: bool = False  # an embedding that ends each row of the image: LLaVA-NeXT
 
-    def shapes(self, hidden: int, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, hidden: int, text_hidden: int) -> Iterator[NamedShape]:
         """Two matrices, and the norm before them."""
         wide, middle = self.merge * hidden, self.middle or text_hidden
         if self.norm:
@@ -100,7 +100,7 @@ class PerceiverProjector(Frozen):
     n_kv: int
     d_head: int
 
-    def shapes(self, hidden: int, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, hidden: int, text_hidden: int) -> Iterator[NamedShape]:
         """The projection, the latents and the layers."""
         f, t, path = self.text_intermediate, text_hidden, "model.connector"
         gated: Shapes = {"gate_proj": (f, hidden), "up_proj": (f, hidden), "down_proj": (t, f)}
@@ -122,7 +122,7 @@ class EncodedVision(Tower):
     encoder: ImageEncoder
     projector: GemmaProjector | LinearProjector | MLPProjector | PerceiverProjector
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         yield from self.encoder.shapes()
         yield from self.projector.shapes(self.encoder.hidden, text_hidden)

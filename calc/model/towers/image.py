@@ -1,11 +1,11 @@
-"""Image towers of one wrapper each: the class in transformers, with the projector into the language model."""
+"""Vision encoders of one wrapper each: the class in transformers, with the projector into the language model."""
 
 from collections.abc import Iterator
 
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.tower import Tower
 
-Weight = tuple[str, Shape, int]  # name, shape, number of layers that hold it
+NamedShape = tuple[str, Shape, int]  # name, shape, number of layers that hold it
 
 
 def weights(modules: Shapes) -> Shapes:
@@ -18,14 +18,14 @@ def with_biases(modules: Shapes) -> Shapes:
     return weights(modules) | {f"{name}.bias": shape[:1] for name, shape in modules.items()}
 
 
-def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[Weight]:
+def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[NamedShape]:
     """Weights under a path, each held by so many layers."""
     for name, shape in shapes.items():
         yield f"{path}.{name}", shape, copies
 
 
 class Qwen2Vision(Tower):
-    """The image tower of Qwen2-VL and Qwen2.5-VL (transformers `modeling_qwen2_vl.py`, `modeling_qwen2_5_vl.py`)."""
+    """The vision encoder of Qwen2-VL and Qwen2.5-VL (transformers `modeling_qwen2_vl.py`, `modeling_qwen2_5_vl.py`)."""
 
     hidden: int
     intermediate: int
@@ -37,7 +37,7 @@ class Qwen2Vision(Tower):
     out_hidden: int
     gated: bool  # Qwen2.5-VL: a gated feed-forward, and norms without a bias
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, merged = self.hidden, self.intermediate, self.patch_size, self.hidden * self.merge_size**2
         norms: Shapes = {"norm1": (d,), "norm2": (d,)}
@@ -54,7 +54,7 @@ class Qwen2Vision(Tower):
 
 
 class QwenVision(Tower):
-    """The image tower of Qwen3-VL and Qwen3.5 (transformers `modeling_qwen3_vl.py`)."""
+    """The vision encoder of Qwen3-VL and Qwen3.5 (transformers `modeling_qwen3_vl.py`)."""
 
     kind: str = "qwen3_vl"
     hidden: int
@@ -68,7 +68,7 @@ class QwenVision(Tower):
     out_hidden: int
     deepstack: int
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, tower = self.hidden, self.intermediate, self.patch_size, "model.visual"
         patch: Shape = (d, self.channels, self.temporal_patch_size, p, p)
@@ -102,7 +102,7 @@ class PixtralVision(Tower):
     merge_size: int
     projector_bias: bool
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p = self.hidden, self.intermediate, self.patch_size
         layer: Shapes = {f"attention.{x}_proj": (d, d) for x in "qkvo"}
@@ -117,7 +117,7 @@ class PixtralVision(Tower):
 
 
 class Llama4Vision(Tower):
-    """The image tower of Llama 4 (transformers `modeling_llama4.py`)."""
+    """The vision encoder of Llama 4 (transformers `modeling_llama4.py`)."""
 
     hidden: int
     intermediate: int
@@ -129,7 +129,7 @@ class Llama4Vision(Tower):
     projector_out: int
     out_hidden: int
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, tower = self.hidden, self.intermediate, "vision_model"
         layer: Shapes = {f"self_attn.{x}_proj": (d, d) for x in "qkvo"}
@@ -145,7 +145,7 @@ class Llama4Vision(Tower):
 
 
 class Gemma4Vision(Tower):
-    """The image tower of Gemma 4 (transformers `modeling_gemma4.py`)."""
+    """The vision encoder of Gemma 4 (transformers `modeling_gemma4.py`)."""
 
     hidden: int
     intermediate: int
@@ -157,7 +157,7 @@ class Gemma4Vision(Tower):
     positions: int
     standardize: bool  # its output, by a mean and a spread that are buffers
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, q, kv = self.hidden, self.intermediate, self.n_q * self.d_head, self.n_kv * self.d_head
         layer: Shapes = {"self_attn.q_proj.linear": (q, d), "self_attn.k_proj.linear": (kv, d)}
@@ -178,7 +178,7 @@ class Gemma4Vision(Tower):
 
 
 class MiniMaxVision(Tower):
-    """The image tower of MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
+    """The vision encoder of MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
 
     hidden: int
     intermediate: int
@@ -189,7 +189,7 @@ class MiniMaxVision(Tower):
     merge_size: int
     projector_hidden: int
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, tower = self.hidden, self.intermediate, self.patch_size, "vision_tower.vision_model"
         layer: Shapes = {f"self_attn.{x}_proj": (d, d) for x in ("q", "k", "v", "out")}
@@ -213,7 +213,7 @@ class MoonVision(Tower):
     positions: tuple[int, int]
     merge: int  # patches that one token stands for
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, merged = self.hidden, self.intermediate, self.patch_size, self.hidden * self.merge
         layer: Shapes = {"wqkv": (3 * d, d), "wo": (d, d), "mlp.fc0": (f, d), "mlp.fc1": (d, f)}
@@ -240,7 +240,7 @@ class InternVision(Tower):
     norm_bias: bool
     merge: int  # patches that one token stands for
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, merged = self.hidden, self.intermediate, self.patch_size, self.hidden * self.merge
         qkv: Shapes = {f"attention.{x}_proj": (d, d) for x in "qkv"}
@@ -261,7 +261,7 @@ class InternVision(Tower):
 
 
 class Glm4Vision(Tower):
-    """The image tower of GLM-4.1V and GLM-4.5V, arXiv:2507.01006 (transformers `modeling_glm4v.py`)."""
+    """The vision encoder of GLM-4.1V and GLM-4.5V, arXiv:2507.01006 (transformers `modeling_glm4v.py`)."""
 
     hidden: int
     intermediate: int  # of the merger
@@ -274,7 +274,7 @@ class Glm4Vision(Tower):
     out_hidden: int  # also the width of the feed-forward in the layers
     qkv_bias: bool
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, out, tower = self.hidden, self.intermediate, self.patch_size, self.out_hidden, "model.visual"
         patch: Shapes = {"patch_embed.proj": (d, self.channels, self.temporal_patch_size, p, p)}
@@ -291,7 +291,7 @@ class Glm4Vision(Tower):
 
 
 class LlamaVision(Tower):
-    """The image tower of Llama 3.2 Vision (transformers `modeling_mllama.py`): tiles, and layers over all of them."""
+    """Llama 3.2 Vision (transformers `modeling_mllama.py`): an encoder of tiles, and layers over all of them."""
 
     hidden: int
     intermediate: int
@@ -304,7 +304,7 @@ class LlamaVision(Tower):
     ratios: int  # shapes that an image may be cut into
     out_hidden: int
 
-    def shapes(self, text_hidden: int) -> Iterator[Weight]:
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
         d, f, p, rows, tower = self.hidden, self.intermediate, self.patch_size, self.patches + 1, "vision_model"
         yield f"{tower}.class_embedding", (d,), 1

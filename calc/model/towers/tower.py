@@ -1,4 +1,4 @@
-"""What every tower has."""
+"""What every encoder for images or sound has."""
 
 from calc.errors import Frozen
 from calc.model.tensor import Shapes

@@ -138,6 +138,10 @@ class Cache(ABC):
         """Bytes of it that are there whenever memory is fullest, as far as that is known beforehand."""
         return 0
 
+    def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
+        """Bytes that it and the working memory together certainly do not exceed, where that is known beforehand."""
+        return None
+
 
 def reads_another_cache(architecture: Architecture) -> Message | None:
     """Why an engine that sets its cache aside does not serve a model that keeps none."""
@@ -219,6 +223,14 @@ class Engine(ABC):
         """The same engine with some flags set otherwise."""
         return type(self)(self.options_type.model_validate(self.options.model_dump() | changes))
 
+    def holds_alike(self, other: Self) -> bool:
+        """Whether GPUs hold the same weights under the flags of another."""
+        return True
+
+    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
+        """The same engine with what it decides by itself at start, beside so many bytes of overhead on a GPU."""
+        return self
+
     def alternatives(self) -> Iterator[Self]:
         """The same engine under flags that a start-up log may leave unsaid."""
         yield self
@@ -228,6 +240,11 @@ class Engine(ABC):
     @abstractmethod
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         """Why it does not take these formats and options for this model, in a sentence."""
+
+    @classmethod
+    def keeps(cls, weights: WeightFormat) -> bool:
+        """Whether it computes with weights as this format stores them, neither unpacking nor refusing them."""
+        return True
 
     @abstractmethod
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -241,14 +258,18 @@ class Engine(ABC):
         """A rule of its own, beside those of any engine, by which it does not share layers over so many ranks."""
         return None
 
+    def layout_refusal(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        """Why it does not share layers over so many ranks, by any rule."""
+        return layout.undivided(architecture) or self.unaccepted(architecture, precision, layout)
+
     def check_layout(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         """Raise ConfigError where it does not accept a layout, with the nearest that it does."""
 
-        def message(spread: Layout) -> Message | None:
-            return spread.undivided(architecture) or self.unaccepted(architecture, precision, spread)
+        def accepts(tp: int) -> bool:
+            return self.layout_refusal(architecture, precision, layout.of_degree(tp)) is None
 
-        if (sentence := message(layout)) is not None:
-            raise ConfigError(sentence, "tp", nearest(layout.tp, lambda tp: message(layout.of_degree(tp)) is None))
+        if (sentence := self.layout_refusal(architecture, precision, layout)) is not None:
+            raise ConfigError(sentence, "tp", nearest(layout.tp, accepts))
         layout.check(architecture)
 
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
@@ -346,6 +367,11 @@ class Engine(ABC):
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
+
+    def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
+        """Options that leave as much on the host as it takes for the rest to fit beside so many bytes of overhead; None
+        where it does not do that, or nothing does."""
+        return None
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
         """How it is started as a server that takes sequences of so many tokens; None: it is none."""

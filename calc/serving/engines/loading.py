@@ -94,10 +94,10 @@ def quantised(piece: Piece) -> bool:
 
 
 def vision_share(tensor: Tensor, layout: Layout) -> int:
-    """Bytes of one of its tensors on a rank, in 16 bits: the matrices of its layers are divided, all else is there on
-    every rank."""
-    divided = layout.tp if len(tensor.layers) > 1 and len(tensor.shape) == 2 else 1
-    return 2 * tensor.parameters // divided
+    """Bytes of one of its tensors on a rank, in 16 bits. The matrices of its layers are divided, and those of a merger
+    behind them (`Glm4vPatchMerger`, `Qwen2_5_VisionPatchMerger`, `Qwen3_VisionPatchMerger`); all else is on each."""
+    inside = len(tensor.layers) > 1 or ".merger." in tensor.name
+    return 2 * tensor.parameters // (layout.tp if inside and len(tensor.shape) == 2 else 1)
 
 
 def rounded(nbytes: int) -> int:

@@ -9,14 +9,15 @@ from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.engine import LoadedWeights
-from calc.serving.memory import KVBudget, Serving
+from calc.serving.kv_budget import KVBudget
+from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.units import GIB
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import ROUNDING, Log
+from calc.verify.logs.log_weighing import engine_of
 from calc.verify.logs.out_of_memory import OutOfMemory
-from calc.verify.logs.weighing import engine_of
 
 CLOSE = 0.003
 """Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4

@@ -7,7 +7,7 @@ import streamlit as st
 
 from calc import ConfigError, Range
 from calc.options import Option
-from pages.parts.state.scenario import Place
+from pages.parts.state.scenario import Place, Scenario
 from pages.parts.state.url import bind, change, show
 from pages.parts.words import choice, field, say, value
 
@@ -24,6 +24,8 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
     shown: dict[str, Any] = {"label": label or field(name), "help": help_of(option)}
     if option.is_switch and not option.optional:
         st.toggle(**shown, **bind(place))
+    elif option.choices and option.is_number:
+        worded(place, shown, usual)
     elif option.is_switch or option.choices:
         choices = (True, False) if option.is_switch else option.choices
         choose(place, choices, shown, usual)
@@ -64,6 +66,22 @@ def number(place: Place, shown: dict[str, Any], usual: Any) -> None:
     st.number_input(**shown, **limits, **bind(place))
 
 
+def worded(place: Place, shown: dict[str, Any], usual: Any) -> None:
+    """A number, or a word in its place."""
+    now = place.of(st.session_state.scenario)
+    show(place.name, "" if now is None else str(now))
+    st.text_input(**shown, placeholder=default(usual), key=place.name, on_change=_take_worded, args=(place,))
+
+
+def _take_worded(place: Place) -> None:
+    """What can't be read is kept as it is, and refused beside the control."""
+    text = st.session_state[place.name].strip()
+    try:
+        change({place: place.option.parse(text) if text else None})
+    except ValueError:
+        change({place: text})
+
+
 def viewed(place: Place, empty: Any) -> dict[str, Any]:
     """Arguments of a widget that shows nothing as `empty`."""
     show(place.name, place.of(st.session_state.scenario) or empty)
@@ -77,6 +95,22 @@ def _take_text(place: Place) -> None:
 def default(usual: Any) -> str:
     """What an empty control says."""
     return say("default") if usual is None else say("default: {value}", value=value(usual))
+
+
+def reset(group: str, places: Iterable[Place]) -> None:
+    """The way back of a group of fields, where one of them differs."""
+    now: Scenario = st.session_state.scenario
+    usual = Scenario(serving=Scenario().serving.with_engine(now.serving.engine))
+    differing = {place: place.of(usual) for place in places if place.of(now) != place.of(usual)}
+    if differing:
+        st.button(
+            say("Reset"),
+            icon=":material/undo:",
+            type="tertiary",
+            key=f"reset_group_{group}",
+            on_click=change,
+            args=(differing,),
+        )
 
 
 def help_of(option: Option) -> str | None:

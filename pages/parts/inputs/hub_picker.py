@@ -12,7 +12,8 @@ from presets.hub import HubError, is_id, search
 
 def draw(answer: Answer) -> None:
     unread = answer.model.published.unread
-    label, opened = say("Any model on the Hugging Face Hub"), unread is not None
+    wanted = bool(st.session_state.get("words") and st.session_state.get("hub_text"))
+    label, opened = say("Any model on the Hugging Face Hub"), unread is not None or wanted
     with st.expander(label, icon=":material/hub:", expanded=opened):
         _finder()
         st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))

@@ -14,22 +14,29 @@ from pages.parts.state.url import change, choose, show
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import models
-from presets.hub import HubModel, preferred
+from presets.hub import HubModel, is_id, preferred
+from presets.search import exact, find, label
+
+MOST = 12
+"""Matches in sight."""
 
 
 def model_picker(answer: Answer) -> None:
-    presets, published = models(), answer.model.published
+    """A list by maker, in which one also types any words: they are looked for among presets, then on the Hub."""
+    published = answer.model.published
     show("model", published.preset.id if published.preset else None)
     st.selectbox(
         say("Model"),
-        list(presets),
+        list(models()),
         index=None,
-        format_func=lambda name: presets[name].name,
+        format_func=lambda name: label(name) if name in models() else name,
         placeholder=answer.model.name,
         key="model",
-        on_change=lambda: choose(st.session_state.model or DEFAULT_MODEL),
-        help=say("Type to search."),
+        accept_new_options=True,
+        on_change=_take_model,
+        help=say("Name, maker, size or words in any order: deepseek v3, 70b, qwen moe; or an id of the Hub."),
     )
+    matches()
     if published.preset is not None:
         st.caption(f"[{published.preset.id}]({published.preset.source})")
     elif published.hub is not None:
@@ -39,6 +46,52 @@ def model_picker(answer: Answer) -> None:
         several_files(answer.scenario.source, found)
     hub_picker.draw(answer)
     own_config()
+
+
+def _take_model() -> None:
+    """The preset that was chosen or typed, else a model of the Hub, else what has the words that were typed."""
+    state = st.session_state
+    text = (state.model or DEFAULT_MODEL).strip()
+    state.pop("words", None)
+    if text in models():
+        choose(text)
+    elif (preset := exact(text)) is not None:
+        choose(preset.id)
+        if preset.name.lower() not in text.lower():
+            st.toast(say("{text}: {model} has its sizes.", text=text, model=preset.name), icon=":material/check:")
+    elif is_id(text) and not find(text):
+        choose(text)
+    else:
+        state.words = text
+        if not find(text):
+            state.hub_text = text
+
+
+def matches() -> None:
+    """What has the words that were typed, by maker."""
+    text: str | None = st.session_state.get("words")
+    if text is None:
+        return
+    found = find(text)
+    if not found:
+        st.caption(say("No preset is called “{text}”; the Hub is asked below.", text=text))
+        return
+    makers: dict[str, list[str]] = {}
+    for preset in found[:MOST]:
+        makers.setdefault(preset.id.partition("/")[0], []).append(preset.id)
+    for maker, presets in makers.items():
+        st.caption(maker)
+        for name in presets:
+            st.button(
+                label(name, maker=False), key=f"match_{name}", width="stretch", on_click=_take_match, args=(name,)
+            )
+    if len(found) > MOST:
+        st.caption(say("and {n:,} more: add a word.", n=len(found) - MOST))
+
+
+def _take_match(name: str) -> None:
+    st.session_state.pop("words", None)
+    choose(name)
 
 
 def several_files(source: Source, model: HubModel) -> None:

@@ -1,6 +1,6 @@
 """The controls of a plan: the load, the targets, what may be used, prices."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import streamlit as st
@@ -8,18 +8,25 @@ import streamlit as st
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
+from calc.time.plan import PLANNED
 from calc.time.prices import price_of
 from pages.parts.inputs.control import control, default, explain, faults, help_of
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.state.planned import PLANNED, Planned, own_gpus
-from pages.parts.state.scenario import Place, places
+from pages.parts.state.planned import Planned, own_gpus
+from pages.parts.state.scenario import Place, places, usual_gpus
 from pages.parts.state.url import bind, change, show
+from pages.parts.state.weighed import Answer
 from pages.parts.words import field, say
 from presets import gpus
 
 MOST_PRICES = 12
 """Prices in sight: those stated, then of the best plans."""
 FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_formats": CACHE_FORMATS}
+
+
+def purpose(answer: Answer) -> None:
+    """What the GPUs are for."""
+    control(of_planning()["purpose"], answer.error, label=say("Purpose"))
 
 
 def load(answer: Planned) -> None:
@@ -88,7 +95,7 @@ def number(place: Place, usual: Any = None, step: int | None = None) -> None:
     )
 
 
-def hardware(answer: Planned) -> None:
+def hardware(answer: Answer) -> None:
     """Which GPUs may be used."""
     known = of_planning()
     place = known["plan_gpus"]
@@ -101,7 +108,9 @@ def hardware(answer: Planned) -> None:
         on_change=_take_list,
         args=(place,),
         help=help_of(place.option),
-        placeholder=say("All of the catalogue"),
+        placeholder=say("The usual ones")
+        if answer.scenario.planning.purpose == "train"
+        else say("All of the catalogue"),
     )
     control(known["node"], answer.error)
 
@@ -163,14 +172,15 @@ def _take_engine() -> None:
     change(serving=now.with_engine(chosen or now.engine))
 
 
-def prices(answer: Planned) -> None:
-    """What a GPU-hour costs: the reader's own price for the GPUs of the plans."""
+def prices(answer: Answer) -> None:
+    """What a GPU-hour costs: the reader's own price for the GPUs of the plans, or those that may be used."""
     place = of_planning()["price"]
     with drawer(say("Prices"), "prices_drawer", opened=concerns(answer.error, {"price"})) as is_open:
         if not is_open or answer.error is not None:
             return
         stated = answer.scenario.planning.prices
-        shown = list(dict.fromkeys([*stated, *(plan.gpu for plan in answer.plans.plans)]))[:MOST_PRICES]
+        planned = (plan.gpu for plan in answer.plans.plans) if isinstance(answer, Planned) else usual(answer)
+        shown = list(dict.fromkeys([*stated, *planned]))[:MOST_PRICES]
         for gpu in shown:
             listed = price_of(gpu)
             show(f"price_{gpu}", stated.get(gpu))
@@ -187,6 +197,11 @@ def prices(answer: Planned) -> None:
                 args=(place, gpu),
             )
         st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
+
+
+def usual(answer: Answer) -> Iterator[str]:
+    """GPUs that may be used for training."""
+    yield from answer.scenario.planning.plan_gpus or (*own_gpus(answer.scenario), *usual_gpus())
 
 
 def _take_price(place: Place, gpu: str) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError, Range
-from calc.formats import WEIGHT_FORMATS
+from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.inputs import sidebar
-from pages.parts.inputs.control import control, explain, faults, help_of, ranged
+from pages.parts.inputs.control import control, explain, faults, help_of, ranged, reset
 from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.scenario import Place, ServingChoice, places
 from pages.parts.state.url import bind, change, show
 from pages.parts.state.weighed import Answer, Weighed
@@ -25,23 +26,52 @@ MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentatio
 
 def workload(answer: Answer) -> None:
     asked, known = answer.scenario.serving, of_serving(answer)
-    st.markdown(say("**Workload**"))
-    batch, context = known["batch"], known["context"]
+    batch, context, cost = known["batch"], known["context"], costs(answer)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown(say("**Workload**"))
+        reset("workload", (batch, context))
     st.select_slider(
         field("batch"),
         sorted({*BATCHES, asked.workload.batch}),
-        help=say("Requests that are answered at the same time; each has its own KV cache."),
+        help=cost.of_batch(
+            say("Requests that are answered at the same time; each has its own KV cache."), asked.workload.batch
+        ),
         **bind(batch),
     )
+    context_length(answer, context, cost)
+    faults(answer.error, batch)
+
+
+def context_length(answer: Answer, context: Place, cost: Costs) -> None:
+    """The tokens of a sequence: a slider with a mark at the length that the model was made for, and no further where
+    its positions are learned."""
+    architecture, chosen = answer.model.architecture, context.of(answer.scenario)
+    made_for = architecture and architecture.max_positions
+    stops = {*CONTEXTS, made_for or chosen}
+    if architecture is not None and (most := architecture.learned_positions) is not None:
+        stops = {stop for stop in stops if stop <= most}
+        chosen = most if chosen == context.option.default else chosen
+    show(context.name, chosen)
     st.select_slider(
         field("context"),
-        sorted({*CONTEXTS, asked.workload.context}),
-        format_func=tokens,
-        help=help_of(context.option),
-        **bind(context),
+        sorted({*stops, chosen}),
+        format_func=lambda n: say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n),
+        help=cost.of_context(help_of(context.option) or "", chosen),
+        key=context.name,
+        on_change=lambda: change({context: st.session_state[context.name]}),
     )
-    faults(answer.error, batch)
+    if made_for:
+        st.caption(trained_for(made_for, chosen, learned=bool(architecture and architecture.positions)))
     faults(answer.error, context)
+
+
+def trained_for(most: int, chosen: int, *, learned: bool) -> str:
+    """How far the model reads, and whether the context passes that."""
+    if learned:
+        return say("Learned positions for {most:,} tokens; none beyond.", most=most)
+    if chosen > most:
+        return say(":orange[Trained for {most:,} tokens, not for {context:,}.]", most=most, context=chosen)
+    return say("Trained for {most:,} tokens.", most=most)
 
 
 def gpus(answer: Weighed) -> None:
@@ -68,6 +98,8 @@ def gpus(answer: Weighed) -> None:
             else say("Layout: {layout}, the one that does best", layout=chosen)
         )
     layout(answer)
+    spread = [place for place in known.values() if "layout" in place.path]
+    reset("gpus", [*places(("gpu",)).values(), count, *spread])
 
 
 def _take_count(place: Place) -> None:
@@ -82,6 +114,7 @@ def formats(answer: Answer) -> None:
     known = of_serving(answer)
     weight_format(known["weights"], answer.model.native)
     control(known["kv"], answer.error)
+    reset("formats", (known["weights"], known["kv"]))
 
 
 def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
@@ -90,12 +123,20 @@ def weight_format(place: Place, usual: str, key: str = "weights", label: str | N
     st.selectbox(
         label or field("weights"),
         WEIGHT_FORMATS,
-        format_func=lambda name: say("{format} (default)", format=name) if name == usual else name,
+        format_func=lambda name: format_label(name, usual),
         key=key,
         on_change=_take_format,
         args=(place, usual, key),
         help=help_of(place.option),
     )
+
+
+def format_label(name: WeightFormat, usual: str) -> str:
+    """A format in a list: its name, its group with what it is, and which engines compute with it."""
+    engines = [kind.title for kind in ENGINES.values() if kind.keeps(name)]
+    runs = "" if len(engines) == len(ENGINES) else f" · {', '.join(engines)}"
+    told = f"{name} · {words.storage(name)}{runs}"
+    return say("{format} (default)", format=told) if name == usual else told
 
 
 def _take_format(place: Place, usual: str, key: str) -> None:
@@ -127,6 +168,7 @@ def engine(answer: Weighed) -> None:
             if name != "language_model_only" or answer.has_vision:
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)
+        reset("engine", [of_serving(answer)["generated"], *flags.values()])
 
 
 def _take_engine() -> None:
@@ -175,6 +217,7 @@ def ranges(usual: Mapping[Any, Range]) -> None:
     for name, place in places(("overhead",)).items():
         if name in usual:
             ranged(place, usual[name], MOST.get(name, 4.0))
+    reset("overhead", places(("overhead",)).values())
 
 
 def of_serving(answer: Answer) -> Mapping[str, Place]:

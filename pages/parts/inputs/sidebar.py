@@ -1,7 +1,7 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import streamlit as st
@@ -11,9 +11,12 @@ from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.fields import MULTIPLIERS, RARE, Control, Switch, controlled
 from pages.parts.inputs.model_picker import model_picker
+from pages.parts.inputs.slopes import Costs, costs
+from pages.parts.state.changed import effect_of
+from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change, show
 from pages.parts.state.weighed import Answer
-from pages.parts.words import field, say, value
+from pages.parts.words import field, more, say, times, value
 from presets import gpus
 
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
@@ -28,12 +31,28 @@ class Section(Protocol[A_contra]):
 def draw(answer: Answer, sections: Iterable[Section[Any]]) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
     with st.sidebar:
-        st.markdown("### :material/scale: Weighbridge")
+        brand(answer)
         model_picker(answer)
         for section in sections:
             section(answer)
         if answer.model.published.settings:
             sliders(answer)
+        st.page_link("glossary.py", label=say("Glossary"), icon=":material/menu_book:")
+
+
+def brand(answer: Answer) -> None:
+    """The product, and the way back to the model as it was published under what is usual."""
+    usual = Scenario(source=answer.scenario.source, comparison=answer.scenario.comparison)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown("### :material/scale: Weighbridge")
+        if answer.scenario != usual:
+            st.button(
+                say("Reset everything"),
+                icon=":material/restart_alt:",
+                type="tertiary",
+                key="reset_everything",
+                on_click=lambda: change(**{name: getattr(usual, name) for name in Scenario.model_fields}),
+            )
 
 
 def sliders(answer: Answer) -> None:
@@ -51,72 +70,98 @@ def sliders(answer: Answer) -> None:
         )
     values = {**published, **now}  # fewer layers may read fewer fields
 
-    def draw_one(name: str) -> None:
-        setting(name, controls[name], published[name], values, changed=name in answer.scenario.overrides)
-
+    cost = costs(answer)
     controls = controlled(published)
-    with st.grid(2, min_column_width=140, gap="small"):
-        for name in controls:
-            if name not in RARE:
-                draw_one(name)
-    fault(answer, published, controls.keys() - RARE)
+
+    def draw(names: list[str]) -> None:
+        """Two beside each other, and below a pair what is wrong with one of them."""
+        faulty = next((place for place, name in enumerate(names) if answer.error and answer.error.field == name), None)
+        end = len(names) if faulty is None else faulty // 2 * 2 + 2
+        with st.grid(2, min_column_width=140, gap="small"):
+            for name in names[:end]:
+                changed = name in answer.scenario.overrides
+                with st.container(gap="xxsmall"):
+                    setting(name, controls[name], published[name], values, cost)
+                    if changed:
+                        difference(answer, name, published[name])
+        if faulty is not None:
+            fault(answer, published, names[faulty])
+            draw(names[end:])
+
+    draw([name for name in controls if name not in RARE])
     rare = [name for name in controls if name in RARE]
     changed = not answer.scenario.overrides.keys().isdisjoint(rare)
     if rare:
         with drawer(say("More sizes"), "sizes_drawer", opened=changed or concerns(answer.error, rare)) as is_open:
             if is_open:
-                for name in rare:
-                    draw_one(name)
-                fault(answer, published, rare)
+                draw(rare)
 
 
-def fault(answer: Answer, published: Mapping[str, Any], names: Collection[str]) -> None:
-    """What is wrong with one of these fields, and what would be right."""
-    name = None if answer.error is None else answer.error.field
-    if answer.error is not None and name is not None and name in names:
+def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
+    """What is wrong with a field, and what would be right."""
+    if answer.error is not None and answer.error.field == name:
         explain(answer.error, partial(_put, name, published[name]))
 
 
-def setting(name: str, control: Control | Switch, original: Any, values: dict[str, Any], *, changed: bool) -> None:
-    """One slider, with the model's own value and a way back to it when it differs."""
+def difference(answer: Answer, name: str, original: Any) -> None:
+    """The way back of a slider that differs, and what the change does by itself."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+        st.button(
+            "",
+            icon=":material/undo:",
+            type="tertiary",
+            key=f"reset_{name}",
+            help=say("Back to {value}", value=value(original)),
+            on_click=lambda: put(name, original, original),
+        )
+        st.caption(does(answer, name, original), width="stretch")
+
+
+def does(answer: Answer, name: str, original: Any) -> str:
+    """8 → 16: KV cache ×2, +75.50 M parameters."""
+    found = effect_of(answer, name)
+    change = say("{before} → {after}", before=value(original), after=value(answer.scenario.overrides[name]))
+    if found is None:
+        return change
+    parameters = more(found.parameters)
+    if found.cache in (None, 1):
+        return say("{change}: {parameters} parameters", change=change, parameters=parameters)
+    cache = times(found.cache)
+    if not found.parameters:
+        return say("{change}: KV cache {cache}", change=change, cache=cache)
+    return say("{change}: KV cache {cache}, {parameters} parameters", change=change, cache=cache, parameters=parameters)
+
+
+def setting(name: str, control: Control | Switch, original: Any, values: dict[str, Any], cost: Costs) -> None:
+    """One slider."""
     key, now, label = f"field_{name}", values[name], say(control.label)
     if name in MULTIPLIERS:
         label = say("{label}: {width:,} wide", label=label, width=now)
-    if changed:
-        label = say("{label} :orange-badge[preset {value}]", label=label, value=value(original))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        if isinstance(control, Switch):
-            show(key, now)
-            st.toggle(
-                label, key=key, help=say(control.help), width="stretch", on_change=_take, args=(key, name, original)
-            )
-        elif name in MULTIPLIERS:
-            multiplier(label, name, control, original, values)
-        else:
-            low, high = control.span(original)
-            show(key, now)
-            st.slider(
-                label,
-                min_value=min(low, now),
-                max_value=max(high, now),
-                step=control.step,
-                key=key,
-                help=say(control.help),
-                on_change=_take,
-                args=(key, name, original),
-            )
-        if changed:
-            st.button(
-                "",
-                icon=":material/undo:",
-                type="tertiary",
-                key=f"reset_{name}",
-                help=say("Back to {value}", value=value(original)),
-                on_click=lambda: put(name, original, original),
-            )
+    if now != original:
+        label = say("{label} :orange-badge[changed]", label=label)
+    taken: dict[str, Any] = {"on_change": _take, "args": (key, name, original)}
+    if isinstance(control, Switch):
+        show(key, now)
+        st.toggle(label, key=key, help=say(control.help), width="stretch", **taken)
+    elif name in MULTIPLIERS:
+        multiplier(label, name, control, original, values, cost)
+    else:
+        low, high = control.span(original)
+        if name == "num_key_value_heads":
+            high = max(high, values.get("num_attention_heads") or values.get("n_head") or 0)  # multi-head attention
+        show(key, now)
+        st.slider(
+            label,
+            min_value=min(low, now),
+            max_value=max(high, now),
+            step=control.step,
+            key=key,
+            help=cost.of_field(say(control.help), name, now, control.step),
+            **taken,
+        )
 
 
-def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any]) -> None:
+def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
     """The width of the feed-forward as a multiple of the hidden size."""
     key, hidden = f"field_{name}", values[MULTIPLIERS[name]]
     now = round(values[name] / hidden, 4)
@@ -128,7 +173,7 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
         step=0.125,
         format="%.4g",
         key=key,
-        help=say(control.help),
+        help=cost.of_field(say(control.help), name, values[name], control.multiple(0.125, hidden)),
         on_change=lambda: put(name, control.multiple(st.session_state[key], hidden), original),
     )
 
@@ -153,9 +198,17 @@ def gpu_picker(answer: Answer) -> None:
     st.multiselect(
         field("gpu"),
         [*own, *gpus()],
-        format_func=lambda name: find_gpu(name).name,
+        format_func=gpu_label,
         key="gpu",
         on_change=lambda: change(gpu=tuple(st.session_state.gpu)),
-        help=say("Each gets a verdict."),
+        help=say("Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."),
         placeholder=say("Choose GPUs"),
     )
+
+
+@lru_cache(maxsize=512)
+def gpu_label(name: str) -> str:
+    """A GPU in a list: its name, and its memory where that does not say it."""
+    gpu = find_gpu(name)
+    memory = f"{gpu.memory_gb:g}"
+    return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 import streamlit as st
 
 from calc.training.step import usual_overhead
-from pages.parts.inputs.control import control, help_of
+from calc.training.trainers import TRAINERS
+from pages.parts.inputs.control import control, faults, help_of
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import BATCHES, CONTEXTS, MOST, ranges, weight_format
 from pages.parts.state.scenario import Place, places
-from pages.parts.state.url import bind
+from pages.parts.state.trained_as import by_method, trained_as, trainer_of
+from pages.parts.state.url import bind, change, show
 from pages.parts.state.weighed import Trained
-from pages.parts.words import field, say, tokens
+from pages.parts.words import choice, field, say, tokens
 
 FIRST = ("accumulation", "optimizer", "recipe", "recompute")
 """Fields that stand in sight, below the workload; the others of the step are in a drawer."""
@@ -22,7 +24,8 @@ ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_
 def step(answer: Trained) -> None:
     known, asked = of_training(), answer.scenario.training.workload
     st.markdown(say("**Training step**"))
-    control(known["method"], answer.error)
+    trainer(answer)
+    method(answer)
     if not asked.trains_base:
         adapters(answer)
     st.select_slider(
@@ -40,6 +43,44 @@ def step(answer: Trained) -> None:
     )
     for name in FIRST:
         control(known[name], answer.error)
+
+
+def trainer(answer: Trained) -> None:
+    """All flags at once, as a trainer has them by default."""
+    name = trainer_of(answer.scenario.training)
+    show("trainer", name)
+    st.selectbox(
+        say("Flags of"),
+        list(TRAINERS),
+        index=None,
+        format_func=lambda name: TRAINERS[name].title,
+        placeholder=say("your own"),
+        help=say("Sets every flag below as this trainer has it by default; batch, length, adapters and GPUs stay."),
+        key="trainer",
+        on_change=_take_trainer,
+    )
+    if name is not None:
+        st.caption(say("Read in {source}.", source=TRAINERS[name].source))
+
+
+def _take_trainer() -> None:
+    change(training=trained_as(st.session_state.scenario.training, st.session_state.trainer))
+
+
+def method(answer: Trained) -> None:
+    """Which weights are trained; each method starts with the flags that it is run with."""
+    place = of_training()["method"]
+    show(place.name, place.of(answer.scenario))
+    st.segmented_control(
+        field(place.name),
+        place.option.choices,
+        required=True,
+        format_func=lambda chosen: choice(place.name, chosen),
+        help=help_of(place.option),
+        key=place.name,
+        on_change=lambda: change(training=by_method(st.session_state.scenario.training, st.session_state.method)),
+    )
+    faults(answer.error, place)
 
 
 def adapters(answer: Trained) -> None:

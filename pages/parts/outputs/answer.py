@@ -1,7 +1,6 @@
 """The answer first: one sentence, one bar of one GPU, and what would make it fit."""
 
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -9,14 +8,18 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.parallel import Layout
 from calc.serving.levers import Lever
-from calc.serving.memory import Memory
 from calc.serving.verdict import Verdict
+from calc.time.choosing import Choice, cheapest, smallest
+from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
+from pages.parts.outputs.bar import bar
+from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
+from presets import gpus
 
 FEW = 5
 """Levers in sight."""
@@ -27,9 +30,15 @@ def draw(answer: Weighed) -> None:
     if focus is None:
         st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
         return
-    sentence(answer, focus)
+    report = answer.report
+    sentence(report.verdicts, focus, where(focus, report.scenario.layout))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if focus.verdict == "fits":
+            st.caption(room(focus, answer.architecture.max_positions))
+        finders(answer)
     beyond(answer)
-    bar(focus)
+    unpacked(answer)
+    bar(focus.memory, focus.usable, served([focus.memory]))
     if focus.verdict != "fits":
         offers(answer)
 
@@ -42,44 +51,49 @@ def where(verdict: Verdict, layout: Layout) -> str:
     return say("{n:,} × {gpu} with {layout}", n=verdict.gpus, gpu=name, layout=words.layout(layout))
 
 
-def sentence(answer: Weighed, focus: Verdict) -> None:
+def sentence(
+    verdicts: Sequence[Verdict] | Sequence[TrainingVerdict], focus: Verdict | TrainingVerdict, place: str
+) -> None:
     """Whether it fits, on what, and by how much."""
-    report = answer.report
-    fits = [verdict for verdict in report.verdicts if verdict.verdict == "fits"]
-    place, size = where(focus, report.scenario.layout), words.gib(abs(focus.spare))
-    values: dict[str, Any] = {"where": place, "size": size, "n": len(fits), "all": len(report.verdicts)}
+    fits, size = sum(verdict.verdict == "fits" for verdict in verdicts), words.gib(abs(focus.spare))
+    values: dict[str, Any] = {"where": place, "size": size, "n": fits, "all": len(verdicts)}
     if fits:
         text = say("**Fits on {where}**, with {size} headroom per GPU.", **values)
-        if len(report.verdicts) > 1:
+        if len(verdicts) > 1:
             text = say("**Fits on {n} of {all} GPUs.** The smallest is {where}, with {size} headroom.", **values)
         st.success(text, icon=":material/check_circle:")
-        st.caption(room(focus))
-        return
-    if focus.verdict == "fits with":
+    elif isinstance(focus, Verdict) and focus.verdict == "fits with":
         text = say("**Fits on {where} with** `{flags}`.", where=place, flags=" ".join(focus.flags))
         st.warning(text, icon=":material/tune:")
     elif focus.verdict == "tight":
         st.warning(say("**Tight on {where}**: the overhead decides.", where=place), icon=":material/balance:")
     elif focus.spare < 0:
         text = say("**Not on {where}**: {size} short per GPU.", **values)
-        if len(report.verdicts) > 1:
+        if len(verdicts) > 1:
             text = say("**Fits on none of {all} GPUs.** The nearest is {where}: {size} short per GPU.", **values)
         st.error(text, icon=":material/cancel:")
     else:
         st.error(say("**Not on {where}.** {reason}", where=place, reason=focus.reason), icon=":material/cancel:")
 
 
-def room(focus: Verdict) -> str:
+def room(focus: Verdict, made_for: int | None) -> str:
     """What the headroom would buy."""
+    batch = say("any size") if focus.max_batch is None else f"{focus.max_batch:,}"
     return say(
         "Room for a batch of {batch}, or for a context of {context} tokens.",
-        batch=most(focus.max_batch),
-        context=most(focus.max_context),
+        batch=batch,
+        context=longest(focus, made_for),
     )
 
 
-def most(n: int | None) -> str:
-    return say("any size") if n is None else f"{n:,}"
+def longest(verdict: Verdict, made_for: int | None) -> str:
+    """The smaller of what memory holds and what the model was made for, and both where they differ."""
+    memory, most_of_both = verdict.max_context_memory, most(verdict.max_context)
+    if made_for is None or not verdict.max_context or memory == made_for:
+        return most_of_both
+    if verdict.max_context == made_for:
+        return say("{n} (memory: {memory})", n=most_of_both, memory=most(memory))
+    return say("{n} (model: {model:,})", n=most_of_both, model=made_for)
 
 
 def beyond(answer: Weighed) -> None:
@@ -89,6 +103,21 @@ def beyond(answer: Weighed) -> None:
         st.warning(
             say("The model was made for {most:,} tokens; {context:,} go beyond that.", most=longest, context=context),
             icon=":material/straighten:",
+        )
+
+
+def unpacked(answer: Weighed) -> None:
+    """A format in which the engine does not compute is not computed in silence."""
+    asked, engine = answer.report.scenario.precision.weights, answer.serving.engine
+    if not engine.keeps(asked):
+        st.warning(
+            say(
+                "{engine} does not compute in {format}: it unpacks these weights when it loads them, to 16 or 32 bits. "
+                "The figures are those of the file.",
+                engine=engine.title,
+                format=asked,
+            ),
+            icon=":material/unarchive:",
         )
 
 
@@ -117,53 +146,44 @@ def use(answer: Weighed, lever: Lever) -> None:
     change(changes)
 
 
-def bar(focus: Verdict) -> None:
-    """One GPU: its parts against what it has. Drawn without a chart, so that it is there at once."""
-    memory, usable = focus.memory, focus.usable
-    end = max(memory.high, usable)
-    parts = {name: getattr(memory, name) for name in served([memory])}
-    cells = [cell(words.color(name), size / end) for name, size in parts.items() if size]
-    cells.append(cell(HATCHED, (memory.high - memory.total) / end))
-    keys = [
-        key(f'<em style="{SWATCH};background:{words.color(name)}"></em>', words.part(name), size)
-        for name, size in parts.items()
-        if size
-    ]
-    keys.append(key("<b>|</b> ", say("Usable"), usable))
-    ends = f'<i style="{END};left:{100 * usable / end:.3f}%"></i>'
-    spoken = escape(told(memory, usable), quote=True)
-    st.html(
-        f'<div style="{BAR}" role="img" aria-label="{spoken}">{"".join(cells)}{ends}</div>'
-        f'<div style="{KEYS}">{"".join(keys)}</div>'
+def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:
+    """GPUs of one kind in one layout, and no others."""
+    known = places(("serving",), answer.scenario.serving.engine)
+    change({known[name]: degree for name, degree in layout} | {known["num_gpus"]: None}, gpu=(gpu,))
+
+
+def finders(answer: Weighed) -> None:
+    """The way to one GPU out of the whole catalogue."""
+    st.button(
+        say("Smallest GPU that fits"),
+        key="find_smallest",
+        icon=":material/compress:",
+        type="tertiary",
+        help=say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
+        on_click=take,
+        args=(answer, smallest),
+    )
+    st.button(
+        say("Cheapest that fits"),
+        key="find_cheapest",
+        icon=":material/payments:",
+        type="tertiary",
+        help=say("Of all with a list price: the fewest that fit, at the least price per hour together."),
+        on_click=take,
+        args=(answer, cheapest),
     )
 
 
-HATCHED = "repeating-linear-gradient(45deg,#9EA3AC 0 2px,transparent 2px 6px)"
-BAR = "position:relative;display:flex;height:34px;margin:6px 0;background:rgba(128,128,128,.14)"
-END = "position:absolute;top:-5px;bottom:-5px;width:3px;margin-left:-2px;background:currentColor"
-KEYS = "display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:10px;font-size:14px"
-SWATCH = "display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px"
-
-
-def cell(background: str, share: float) -> str:
-    return f'<span style="display:block;height:100%;width:{100 * share:.3f}%;background:{background}"></span>'
-
-
-def key(mark: str, label: str, size: int) -> str:
-    return f"<span>{mark}{escape(label)} <b>{words.gib(size)}</b></span>"
-
-
-def keys(entries: Iterable[tuple[str, str]]) -> str:
-    """Colours with what they stand for."""
-    cells = (f'<span><em style="{SWATCH};background:{color}"></em>{escape(label)}</span>' for color, label in entries)
-    return f'<div style="{KEYS}">{"".join(cells)}</div>'
-
-
-def told(memory: Memory, usable: int) -> str:
-    """The bar for those who do not see it."""
-    return say(
-        "{total} needed on one GPU, at most {high}; {usable} are usable.",
-        total=words.gib(memory.total),
-        high=words.gib(memory.high),
-        usable=words.gib(usable),
-    )
+def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
+    """What is found becomes the choice."""
+    found = find(gpus().values(), answer.serving, answer.report.scenario.workload)
+    if found is None:
+        st.toast(say("No GPU of the catalogue does, not even with other layouts."), icon=":material/search_off:")
+        return
+    use_layout(answer, found.gpu, found.layout)
+    name, n = find_gpu(found.gpu).name, found.layout.gpus
+    text = f"{n:,} × {name}" if n > 1 else name
+    if found.usd_per_hour is not None:
+        usd = words.dollars(found.usd_per_hour)
+        text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
+    st.toast(text, icon=":material/check:")

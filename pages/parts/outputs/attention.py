@@ -1,19 +1,24 @@
 """Attention of a model: its layers, who reads what, the tensors with their shapes, and what other kinds would cost."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
+from calc import Architecture, ConfigError, Layout, Precision
+from calc.hardware.engine_rules import EngineName, runs
+from calc.hardware.overhead import Overhead
 from calc.model.attention import GQA
 from calc.model.attention_shapes import made
 from calc.model.mixers import Mixer, Recurrent
+from calc.serving.memory import Serving
 from calc.serving.scores import scores as bytes_of_scores
 from calc.serving.variants import variants as with_other_kinds
+from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
-from pages.parts.outputs.answer import keys
 from pages.parts.outputs.attention_kinds import about, name
+from pages.parts.outputs.bar import keys
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -142,10 +147,18 @@ def variants(answer: Answer) -> None:
                 words.size(variant.cache),
                 words.size(variant.bytes_per_token),
                 words.count(variant.parameters),
+                decode_time(answer, variant.architecture),
             ]
         )
     head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
-    st.markdown(words.table(head, rows, numbers=4))
+    st.markdown(words.table([*head, say("Decode step")], rows, numbers=5))
+    st.caption(
+        say(
+            "Decode step: one token of each sequence on one {gpu}, weights and cache read, were the memory enough; the "
+            "expected value.",
+            gpu=answer.scenario.first_gpu().name,
+        )
+    )
     st.caption(
         say(
             "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
@@ -163,3 +176,16 @@ def variants(answer: Answer) -> None:
 def percent(share: float) -> str:
     """75%, 96.88%; nothing where nothing is saved."""
     return f"{100 * share:.4g}%" if share else "–"
+
+
+def decode_time(answer: Answer, architecture: Architecture) -> str:
+    """One step of all sequences on one of the first GPU."""
+    asked, gpu = answer.scenario.serving, answer.scenario.first_gpu()
+    try:
+        precision = Precision.of(answer.model.published.config or {}, asked.weights, asked.kv)
+        serving = Serving(architecture, asked.started(), precision, Layout(), Overhead())
+    except ConfigError:
+        return "–"
+    if not runs(gpu, cast(EngineName, asked.engine)):
+        return "–"
+    return words.duration(1000 / reply(serving, gpu, asked.workload).tokens_per_s_per_user.expected)

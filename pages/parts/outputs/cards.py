@@ -8,7 +8,6 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.parallel import Layout
 from calc.model.paper import Anchor
 from calc.serving.report import KVCache
 from calc.serving.verdict import Verdict
@@ -16,7 +15,7 @@ from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
-from pages.parts.outputs.figure import derivation, figures
+from pages.parts.outputs.figure import figures
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 
@@ -92,26 +91,6 @@ def published_total(answer: Answer) -> str | None:
     )
 
 
-def cards(answer: Weighed) -> None:
-    """One verdict a GPU."""
-    with st.grid(5, min_column_width=175, gap="xsmall"):
-        for verdict in answer.report.verdicts:
-            with st.container(border=True, height="stretch", gap="xsmall"):
-                card(verdict, largest(verdict), verdict.flags)
-                gpu = find_gpu(verdict.gpu)
-                lines = ServingDerivations(answer, gpu).verdict
-                derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.beside, answer, "verdict", lines))
-
-
-def largest(verdict: Verdict) -> list[str]:
-    """The most that fits, and on how few GPUs."""
-    return [
-        say("Max context length: **{n}**", n=most(verdict.max_context)),
-        say("Max batch size: **{n}**", n=most(verdict.max_batch)),
-        fewest(verdict.min_gpus, verdict.layout),
-    ]
-
-
 Color = Literal["green", "orange", "red"]
 BADGES: dict[str, tuple[Message, Color, str]] = {
     "fits": (Message("Fits"), "green", ":material/check_circle:"),
@@ -149,19 +128,9 @@ def most(n: int | None) -> str:
     return say("no limit") if n is None else f"{n:,}" if n else say("none")
 
 
-def fewest(n: int | None, layout: Layout | None = None) -> str:
-    """On how few GPUs it fits, and laid out how."""
-    if n is None:
-        return say("Min. GPUs: **more than 1,024**")
-    degrees = "" if layout is None else words.layout(layout)
-    if not degrees:
-        return say("Min. GPUs: **{n:,}**", n=n)
-    return say("Min. GPUs: **{n:,}** ({layout})", n=n, layout=degrees)
-
-
 def overtaking(answer: Weighed) -> None:
     """From which context on the cache outweighs the weights, as a heading of its chart."""
-    st.subheader(say("Memory vs. context length"), anchor=False)
+    st.header(say("Memory vs. context length"), anchor=False)
     report = answer.report
     n, first = report.scenario.workload.batch, report.overtaken_at
     if first is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.engines import TITLES, EngineName, runs
+from calc.hardware.engine_rules import TITLES, EngineName, runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.time.prices import price_of
@@ -15,6 +15,19 @@ from pages.parts.words import say
 from presets import gpus
 
 PEAKS: tuple[Dtype, ...] = ("bf16", "fp16", "fp8", "fp4", "int8")
+
+
+def draw() -> None:
+    """The filters, how many pass them, and the table."""
+    shown = chosen()
+    st.caption(
+        say(
+            "{n:,} GPUs, each figure with its source; a figure without a source stays out. Click rows to weigh on "
+            "them.",
+            n=len(shown),
+        )
+    )
+    table(shown)
 
 
 def chosen() -> list[GPU]:

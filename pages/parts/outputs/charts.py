@@ -1,29 +1,28 @@
 """Charts: functions of numbers that return a figure. One colour for each part in the whole app.
 
-A figure is built from one dict, which Plotly checks once, and carries its own colours and fonts: it is drawn with
-`st.plotly_chart(figure, key=..., theme=None, config=CONFIG)`. The legend is a line of text, because Plotly's own breaks
-into as many lines as it has entries on a telephone.
+A figure is one dict as Plotly takes it, with its own colours and fonts. The legend is a line of text, because Plotly's
+own breaks into as many lines as it has entries on a telephone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc import Memory, Report, TrainingReport
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
 from calc.training.training_verdict import TrainingVerdict
-from calc.units import GIB
 from pages.parts import words
 from pages.parts.words import say
 
+Figure = dict[str, Any]
 PLAIN = "<extra></extra>"
 """A hover text without the name of its trace."""
-CONFIG = {"displayModeBar": False, "responsive": True}
 FONT = '"Source Sans", sans-serif'  # the page's own
+TICKS = ",.12~g"
+"""Ticks with separators of thousands and without exponents."""
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
 
 
@@ -42,20 +41,17 @@ def theme() -> Theme:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
-def draw(key: str, chart: go.Figure) -> None:
-    st.plotly_chart(chart, key=key, theme=None, config=CONFIG)
-
-
 def gpu_bars(
     verdicts: Sequence[Verdict | TrainingVerdict],
     memories: Sequence[Memory],
     theme: Theme,
     parts: Sequence[str] | None = None,
-) -> go.Figure:
+) -> Figure:
     """What each GPU must hold, part by part, against what it has: a row a GPU, a line where its memory ends."""
     parts = parts or served(memories)
     rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
-    usable = [verdict.usable / GIB for verdict in verdicts]
+    unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
+    usable = [verdict.usable / base for verdict in verdicts]
     bars = stacked("x", "y", rows, memories, parts)
     for bar in bars:
         bar["orientation"] = "h"
@@ -72,7 +68,7 @@ def gpu_bars(
         }
         for width, color, hover in (  # with an edge, to be seen on a bar of any colour
             (5, theme.ground, {"hoverinfo": "skip"}),
-            (2.5, theme.text, {"hovertemplate": say("Usable on the card: {size} GiB", size="%{x:,.2f}") + PLAIN}),
+            (2.5, theme.text, {"hovertemplate": say("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}") + PLAIN}),
         )
     ]
     return figure(
@@ -84,21 +80,21 @@ def gpu_bars(
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
-        xaxis={"rangemode": "tozero", "tickformat": ",~g"},
+        xaxis={"rangemode": "tozero", "tickformat": TICKS},
         yaxis={
             "autorange": "reversed",
             "showgrid": False,
             "tickmode": "array",
             "tickvals": rows,
             "ticktext": [
-                f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {size:,.2f} GiB"
-                for row, size in zip(rows, usable, strict=True)
+                f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {words.gib(verdict.usable)}"
+                for row, verdict in zip(rows, verdicts, strict=True)
             ],
             "ticklabelstandoff": 6,
         },
         annotations=[
             {
-                "text": say("GiB per GPU · hatched: overhead at its highest"),
+                "text": say("{unit} per GPU · hatched: overhead at its highest", unit=unit),
                 "showarrow": False,
                 "xref": "paper",
                 "yref": "paper",
@@ -112,59 +108,116 @@ def gpu_bars(
     )
 
 
-def context_bars(report: Report, theme: Theme) -> go.Figure:
-    """The same memory as the context grows, marked where the cache first outweighs the weights."""
-    columns = [words.tokens(context) for context in report.by_context]
-    marks: dict[str, Any] = {}
+def context_bars(report: Report, theme: Theme) -> Figure:
+    """The same memory as the context grows, marked where the cache first outweighs the weights, at the context that is
+    chosen, and where each GPU's memory ends."""
+    contexts = list(report.by_context)
+    columns = [words.tokens(context) for context in contexts]
+    here = contexts.index(report.scenario.workload.context)
+    texts = [f"<b>{column}</b>" if place == here else column for place, column in enumerate(columns)]
+    band = {"fillcolor": theme.grid, "line": {"width": 0}, "x0": here - 0.5, "x1": here + 0.5}
+    shapes, notes = [upright(band)], []
     if report.overtaken_at is not None:
-        over = list(report.by_context).index(report.overtaken_at)
-        side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
-        marks["annotations"] = [
+        over = contexts.index(report.overtaken_at)
+        shapes.append(
+            upright({"line": {"color": theme.text, "width": 1, "dash": "dot"}, "x0": over, "x1": over}, "line")
+        )
+        notes.append(
             {
                 "text": say("KV cache outweighs the weights from {tokens}", tokens=columns[over]),
                 "x": over,
-                "xanchor": side,
+                "xanchor": "left" if over < 3 else "right" if over > len(columns) - 3 else "center",
                 "y": 1,
                 "yref": "paper",
                 "yanchor": "bottom",
                 "showarrow": False,
             }
-        ]
-        marks["shapes"] = [
-            {
-                "type": "line",
-                "layer": "below",
-                "x0": over,
-                "x1": over,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": theme.text, "width": 1, "dash": "dot"},
-            }
-        ]
+        )
     memories = dict(zip(columns, report.by_context.values(), strict=True))
-    return _columns(memories, served(memories.values()), say("Context length, tokens"), theme, **marks)
+    ends, names = capacities(report.verdicts, max(memory.high for memory in memories.values()), theme)
+    bars = _columns(
+        memories,
+        served(memories.values()),
+        say("Context length, tokens"),
+        theme,
+        shapes=shapes + ends,
+        annotations=notes + names,
+    )
+    bars["layout"]["xaxis"] |= {"tickmode": "array", "tickvals": columns, "ticktext": texts}
+    return bars
 
 
-def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> go.Figure:
+def upright(shape: dict[str, Any], kind: str = "rect") -> dict[str, Any]:
+    """A shape over the whole height, behind the bars."""
+    return {"type": kind, "layer": "below", "y0": 0, "y1": 1, "yref": "paper", **shape}
+
+
+CLOSE, FAR = 0.07, 2.5
+"""Shares: of the height, capacities whose names would overlap; of the tallest bar, the most that is drawn."""
+
+
+def capacities(
+    verdicts: Iterable[Verdict], tallest: int, theme: Theme
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A line where each GPU's memory ends, as far as the bars reach and the next one above, and its name."""
+    _, base = words.unit(tallest)
+    near = sorted((verdict.usable, find_gpu(verdict.gpu).name) for verdict in verdicts)
+    top = next((usable for usable, _ in near if usable > 1.1 * tallest), tallest)
+    ends: dict[int, list[str]] = {}
+    for usable, name in near:
+        if usable <= min(max(top, tallest), FAR * tallest):
+            drawn = next((end for end in ends if usable - end < CLOSE * top), usable)
+            ends.setdefault(drawn, []).append(name)
+    lines: list[dict[str, Any]] = [
+        {
+            "type": "line",
+            "x0": 0,
+            "x1": 1,
+            "xref": "paper",
+            "y0": usable / base,
+            "y1": usable / base,
+            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
+        }
+        for usable in ends
+    ]
+    names: list[dict[str, Any]] = [
+        {
+            "text": ", ".join(gpus[:2]) + (" …" if len(gpus) > 2 else ""),
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": usable / base,
+            "yanchor": "bottom",
+            "showarrow": False,
+            "bgcolor": theme.ground,
+            "opacity": 0.85,
+            "font": {"size": 12},
+        }
+        for usable, gpus in ends.items()
+    ]
+    return lines, names
+
+
+def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> Figure:
     """The memory of a training step as the sequences grow."""
     by_length = {words.tokens(tokens): memory for tokens, memory in by_sequence.items()}
-    return _columns(by_length, words.TRAINED, say("Sequence length, tokens"), theme)
+    return _columns(by_length, trained(by_sequence.values()), say("Sequence length, tokens"), theme)
 
 
-def phase_bars(report: TrainingReport, theme: Theme) -> go.Figure:
+def phase_bars(report: TrainingReport, theme: Theme) -> Figure:
     """The memory of each phase of a training step at its fullest."""
     fullest = {words.phase(phase, report.memory.moment): held.memory for phase, held in report.phases.items()}
-    return _columns(fullest, words.TRAINED, say("Phase of the step"), theme)
+    return _columns(fullest, trained(fullest.values()), say("Phase of the step"), theme)
 
 
-def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> go.Figure:
+def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
     return _columns(bars, parts or served(stages), say("Pipeline stage"), theme)
 
 
-def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, theme: Theme, **marks: Any) -> go.Figure:
+def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, theme: Theme, **marks: Any) -> Figure:
+    unit, _ = words.unit(max([0, *(memory.high for memory in memories.values())]))
     return figure(
         stacked("y", "x", list(memories), list(memories.values()), parts),
         theme,
@@ -175,7 +228,12 @@ def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, th
         bargap=0.3,
         hovermode="x unified",
         xaxis={"title": small(axis), "type": "category", "showgrid": False},
-        yaxis={"title": small(say("GiB per GPU")), "rangemode": "tozero", "tickformat": ",~g", "nticks": 6},
+        yaxis={
+            "title": small(say("{unit} per GPU", unit=unit)),
+            "rangemode": "tozero",
+            "tickformat": TICKS,
+            "nticks": 6,
+        },
         **marks,
     )
 
@@ -185,17 +243,24 @@ def served(memories: Iterable[Memory]) -> tuple[str, ...]:
     return words.SEEING if any(memory.vision for memory in memories) else words.SERVED
 
 
+def trained(memories: Iterable[Memory]) -> tuple[str, ...]:
+    """The parts of memory in training that are there."""
+    held = list(memories)
+    return tuple(name for name in words.TRAINED if any(getattr(memory, name) for memory in held))
+
+
 def stacked(
     along: str, across: str, rows: Sequence[str], memories: Sequence[Memory], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Stacked bars in GiB: the parts with the overhead's middle, and hatched what its high end adds."""
-    parts = {part: [getattr(memory, part) / GIB for memory in memories] for part in names}
-    rest = [(memory.overhead_high - memory.overhead) / GIB for memory in memories]
+    """Stacked bars: the parts with the overhead's middle, and hatched what its high end adds."""
+    unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
+    parts = {part: [getattr(memory, part) / base for memory in memories] for part in names}
+    rest = [(memory.overhead_high - memory.overhead) / base for memory in memories]
     totals = [
-        [memory.overhead_low / GIB, memory.overhead_high / GIB, memory.total / GIB, memory.high / GIB]
+        [memory.overhead_low / base, memory.overhead_high / base, memory.total / base, memory.high / base]
         for memory in memories
     ]
-    size = f"%{{{along}:,.2f}}"
+    size = f"%{{{along}:,.2f}} {unit}"
     bars = [
         {
             "type": "bar",
@@ -203,16 +268,16 @@ def stacked(
             along: sizes,
             across: rows,
             "marker": {"color": words.COLORS[part]},
-            "hovertemplate": say("{part}: {size} GiB", part=words.part(part), size=size) + PLAIN,
+            "hovertemplate": say("{part}: {size}", part=words.part(part), size=size) + PLAIN,
         }
         for part, sizes in parts.items()
     ]
     bars[-1] |= {
         "customdata": totals,
         "hovertemplate": say(
-            "Overhead: {size} GiB ({low} to {high})<br>Together: <b>{total} GiB</b> (at most {most})",
+            "Overhead: {size} ({low} to {high})<br>Together: <b>{total}</b> (at most {most})",
             size=size,
-            **{name: f"%{{customdata[{i}]:,.2f}}" for i, name in enumerate(("low", "high", "total", "most"))},
+            **{name: f"%{{customdata[{i}]:,.2f}} {unit}" for i, name in enumerate(("low", "high", "total", "most"))},
         )
         + PLAIN,
     }
@@ -255,7 +320,7 @@ def small(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 13}, "standoff": 8}
 
 
-def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure:
+def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> Figure:
     """A figure with the looks that all have."""
     axis = {
         "gridcolor": theme.grid,
@@ -277,5 +342,6 @@ def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> go.Figure
         "font": font,
         "hoverlabel": {"bgcolor": theme.ground, "font": font},
         "uirevision": "keep",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.text, "activecolor": theme.text},
     }
-    return go.Figure({"data": data, "layout": common | layout})
+    return {"data": data, "layout": common | layout}

@@ -1,19 +1,23 @@
 """Configurations side by side: who they are, their headline numbers against the first, and their config fields."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import streamlit as st
 
-from calc.serving.comparison import Setting, ratio
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.comparison import ComparedField, ratio
 from calc.serving.comparison import settings as compared_settings
 from calc.serving.report import Report
 from calc.serving.verdict import Verdict
+from calc.time.prices import price_of
+from calc.time.reply import Reply, usd_per_million
 from pages.parts import words
-from pages.parts.outputs import charts, comparison_charts
-from pages.parts.outputs.answer import keys
+from pages.parts.outputs import charts, comparison_charts, plot
+from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import BADGES, growing
 from pages.parts.state.compared import LETTERS, Column, Compared, add, add_current, remove
 from pages.parts.state.scenario import MOST_OTHERS
+from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 from presets import models
 
@@ -112,7 +116,43 @@ def numbers(answer: Compared) -> None:
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
     rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
-    st.markdown(words.table(head, rows, numbers=len(columns)))
+    st.markdown(words.table(head, [*rows, *speeds(columns)], numbers=len(columns)))
+    st.caption(
+        say(
+            "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
+            "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
+        )
+    )
+
+
+def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
+    """Where each is fastest to get, how fast it answers there, and at what price."""
+    found = [column.reply for column in columns]
+    focuses = [None if column.reply is None else column.answer.focus for column in columns]
+    names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
+    yield [
+        say("Smallest GPU that fits"),
+        *(name if found_there and name else "–" for name, found_there in zip(names, found, strict=True)),
+    ]
+    yield [
+        say("Tokens/s per user"),
+        *("–" if one is None else words.figure(one.tokens_per_s_per_user.expected) for one in found),
+    ]
+    yield [
+        say("Time to first token (TTFT)"),
+        *("–" if one is None else words.duration(one.ttft_ms.expected) for one in found),
+    ]
+    yield [
+        say("US dollars per million output tokens"),
+        *("–" if one is None else priced(column.answer, one) for column, one in zip(columns, found, strict=True)),
+    ]
+
+
+def priced(answer: Weighed, found: Reply) -> str:
+    price = None if answer.focus is None else price_of(answer.focus.gpu)
+    if price is None or answer.focus is None:
+        return "–"
+    return words.dollars(usd_per_million(found.tokens_per_s.expected, answer.focus.gpus, price))
 
 
 def cell(column: Column, text: Callable[[Report], str]) -> str:
@@ -171,19 +211,19 @@ def bars(answer: Compared) -> None:
     columns, theme = answer.complete, charts.theme()
     left, right = st.columns(2)
     with left:
-        st.subheader(say("Memory per GPU"), anchor=False)
+        st.header(say("Memory per GPU"), anchor=False)
         parts = charts.served([column.answer.report.memory for column in columns])
         st.html(keys((words.color(part), words.part(part)) for part in parts))
-        charts.draw("memory_bars", comparison_charts.memory_bars(columns, theme))
+        plot.draw("memory_bars", say("Memory per GPU"), comparison_charts.memory_bars(columns, theme))
     with right:
-        st.subheader(say("Parameters"), anchor=False)
+        st.header(say("Parameters"), anchor=False)
         st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
-        charts.draw("parameter_bars", comparison_charts.parameter_bars(columns, theme))
+        plot.draw("parameter_bars", say("Parameters"), comparison_charts.parameter_bars(columns, theme))
 
 
 def growth(answer: Compared) -> None:
     """How the cache of the whole batch grows."""
-    st.subheader(say("KV cache vs. context length"), anchor=False)
+    st.header(say("KV cache vs. context length"), anchor=False)
     names = (
         (
             comparison_charts.style(column.letter)[0],
@@ -192,7 +232,8 @@ def growth(answer: Compared) -> None:
         for column in answer.complete
     )
     st.html(keys(names))
-    charts.draw("growth", comparison_charts.growth_curves(answer.complete, charts.theme()))
+    curves = comparison_charts.growth_curves(answer.complete, charts.theme())
+    plot.draw("growth", say("KV cache vs. context length"), curves)
 
 
 def settings(answer: Compared) -> None:
@@ -201,7 +242,7 @@ def settings(answer: Compared) -> None:
     rows = compared_settings([column.answer.model.settings or {} for column in columns])
     differing, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
     head = [say("Field"), *(column.letter for column in columns)]
-    st.subheader(say("Config fields that differ"), anchor=False)
+    st.header(say("Config fields that differ"), anchor=False)
     if len(columns) == 1:
         st.caption(say("Add a configuration to see what differs."))
     elif differing:
@@ -213,7 +254,7 @@ def settings(answer: Compared) -> None:
             st.markdown(words.table(head, map(line, equal), numbers=len(columns)))
 
 
-def line(row: Setting) -> list[str]:
+def line(row: ComparedField) -> list[str]:
     """A field and its values, those that differ from the first in bold."""
     first = row.values[0]
     return [f"`{row.name}`", *(written(value, differs=value != first) for value in row.values)]

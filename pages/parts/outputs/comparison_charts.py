@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-import plotly.graph_objects as go
-
 from calc.serving.comparison import CONTEXTS, cache_growth
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, served, small, stacked
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, served, small, stacked
 from pages.parts.state.compared import LETTERS, Column
 from pages.parts.words import say
 
@@ -24,14 +22,14 @@ LINES = (
 """Colour, dash and mark of each letter."""
 
 
-def memory_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
+def memory_bars(columns: Sequence[Column], theme: Theme) -> Figure:
     """What one GPU holds, part by part."""
     memories = [column.answer.report.memory for column in columns]
     bars = stacked("x", "y", [column.letter for column in columns], memories, served(memories))
     return _rows(columns, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
 
 
-def parameter_bars(columns: Sequence[Column], theme: Theme) -> go.Figure:
+def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
     """The parameters of each, component by component."""
     counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
     bars: list[dict[str, Any]] = [
@@ -54,7 +52,7 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, theme: Theme) -> go.Figure:
+def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
     """Stacked bars, a row a configuration."""
     for bar in bars:
         bar["orientation"] = "h"
@@ -80,7 +78,7 @@ def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, them
     )
 
 
-def growth_curves(columns: Sequence[Column], theme: Theme) -> go.Figure:
+def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
     """KV cache and states of the whole batch over the context."""
     lines: list[dict[str, Any]] = []
     for column in columns:

@@ -1,14 +1,13 @@
 """A number that opens its own derivation, and how a derivation is written."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import streamlit as st
 
-from calc.model.derivation import Step
+from calc.model.derivation import Legend, Step
 from pages.parts import words
 from pages.parts.words import say
 
-Legend = Mapping[str, tuple[str, int | float]]
 """Symbol -> what configs call it, and its value."""
 
 
@@ -21,10 +20,10 @@ def figures(numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns
                 derivation(name, label, draw)
 
 
-def derivation(name: str, of: str, draw: Callable[[], None]) -> None:
+def derivation(name: str, of: str, draw: Callable[[], None], label: str | None = None) -> None:
     """A button that opens the derivation of a figure, which is computed when it is opened."""
     with st.popover(
-        say("Derivation"),
+        label or say("Derivation"),
         type="tertiary",
         icon=":material/function:",
         help=say("Derivation of {figure}", figure=of),

@@ -24,24 +24,45 @@ def page(
     link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
     answer = calculate(url.current(here))
     sidebar.draw(answer, sections)
-    share.header(answer, here)
+    shown = last_good(answer, here, calculate) if needs_answer else answer
+    share.header(shown, here)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
     if answer.error is not None and needs_answer:
-        unknown.explain(answer, here)
-        st.stop()
-    if answer.error is None:
-        found = answer.model.published.hub
+        with st.container(key="refused"):
+            unknown.explain(answer, here)
+            if shown is not answer:
+                st.caption(say("Below, dimmed: the last answer there was."))
+        if shown is answer:
+            st.stop()
+        st.html(DIMMED)
+    if shown.error is None:
+        found = shown.model.published.hub
         if found is not None and found.note is not None:
             st.info(say(found.note), icon=":material/info:")
-        for sentence in answer.architecture.assumptions:
+        for sentence in shown.architecture.assumptions:
             st.warning(say(sentence), icon=":material/help:")
-    return answer
+    return shown
+
+
+DIMMED = "<style>.stVerticalBlock > :has(> .st-key-refused) ~ * { opacity: 0.45; }</style>"
+"""What follows a refusal is not its answer. Streamlit has no word for that."""
+
+
+def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
+    """An answer, or where a value is refused the one before it, of the same model."""
+    kept: dict[str, Scenario] = st.session_state.setdefault("good", {})
+    if answer.error is None:
+        kept[here.path] = answer.scenario
+        return answer
+    before = kept.get(here.path)
+    return answer if before is None or before.source != answer.scenario.source else calculate(before)
 
 
 def without_model(here: Page, title: str) -> Scenario:
     """A page that is about no model. The reader's own goes along to the next."""
     scenario = url.current(here)
+    st.set_page_config(page_title=f"{title} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(title, anchor=False)
         share.languages()
@@ -52,5 +73,5 @@ def without_model(here: Page, title: str) -> Scenario:
 
 def assumptions(sentences: Iterable[Message]) -> None:
     """What the numbers take for granted, at the end."""
-    st.subheader(say("Assumptions"), anchor=False)
+    st.header(say("Assumptions"), anchor=False)
     st.markdown("\n".join(f"- {say(sentence)}" for sentence in sentences))

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engines import runs
+from calc.hardware.engine_rules import runs
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.state.weighed import Weighed
@@ -21,7 +21,7 @@ def draw(answer: Weighed) -> None:
     gpu, workload = find_gpu(focus.gpu), answer.report.scenario.workload
     if not runs(gpu, name):
         return
-    found = reply(answer.serving, gpu, workload)
+    found = reply(answer.serving, gpu, workload, answer.scenario.efficiencies.edits)
     users, first = found.tokens_per_s_per_user, found.ttft_ms
     told = say(
         "How fast there: **{rate} tokens/s** per user ({span}), first token after **{ttft}** ({ttft_span}). Decoding "

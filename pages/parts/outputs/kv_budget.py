@@ -5,14 +5,14 @@ import streamlit as st
 from calc import Report
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
-from calc.serving.memory import KVBudget
+from calc.serving.kv_budget import KVBudget
 from pages.parts import words
 from pages.parts.words import say
 
 
 def draw(report: Report) -> None:
     """A table only for an engine that sets memory aside at start."""
-    st.subheader(say("KV cache: required and allocated"), anchor=False)
+    st.header(say("KV cache: required and allocated"), anchor=False)
     required_and_allocated(report)
     if report.kv_budget:
         table(report)

@@ -6,12 +6,15 @@ from typing import Any
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import runs
 from calc.model.counting import Counting
-from calc.model.paper import Anchor, PaperTable, Section
+from calc.model.paper import Anchor, Heading, PaperTable, Section
 from calc.serving.engines import ENGINES
-from calc.serving.paper import ServingPaper, rules
-from calc.training.paper import training_section
+from calc.serving.serving_paper import ServingPaper, rules
+from calc.time.time_paper import time_section
+from calc.training.training_paper import training_section
 from pages.parts.outputs import written
 from pages.parts.state.query import DERIVE, encode
 from pages.parts.state.weighed import Answer, Weighed, trained
@@ -30,6 +33,9 @@ def sections(answer: Weighed) -> list[Section]:
         found.append(hand_section(STUDIES[source.model], architecture))
     gpu = None if focus is None else find_gpu(focus.gpu)
     found += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
+    engine: Any = answer.serving.engine.name
+    if gpu is not None and focus is not None and focus.verdict != "does not fit" and runs(gpu, engine):
+        found.append(time_section(answer.serving, gpu, report.scenario.workload))
     step = trained(answer.scenario)
     if step.error is None:
         found.append(training_section(architecture, step.report))
@@ -76,8 +82,11 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
     for section in found:
         st.header(written.title(section), anchor=section.anchor)
         for item in section.items:
-            if isinstance(item, PaperTable):
-                st.markdown(SIDEWAYS.format(table=written.markdown_item(item)), unsafe_allow_html=True)
+            if isinstance(item, Heading) and item.anchor is not None:
+                st.subheader(written.title(item), anchor=item.anchor)
+            elif isinstance(item, PaperTable):
+                frame = SIDEWAYS if any(isinstance(cell, Message) for row in item.rows for cell in row) else UNBROKEN
+                st.markdown(frame.format(table=written.markdown_item(item)), unsafe_allow_html=True)
             else:
                 st.markdown(written.markdown_item(item))
     if opened is not None:
@@ -86,6 +95,8 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
 
 SIDEWAYS = '<div style="overflow-x:auto">\n\n{table}\n\n</div>'
 """A table too wide for a telephone moves sideways by itself, not with the page."""
+UNBROKEN = '<div style="overflow-x:auto;white-space:nowrap">\n\n{table}\n\n</div>'
+"""The same of a table without sentences, whose cells stay on one line."""
 SCROLL = """<script>
 const start = Date.now();
 let moved = false;
@@ -105,6 +116,11 @@ look();
 def beside(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:
     """The derivation of a figure, and the way to its place on paper."""
     draw_lines()
+    link(answer, to)
+
+
+def link(answer: Answer, to: Anchor) -> None:
+    """The way to a place on paper."""
     there = answer.scenario.model_copy(update={"derive": to})
     st.page_link(
         "derive.py",

@@ -1,14 +1,19 @@
 """Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
-from calc.time.plan import Needs, Plan
+from calc.errors import Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.time.frontier import Point
+from calc.time.plan import Plan
 from calc.time.prices import prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import charts, plot, speed_charts
+from pages.parts.outputs.plan_details import details
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.url import change
 from pages.parts.words import say
@@ -20,7 +25,7 @@ def best(answer: Planned) -> None:
     if not found.plans:
         st.error(nothing(found.beyond), icon=":material/cancel:")
         return
-    first = found.ranked[0]
+    first = found.best
     if first.plan.meets:
         st.success(headline(first), icon=":material/check_circle:")
     else:
@@ -125,6 +130,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         args=(answer, plan),
     ):
         st.switch_page("weigh.py")
+    details(answer, ranked, name)
 
 
 def use(answer: Planned, plan: Plan) -> None:
@@ -132,20 +138,23 @@ def use(answer: Planned, plan: Plan) -> None:
     change(gpu=taken.gpu, serving=taken.serving)
 
 
-def table(answer: Planned) -> None:
-    """All plans, best first; a click on a row explains it."""
+def table(answer: Planned) -> Ranked | None:
+    """All plans that pass the filters, best first; a click on a row opens it. Returns the plan that is opened, else the
+    best."""
     found = answer.plans
     if not found.plans:
-        return
-    st.subheader(say("Plans"), anchor=False)
+        return None
+    st.header(say("Plans"), anchor=False)
     st.caption(
         say(
             "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
             "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
+    passing = filtered(found.plans)
+    shown = [found.ranked(index) for index in passing[:SHOWN]]
     chosen = st.dataframe(
-        [row(ranked) for ranked in found.ranked],
+        [row(ranked) for ranked in shown],
         hide_index=True,
         key="plans_table",
         placeholder="–",
@@ -154,16 +163,50 @@ def table(answer: Planned) -> None:
         selection_mode="single-row",
         column_config=columns(),
     )
-    if len(found.plans) > SHOWN:
-        st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(found.plans)))
+    if len(passing) > SHOWN:
+        st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
     if found.beyond:
         st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=found.beyond))
-    for index in chosen.selection.rows:
-        if index < len(found.ranked):
-            ranked = found.ranked[index]
-            with st.container(border=True):
-                st.markdown(headline(ranked))
-                take(answer, ranked, "chosen")
+    opened = next((shown[index] for index in chosen.selection.rows if index < len(shown)), None)
+    if opened is not None:
+        with st.container(border=True):
+            st.markdown(headline(opened))
+            take(answer, opened, "chosen")
+    return opened or found.best
+
+
+def filtered(plans: Sequence[Plan]) -> list[int]:
+    """The numbers of the plans that pass the filters above the table."""
+    gpus = {plan.gpu: find_gpu(plan.gpu) for plan in plans}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}))
+        forms = several(say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), words.FORMS)
+        bounds = several(say("Bound by"), "plan_bounds", sorted({plan.bound for plan in plans}), words.BOUNDS)
+        most = st.number_input(
+            say("GPUs, at most"), min_value=1, value=None, step=1, key="plan_most", placeholder=say("any"), width=150
+        )
+        meeting = st.toggle(say("Only those that meet every target"), key="plan_meeting")
+    return [
+        index
+        for index, plan in enumerate(plans)
+        if (not vendors or gpus[plan.gpu].vendor in vendors)
+        and (not forms or gpus[plan.gpu].form in forms)
+        and (not bounds or plan.bound in bounds)
+        and (most is None or plan.gpus <= most)
+        and (plan.meets or not meeting)
+    ]
+
+
+def several(label: str, key: str, options: list[str], names: Mapping[str, Message] | None = None) -> list[str]:
+    """A filter that lets everything pass until something is chosen."""
+    return st.multiselect(
+        label,
+        options,
+        format_func=lambda name: say(names[name]) if names else name,
+        key=key,
+        placeholder=say("any"),
+        width=210,
+    )
 
 
 def row(ranked: Ranked) -> dict[str, Any]:
@@ -213,37 +256,57 @@ def columns() -> dict[str, Any]:
     }
 
 
+def frontier(answer: Planned, chosen: Ranked | None) -> None:
+    """What is traded: tokens a second of a user against those of a GPU."""
+    if chosen is None:
+        return
+    st.header(say("Speed per user against speed per GPU"), anchor=False)
+    st.caption(
+        say(
+            "More requests at once make a GPU yield more and each user wait longer. No layout, format or number of "
+            "requests that was tried is better in both than a point of the line."
+        )
+    )
+    plan, found = chosen.plan, answer.plans
+    here = Point(
+        gpu=plan.gpu,
+        layout=plan.layout,
+        weights=plan.weights,
+        kv=plan.kv,
+        batch=plan.batch,
+        tokens_per_s_per_user=plan.tokens_per_s_per_user,
+        tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
+    )
+    mine = found.frontier_of(plan.gpu)
+    curve = speed_charts.frontier(found.frontier, mine, here, charts.theme())
+    plot.draw("frontier", say("Speed per user against speed per GPU"), curve)
+    with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
+        if is_open:
+            head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
+            rows = [
+                (
+                    speed_charts.described(point),
+                    words.figure(point.tokens_per_s_per_user),
+                    words.figure(point.tokens_per_s_per_gpu),
+                )
+                for point in dict.fromkeys([here, *mine, *found.frontier])
+            ]
+            st.markdown(words.table(head, rows, numbers=2))
+
+
 def sensitivity(answer: Planned) -> None:
     """What other needs would take; searched when it is opened."""
     if not answer.plans.plans:
         return
-    first = answer.plans.plans[0]
     with drawer(say("What if"), "sensitivity_drawer", icon=":material/tune:") as is_open:
-        if not is_open:
-            return
-        rows = [
-            (
-                say(change_.what),
-                say("no plan") if change_.gpus is None else f"{change_.gpus:,}",
-                "–" if change_.usd_per_hour is None else words.dollars(change_.usd_per_hour),
-            )
-            for change_ in answer.plans.sensitivity
-        ]
-        asked = (asked_for(answer.scenario.planning.needs), f"{first.gpus:,}", "–")
-        if first.usd_per_hour is not None:
-            asked = (*asked[:2], words.dollars(first.usd_per_hour))
-        head = [say("With"), say("GPUs of the best plan"), say("Price per hour")]
-        st.markdown(words.table(head, [asked, *rows], numbers=2))
-        st.caption(say("The budget is left out of these."))
-
-
-def asked_for(needs: Needs) -> str:
-    return say("what is asked for: prompts of {prompt:,} tokens, answers of {output:,}", **needs.model_dump())
+        if is_open:
+            st.markdown("\n".join(f"- {say(change_.sentence)}" for change_ in answer.plans.sensitivity))
+            st.caption(say("The budget is left out of these."))
 
 
 def listed_prices(answer: Planned) -> None:
     """The list prices of the GPUs in the plans, each with its date and source."""
-    shown = {ranked.plan.gpu: ranked.gpu.name for ranked in answer.plans.ranked}
+    shown = {plan.gpu: find_gpu(plan.gpu).name for plan in answer.plans.plans[:SHOWN]}
     rows = [price for price in prices() if price.gpu in shown]
     if not rows:
         return

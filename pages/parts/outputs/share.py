@@ -1,21 +1,31 @@
 """The title line: what is on screen, its link, and its report as a file."""
 
+from collections.abc import Iterator
+
 import streamlit as st
 
 from calc.text import config_file
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.outputs import carrying
+from pages.parts.outputs.copying import copy_button
 from pages.parts.state.query import Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
-from pages.parts.words import LANGUAGES, language, say
+from pages.parts.words import LANGUAGES, language, listed, say, value
+
+
+def title(name: str, page: Page) -> str:
+    """What the browser's tab and its history say: the model and the page."""
+    return f"{name} · {say(page.title)} · Weighbridge"
 
 
 def header(answer: Answer, page: Page) -> None:
     name = answer.model.name
+    st.set_page_config(page_title=title(name, page))
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
-        with st.container(horizontal=True, width="content"):
-            with st.popover(say("Copy link"), icon=":material/link:"):
-                copy_link(answer, page)
+        with st.container(horizontal=True, width="content", vertical_alignment="center"):
+            copy_link(answer, page)
             if answer.download is not None:
                 st.download_button(
                     say("Report"),
@@ -26,7 +36,18 @@ def header(answer: Answer, page: Page) -> None:
                     on_click="ignore",
                     key="download",
                 )
+            carrying.draw(answer, page)
             languages()
+    if changes := list(changed(answer)):
+        st.caption(say("Changed: {changes}", changes=listed(changes)))
+
+
+def changed(answer: Answer) -> Iterator[str]:
+    """Each slider that differs, and from what: KV heads 8 → 16."""
+    before = answer.model.published.settings or {}
+    for name, now in answer.scenario.overrides.items():
+        label = say(CONTROLS[name].label)
+        yield say("{label} {before} → {after}", label=label, before=value(before.get(name)), after=value(now))
 
 
 def languages() -> None:
@@ -41,16 +62,16 @@ def languages() -> None:
 def copy_link(answer: Answer, page: Page) -> None:
     address = link(answer.scenario, page)
     if address is not None:
-        st.code(address, language=None, wrap_lines=True)
-        st.caption(say("Whoever opens it sees the same numbers."))
+        copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
         return
-    st.caption(say("This config is too long for an address. Hand on the file instead."))
-    st.download_button(
-        "config.json",
-        config_file(answer.model.config or {}),
-        file_name="config.json",
-        mime="application/json",
-        icon=":material/download:",
-        on_click="ignore",
-        key="config",
-    )
+    with st.popover(say("Copy link"), icon=":material/link:"):
+        st.caption(say("This config is too long for an address. Hand on the file instead."))
+        st.download_button(
+            "config.json",
+            config_file(answer.model.config or {}),
+            file_name="config.json",
+            mime="application/json",
+            icon=":material/download:",
+            on_click="ignore",
+            key="config",
+        )

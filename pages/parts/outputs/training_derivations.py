@@ -1,16 +1,19 @@
 """The derivation of each figure on Train. What calc says of a training step is asked for here and nowhere else."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
-from calc.training.derivation import phase_steps
-from calc.training.moments import Component, Phase
+from calc.errors import ConfigError
+from calc.training.moments import Phase, TrainingComponent
+from calc.training.step_derivation import phase_steps
 from calc.training.training_report import PEAKS
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
 from pages.parts.outputs.figure import legend, table
 from pages.parts.state.weighed import Trained
-from pages.parts.words import say
+from pages.parts.words import field, say
 
 
 class TrainingDerivations:
@@ -31,7 +34,49 @@ class TrainingDerivations:
             )
         )
 
-    def component(self, name: Component) -> None:
+    def tokens(self) -> None:
+        """Sequences of a step, and their tokens."""
+        report, work = self.report, self.report.scenario.workload
+        st.markdown(
+            say(
+                "Micro-batch size × gradient accumulation steps × data parallel: {micro:,} × {times:,} × {dp:,} = "
+                "**{batch:,}** sequences (global batch size).",
+                micro=work.micro_batch,
+                times=work.accumulation,
+                dp=report.scenario.layout.dp,
+                batch=report.global_batch,
+            )
+        )
+        st.markdown(
+            say(
+                "Times the sequence length: {batch:,} × {sequence:,} = **{tokens:,}** tokens.",
+                batch=report.global_batch,
+                sequence=work.sequence,
+                tokens=report.tokens,
+            )
+        )
+
+    def on_disk(self) -> None:
+        """What a checkpoint holds, of all GPUs together."""
+        saved, n = self.report.on_disk, self.report.trained_parameters
+        rows = [
+            (words.part("weights"), saved.weights, n),
+            (words.part("master_weights"), saved.master_weights, n),
+            (words.part("optimizer"), saved.optimizer, n),
+        ]
+        st.markdown(
+            words.table(
+                [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
+                [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
+                numbers=2,
+            )
+        )
+        st.markdown(say("Sum: **{total:,} bytes**.", total=saved.total))
+        st.caption(
+            say("The weights alone are enough to use the model; the rest is to go on training. All GPUs together.")
+        )
+
+    def component(self, name: TrainingComponent) -> None:
         """A part of the memory at the peak: every tensor of it by formula, and what its name covers."""
         self.lines(self.report.memory.moment, name)
 
@@ -41,7 +86,7 @@ class TrainingDerivations:
         memory = self.report.phases[phase].memory
         st.markdown(say("Sum without overhead: **{total:,} bytes**.", total=memory.total - memory.overhead))
 
-    def lines(self, phase: Phase, of: Component | None = None) -> None:
+    def lines(self, phase: Phase, of: TrainingComponent | None = None) -> None:
         steps, meanings = phase_steps(self.answer.architecture, self.report.scenario, phase, of)
         if not steps:
             st.markdown(say("Nothing of it is there at that moment."))
@@ -76,4 +121,31 @@ class TrainingDerivations:
                 spare=verdict.spare,
             )
         )
+        self.largest(verdict)
         self.lines(self.report.memory.moment)
+
+    def largest(self, verdict: TrainingVerdict) -> None:
+        """What fits, and what one more would need, each at the high end of the overhead."""
+        training, layout = self.answer.training, self.report.scenario.layout
+
+        def spread(gpus: int) -> int | None:
+            dp = gpus * layout.dp // layout.gpus
+            try:
+                return training.changed(layout=layout.model_copy(update={"dp": dp, "zero": 3})).memory().high
+            except ConfigError:  # fewer replicas than the experts are spread over
+                return None
+
+        needs: list[tuple[str, int | None, int, Callable[[int], int | None]]] = [
+            (field("micro_batch"), verdict.max_micro_batch, 1, lambda n: training.memory(micro_batch=n).high),
+            (field("sequence"), verdict.max_sequence, 1, lambda n: training.memory(sequence=n).high),
+            (say("GPUs with ZeRO-3"), verdict.min_gpus, -layout.gpus // layout.dp, spread),
+        ]
+        rows = [
+            [label, f"{tried:,}", words.gib(high), "✓" if high <= verdict.usable else "✗"]
+            for label, n, step, needed in needs
+            if n is not None
+            for tried in (n, n + step)
+            if tried > 0 and (high := needed(tried)) is not None
+        ]
+        head = [say("What is tried"), say("How many"), say("Need at most"), say("Fits")]
+        st.markdown(words.table(head, rows, numbers=2))

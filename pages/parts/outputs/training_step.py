@@ -1,80 +1,141 @@
-"""The answer on Train: its parts, and one card for each GPU."""
+"""The numbers on Train: the step's, those of one GPU, one card for each GPU, and the phases."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
-from calc.training.moments import Component
+from calc.training.moments import TrainingComponent
 from calc.training.training_report import PEAKS
+from calc.training.training_verdict import TrainingVerdict
+from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import charts
-from pages.parts.outputs.cards import card, most
-from pages.parts.outputs.derivations import ModelDerivations
+from pages.parts.outputs import charts, plot
+from pages.parts.outputs.cards import BADGES, card, most
+from pages.parts.outputs.derivations import ModelDerivations, overhead
 from pages.parts.outputs.figure import derivation, figures
+from pages.parts.outputs.gpu_rows import CARDS, MARKS
+from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
 
 def totals(answer: Trained) -> None:
+    """What the step is of, and the parts that add up to the bar."""
     report, step, model = answer.report, TrainingDerivations(answer), ModelDerivations(answer)
     memory = report.memory
     figures(
         [
             ("parameters", say("Parameters"), words.count(report.parameters.total), model.parameters),
             ("trained", say("Trainable parameters"), words.count(report.trained_parameters), step.trained),
+            ("tokens", say("Tokens per step"), f"{report.tokens:,}", step.tokens),
+            ("on_disk", say("Checkpoint on disk"), words.size(report.on_disk.total), step.on_disk),
             ("memory", say("Memory per GPU"), words.gib(memory.total), step.memory),
-            *(
-                (name, words.part(name), words.size(getattr(memory, name)), partial(step.component, name))
-                for name in get_args(Component)
-            ),
         ],
         columns=5,
     )
-
-
-def sentence(answer: Trained) -> None:
-    report = answer.report
     st.caption(
         say(
-            "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}).",
+            "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}). Memory per GPU adds up from:",
             trained=report.trained_parameters,
             total=report.parameters.total,
             share=words.percent(report.trained_share),
         )
     )
+    parts = {name: size for name in words.TRAINED if (size := getattr(memory, name))}
+    of: dict[str, Callable[[], None]] = {name: partial(step.component, name) for name in get_args(TrainingComponent)}
+    of["overhead"] = partial(overhead, report.overhead_items)
+    numbers = [(name, words.part(name), words.size(size), of[name]) for name, size in parts.items()]
+    figures(numbers, columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2))
 
 
 def timeline(answer: Trained) -> None:
     """Each phase of the step at its fullest, the peak marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
-    st.subheader(say("Memory vs. phase of the step"), anchor=False)
+    st.header(say("Memory vs. phase of the step"), anchor=False)
     st.caption(say(PEAKS[report.memory.moment]))
-    charts.draw("phases", charts.phase_bars(report, charts.theme()))
+    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
+    st.caption(say("What is alive in each phase, by formula:"))
     with st.container(horizontal=True, gap="xsmall"):
         for phase in report.phases:
-            derivation(f"phase_{phase}", words.phase(phase, report.memory.moment), partial(step.phase, phase))
+            name = words.phase(phase, report.memory.moment)
+            derivation(f"phase_{phase}", name, partial(step.phase, phase), label=name)
 
 
-def cards(answer: Trained) -> None:
-    """One verdict a GPU."""
-    step = TrainingDerivations(answer)
-    with st.grid(5, min_column_width=175, gap="xsmall"):
-        for verdict in answer.report.verdicts:
-            lines = [
-                say("Max micro-batch size: **{n}**", n=most(verdict.max_micro_batch)),
-                say("Max sequence length: **{n}**", n=most(verdict.max_sequence)),
-                fewest_sharded(verdict.min_gpus),
-            ]
-            with st.container(border=True, height="stretch", gap="xsmall"):
-                card(verdict, lines)
-                derivation(f"verdict_{verdict.gpu}", find_gpu(verdict.gpu).name, partial(step.verdict, verdict))
+def gpus(answer: Trained) -> None:
+    """One verdict a GPU: a few as cards, more as a table that sorts."""
+    verdicts = answer.report.verdicts
+    if len(verdicts) > CARDS:
+        table(answer)
+    elif verdicts:
+        with st.grid(len(verdicts), min_column_width=230, gap="small"):
+            for verdict in verdicts:
+                one(answer, verdict)
 
 
-def fewest_sharded(n: int | None) -> str:
-    """On how few GPUs it fits with everything sharded over them."""
-    if n is None:
-        return say("Min. GPUs (ZeRO-3): **more than 1,024**")
-    return say("Min. GPUs (ZeRO-3): **{n:,}**", n=n)
+def one(answer: Trained, verdict: TrainingVerdict) -> None:
+    lines = [
+        say("Max micro-batch size: **{n}**", n=most(verdict.max_micro_batch)),
+        say("Max sequence length: **{n}**", n=most(verdict.max_sequence)),
+        fewest_sharded(answer, verdict),
+    ]
+    with st.container(border=True, height="stretch", gap="xsmall"):
+        card(verdict, lines)
+        name = find_gpu(verdict.gpu).name
+        derivation(f"verdict_{verdict.gpu}", name, partial(TrainingDerivations(answer).verdict, verdict))
+
+
+def table(answer: Trained) -> None:
+    """A row a GPU; one that is clicked opens its card below."""
+    verdicts = answer.report.verdicts
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    picked = st.dataframe(
+        [row(answer, verdict) for verdict in verdicts],
+        key="training_rows",
+        hide_index=True,
+        placeholder="–",
+        height="content",
+        on_select="rerun",
+        selection_mode="single-row",
+        alt=say("The verdict of each GPU"),
+        column_config={
+            "gpu": text(say("GPU"), pinned=True),
+            "verdict": text(say("Verdict")),
+            "headroom": number(say("Headroom, GiB"), format="%.2f", help=say("Below zero: short by so many.")),
+            "micro_batch": number(say("Max micro-batch size"), format="localized"),
+            "sequence": number(say("Max sequence length"), format="localized"),
+            "min_gpus": number(say("Min. GPUs (ZeRO-3)"), format="localized"),
+            "with": text(say("With"), help=say("What has to change for so few GPUs beside ZeRO-3.")),
+            "usable": number(say("Usable, GiB"), format="%.2f"),
+        },
+    )
+    for index in picked.selection.rows:
+        if index < len(verdicts):
+            one(answer, verdicts[index])
+
+
+def row(answer: Trained, verdict: TrainingVerdict) -> dict[str, Any]:
+    spread = None if verdict.min_gpus is not None else answer.more_gpus(verdict)
+    return {
+        "gpu": find_gpu(verdict.gpu).name,
+        "verdict": f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
+        "headroom": verdict.spare / GIB,
+        "micro_batch": verdict.max_micro_batch,
+        "sequence": verdict.max_sequence,
+        "min_gpus": verdict.min_gpus if spread is None else spread.gpus,
+        "with": None if spread is None else said(spread.what),
+        "usable": verdict.usable / GIB,
+    }
+
+
+def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:
+    """On how few GPUs it fits with everything sharded over them, and what has to change where none do as it is."""
+    if verdict.min_gpus is not None:
+        return say("Min. GPUs (ZeRO-3): **{n:,}**", n=verdict.min_gpus)
+    spread = answer.more_gpus(verdict)
+    if spread is None:
+        return say("Min. GPUs (ZeRO-3): **none**; tensor or pipeline parallel may do")
+    return say("Min. GPUs (ZeRO-3): **{n:,}**, with: {what}", n=spread.gpus, what=said(spread.what))

@@ -56,7 +56,7 @@ def by_its_table(answer: Answer) -> None:
     except ConfigError as problem:
         st.warning(say(problem.message), icon=":material/help:")
         return
-    st.subheader(say("From the checkpoint's tensor table"), anchor=False)
+    st.header(say("From the checkpoint's tensor table"), anchor=False)
     stored = table.bytes or 0
     with st.grid(3, min_column_width=150, gap="xsmall"):
         st.metric(say("Stored elements"), words.count(table.elements), border=True)

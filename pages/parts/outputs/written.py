@@ -121,8 +121,9 @@ def html_section(section: Section) -> str:
 
 def html_item(item: Item) -> str:
     match item:
-        case Heading():
-            return f"<h3>{html_text(title(item))}</h3>"
+        case Heading(anchor=anchor):
+            place = f' id="{anchor}"' if anchor else ""
+            return f"<h3{place}>{html_text(title(item))}</h3>"
         case Equation(step=step):
             return html_equation(step)
         case PaperTable(head=head, rows=rows):

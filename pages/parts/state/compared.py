@@ -1,10 +1,13 @@
 """Configurations side by side: the model on screen first, then the others under the same workload and engine."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import streamlit as st
 
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import EngineName, runs
+from calc.time.reply import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed, weighed
@@ -19,6 +22,8 @@ class Column:
     letter: str
     answer: Weighed
     configuration: Configuration | None = None  # None: the model on screen
+    reply: Reply | None = None
+    """How fast it answers."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,32 @@ class Compared(Weighed):
         return tuple(column for column in self.columns if column.answer.error is None)
 
 
+def replied(answer: Weighed) -> Reply | None:
+    """How fast it answers; None where it does not fit or the engine does not run."""
+    if answer.error is not None or answer.focus is None or answer.focus.verdict == "does not fit":
+        return None
+    gpu = find_gpu(answer.focus.gpu)
+    if not runs(gpu, cast(EngineName, answer.serving.engine.name)):
+        return None
+    return reply(answer.serving, gpu, answer.report.scenario.workload)
+
+
 def compared(scenario: Scenario) -> Compared:
     """All configurations, weighed; those that did not change since the last run are remembered."""
     first = weighed(scenario)
-    known: dict[Any, Weighed] = st.session_state.get("columns", {})
-    columns, now = [Column(LETTERS[0], first)], {}
+    known: dict[Any, Column] = st.session_state.get("columns", {})
+    columns, now = [Column(LETTERS[0], first, reply=replied(first))], {}
     for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
         key = other.written, scenario.serving, scenario.gpu, scenario.overhead
-        answer = known.get(key)
-        now[key] = weighed(other.within(scenario)) if answer is None or answer.error is not None else answer
-        columns.append(Column(letter, now[key], other))
+        column = known.get(key)
+        if column is None or column.answer.error is not None:
+            answer = weighed(other.within(scenario))
+            alone = replace(answer, laid_out=None)  # the session keeps the figures alone
+            column = Column(letter, alone, other, replied(answer))
+        now[key] = replace(column, letter=letter)
+        columns.append(now[key])
     st.session_state.columns = now
-    return Compared(scenario, first.model, first.error, first.result, tuple(columns))
+    return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
 def put(others: tuple[Configuration, ...]) -> None:

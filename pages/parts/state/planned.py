@@ -1,7 +1,7 @@
 """The plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -15,18 +15,17 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
 from calc.serving.engines import ENGINES
-from calc.serving.engines.engine import Engine
-from calc.time.plan import Plan, Search, Sensitivity, sensitivity
+from calc.time.frontier import Point, frontier
+from calc.time.plan import Plan, Search
 from calc.time.plan_range import PlanRange, plan_range
 from calc.time.plan_report import assumptions
+from calc.time.sensitivity import Sensitivity, sensitivity
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
 from pages.parts.state.weighed import Answer, Model, read
 from presets import gpus
 
 SHOWN = 40
 """Plans of the table."""
-PLANNED = tuple(name for name, engine in ENGINES.items() if engine().share_option is not None)
-"""Engines that batch requests in memory set aside at start: those that a search knows."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,30 @@ class Plans:
     search: Search
     plans: tuple[Plan, ...]  # within the budget, best first
     beyond: int  # plans that cost more than the budget, or whose price is not known
+    ranges: dict[int, Ranked] = field(default_factory=dict)
+
+    def ranked(self, index: int) -> Ranked:
+        """A plan with its range."""
+        if index not in self.ranges:
+            self.ranges[index] = Ranked(self.plans[index], plan_range(self.search, self.plans[index]))
+        return self.ranges[index]
+
+    @property
+    def best(self) -> Ranked:
+        return self.ranked(0)
 
     @cached_property
-    def ranked(self) -> tuple[Ranked, ...]:
-        """The best of them, with their ranges."""
-        return tuple(Ranked(plan, plan_range(self.search, plan)) for plan in self.plans[:SHOWN])
+    def frontier(self) -> tuple[Point, ...]:
+        """What all GPUs that may be used allow."""
+        return tuple(frontier(self.search))
+
+    def frontier_of(self, gpu: str) -> tuple[Point, ...]:
+        """What one of them allows."""
+        if gpu not in self.of_gpu:
+            self.of_gpu[gpu] = tuple(frontier(self.search.varied(gpus=[find_gpu(gpu)])))
+        return self.of_gpu[gpu]
+
+    of_gpu: dict[str, tuple[Point, ...]] = field(default_factory=dict)
 
     @cached_property
     def sensitivity(self) -> Sequence[Sensitivity]:
@@ -82,7 +100,14 @@ def planned(scenario: Scenario) -> Planned:
     model = read(scenario)
     if model.error is not None:
         return Planned(scenario, model, model.error)
-    key = (scenario.source, scenario.overrides, scenario.gpu, scenario.planning, scenario.serving.engine)
+    key = (
+        scenario.source,
+        scenario.overrides,
+        scenario.gpu,
+        scenario.planning,
+        scenario.serving.engine,
+        scenario.efficiencies,
+    )
     kept: tuple[Any, Plans] | None = st.session_state.get("plans")
     if kept is not None and kept[0] == key:
         return Planned(scenario, model, result=kept[1])
@@ -96,7 +121,7 @@ def planned(scenario: Scenario) -> Planned:
 
 def plans_of(scenario: Scenario, model: Model) -> Plans:
     asked = scenario.planning
-    engine, needs = engine_of(scenario), asked.needs
+    engine, needs = ENGINES[scenario.serving.engine](), asked.needs
     if needs.users is not None and needs.requests_per_s is not None:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")
@@ -110,22 +135,11 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         most=asked.max_gpus,
         node=asked.node,
         prices=asked.prices,
+        edited=scenario.efficiencies.edits,
     )
     found = search.plans(limit=len(gpus()) * len(search.precisions) + 100)
     within = tuple(plan for plan in found if is_affordable(plan, asked.budget))
     return Plans(search, within, len(found) - len(within))
-
-
-def engine_of(scenario: Scenario) -> Engine:
-    """The engine of the scenario without its flags. Raises ConfigError where no search knows it."""
-    name = scenario.serving.engine
-    if name not in PLANNED:
-        sentence = Message(
-            "No plan for {engine}: it sets no memory aside, so that how many requests fit hangs on how they come.",
-            engine=ENGINES[name].title,
-        )
-        raise ConfigError(sentence, "engine", PLANNED)
-    return ENGINES[name]()
 
 
 def candidates(scenario: Scenario) -> list[GPU]:

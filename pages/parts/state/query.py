@@ -5,8 +5,11 @@ as on the command line. Links of the first generation carried everything and are
 
 - a name that the page does not use is looked up among what the other pages use (`/?method=lora` is kept for Train);
 - `attention_dp`, `expert_ranks` and `prefill` are `dp`, `ep` and the engine's tokens of a pass;
-- `dp` and `ep` on Weigh were those of training. They are those of serving where the link says `v=2`, which every link
-  with one of them says since.
+- `dp` and `ep` on Weigh were those of training. They are those of serving where the link says its generation, `v`,
+  which every link with one of them says since.
+
+A link that is copied says the generation of the defaults that its numbers hang on. A release that changes a default
+opens a new generation, and notes in `FORMER` what held before: a link shows what it showed when it was copied.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,21 +22,42 @@ from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, 
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = ("source", "gpu", "planning", "training", "serving", "overhead", "comparison", "derive")
+EVERYTHING: tuple[Uses, ...] = (
+    "source",
+    "gpu",
+    "planning",
+    "hardware",
+    "efficiencies",
+    "training",
+    "serving",
+    "overhead",
+    "machine",
+    "comparison",
+    "derive",
+)
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
-GENERATION = {"v": "2"}
+GENERATION = {"v": "3"}
+FORMER: dict[str, dict[str, str]] = {
+    "2": {"gpu": "v100-sxm2-16gb,v100-sxm2-32gb,a100-sxm-40gb,a100-sxm-80gb,h100-sxm"},
+}
+"""What a link of an earlier generation means where it says nothing."""
+GENERATIONS = (*FORMER, *GENERATION.values())
 LAYOUT = ("dp", "ep")
 """What these names mean on Weigh hangs on the generation."""
 
 
 class Page(Frozen):
-    """A page as a link sees it: its path, the parts of the scenario that it uses, and whether links of the first
-    generation led to it."""
+    """A page as the navigation and a link see it: its path, its name, the parts of the scenario that it uses, and
+    whether links of the first generation led to it."""
 
     path: str
+    title: Message
+    icon: str
     uses: tuple[Uses, ...]
     old: bool = False
+    hidden: bool = False
+    """Whether the navigation leaves it out; other pages lead to it."""
 
     @property
     def has_engine(self) -> bool:
@@ -42,19 +66,45 @@ class Page(Frozen):
 
     def reads_training(self, params: Mapping[str, str]) -> bool:
         """Whether dp and ep in a link are the layout of training, though the page does not use that."""
-        return self.old and "training" not in self.uses and params.get("v") != GENERATION["v"]
+        return self.old and "training" not in self.uses and params.get("v") not in GENERATIONS
 
 
-WEIGH = Page(path="", uses=("source", "gpu", "serving", "overhead"), old=True)
-TRAIN = Page(path="train", uses=("source", "gpu", "training", "overhead"), old=True)
-PLAN = Page(path="plan", uses=("source", "gpu", "planning"))
-HARDWARE = Page(path="hardware", uses=("source", "gpu"))
-VERIFY = Page(path="verify", uses=("source",), old=True)
-ACCURACY = Page(path="accuracy", uses=("source",), old=True)
-ATTENTION = Page(path="attention", uses=("source", "gpu", "serving", "overhead"))
-DERIVE = Page(path="derive", uses=("source", "gpu", "serving", "overhead", "derive"))
-COMPARE = Page(path="compare", uses=("source", "gpu", "serving", "overhead", "comparison"))
-PAGES = (WEIGH, TRAIN, PLAN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY)
+WEIGH = Page(
+    path="",
+    title=Message("Weigh"),
+    icon="scale",
+    uses=("source", "gpu", "serving", "overhead", "efficiencies"),
+    old=True,
+)
+TRAIN = Page(
+    path="train",
+    title=Message("Train"),
+    icon="model_training",
+    uses=("source", "gpu", "training", "overhead"),
+    old=True,
+)
+PLAN = Page(path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "planning", "efficiencies"))
+HARDWARE = Page(path="hardware", title=Message("Hardware"), icon="memory", uses=("source", "gpu", "hardware"))
+VERIFY = Page(path="verify", title=Message("Verify"), icon="fact_check", uses=("source",), old=True)
+ACCURACY = Page(path="accuracy", title=Message("Accuracy"), icon="target", uses=("source",), old=True)
+ATTENTION = Page(
+    path="attention", title=Message("Attention"), icon="hub", uses=("source", "gpu", "serving", "overhead")
+)
+DESIGN = Page(
+    path="design", title=Message("Design"), icon="architecture", uses=("source", "gpu", "serving", "overhead")
+)
+DERIVE = Page(
+    path="derive", title=Message("Derive"), icon="function", uses=("source", "gpu", "serving", "overhead", "derive")
+)
+COMPARE = Page(
+    path="compare",
+    title=Message("Compare"),
+    icon="compare_arrows",
+    uses=("source", "gpu", "serving", "overhead", "comparison"),
+)
+MACHINE = Page(path="machine", title=Message("My machine"), icon="computer", uses=("source", "serving", "machine"))
+GLOSSARY = Page(path="glossary", title=Message("Glossary"), icon="menu_book", uses=("source",), hidden=True)
+PAGES = (WEIGH, TRAIN, PLAN, MACHINE, DESIGN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY, GLOSSARY)
 
 
 def decode(
@@ -62,6 +112,8 @@ def decode(
 ) -> tuple[Scenario, list[Message]]:
     """The scenario that a page's link means, and a sentence for each part of it that makes no sense. What other pages
     use stays as it is in `now`."""
+    former = FORMER.get(params.get("v", ""), {})
+    params = {name: text for name, text in former.items() if name in places(page.uses)} | dict(params)
     scenario = now.model_copy(update={name: getattr(Scenario(), name) for name in (*page.uses, "overrides")})
     problems: list[Message] = []
     engine = params.get("engine", DEFAULT_ENGINE if page.has_engine else scenario.serving.engine)
@@ -70,7 +122,7 @@ def decode(
     overrides: dict[str, str] = {}
     for name, text in params.items():
         place = found(name, page, params, scenario.serving.engine)
-        if name in GENERATION and text == GENERATION[name]:
+        if name in GENERATION and text in GENERATIONS:
             continue
         if place is None:
             overrides[name] = text

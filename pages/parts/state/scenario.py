@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import Frozen
 from calc.formats import CacheFormat, WeightFormat
+from calc.hardware.computer import Computer
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.model.paper import Anchor
@@ -17,9 +18,12 @@ from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
 from calc.time.plan import Needs
+from calc.time.training_plan import TrainingNeeds
+from calc.training.optimizer import Optimizer
 from calc.training.recipe import RECIPES, RecipeName
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
+from pages.parts.state.choices import EfficiencyChoice, HardwareChoice
 from presets import gpus, models
 from presets.hub import is_id
 
@@ -49,6 +53,10 @@ def separate(text: str) -> list[str]:
         else:
             found.append(part)
     return found
+
+
+NOTHING = "none"
+"""How a link says that no GPU is chosen."""
 
 
 def stated_price(text: str) -> tuple[str, float]:
@@ -222,7 +230,14 @@ class PlanChoice(Frozen):
     """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
     as the checkpoint has them, a cache in 16 bits."""
 
+    purpose: Literal["serve", "train"] = Field(default="serve", description="What the GPUs are for.")
     needs: Needs = Needs()
+    run: TrainingNeeds = TrainingNeeds()
+    sequence: int = Field(default=4096, ge=1, le=2**24, description="Tokens of each sequence.")
+    optimizer: Optimizer = Field(default="adamw", description="What updates the weights.")
+    recipe: RecipeName = Field(
+        default="master", description="Storage of the trained weights, their gradients and the optimizer states."
+    )
     plan_gpus: Annotated[tuple[str, ...], AfterValidator(known_gpus)] = Field(
         default=(), examples=["h100-sxm,l40s"], description="GPUs that may be used; all, where none is chosen."
     )
@@ -257,7 +272,10 @@ class Scenario(Frozen):
     serving: ServingChoice = ServingChoice()
     training: TrainingChoice = TrainingChoice()
     planning: PlanChoice = PlanChoice()
+    hardware: HardwareChoice = HardwareChoice()
+    efficiencies: EfficiencyChoice = EfficiencyChoice()
     overhead: Overhead = Overhead()
+    machine: Computer = Computer()
     comparison: Comparison = Comparison()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
 
@@ -270,16 +288,30 @@ class Scenario(Frozen):
 
 
 LISTS: dict[str, Callable[[str], list[str]]] = {
-    "gpu": separate,
+    "gpu": lambda text: [] if text == NOTHING else separate(text),
+    "my_gpus": lambda text: [] if text == NOTHING else separate(text),
     "plan_gpus": separate,
     "weight_formats": lambda text: text.split(","),
     "kv_formats": lambda text: text.split(","),
     "price": lambda text: text.split(";"),
+    "share": lambda text: text.split(";"),
 }
 """How a link's list is taken apart."""
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal["source", "gpu", "serving", "training", "planning", "overhead", "comparison", "derive"]
+Uses = Literal[
+    "source",
+    "gpu",
+    "serving",
+    "training",
+    "planning",
+    "hardware",
+    "efficiencies",
+    "overhead",
+    "machine",
+    "comparison",
+    "derive",
+]
 
 
 @dataclass(frozen=True)
@@ -318,7 +350,7 @@ class Place:
         if self.name == "with":
             return ",".join(other.written for other in value)
         if self.name in LISTS:
-            return (";" if self.name == "price" else ",").join(value)
+            return (";" if self.name in ("price", "share") else ",").join(value) or NOTHING
         return self.option.written(value)
 
 

@@ -10,11 +10,13 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from calc.errors import Message
+from calc.errors import Message, shown
 from pages.parts import words
 from pages.parts.state.published import forget, published
-from pages.parts.state.query import PAGES, WEIGH, Page, decode, encode, left_out, shareable
+from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
 
 
@@ -25,9 +27,26 @@ def arrive() -> None:
     if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
         state.language = st.query_params["lang"]
     if "arrival" not in state:
+        state.left_over = _widget_states()
         path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
         page = next((page for page in PAGES if page.path == path), WEIGH)
         state.arrival = page, st.query_params.to_dict()
+
+
+def resume() -> None:
+    """What a reader did before this process knew them: a browser whose server was started again speaks up with its
+    widgets as they were left and one of them moved, which nothing here could hear yet. For the router, at its end."""
+    widgets, context = st.session_state.pop("left_over", None), get_script_run_ctx()
+    st.session_state.resumed = bool(widgets)
+    if widgets and context is not None:
+        context.session_state.on_script_will_rerun(WidgetStates(widgets=widgets))
+        st.rerun()
+
+
+def _widget_states() -> list[WidgetState]:
+    """What the browser says of its widgets."""
+    context = get_script_run_ctx()
+    return [] if context is None else context.session_state.get_widget_states()
 
 
 def current(page: Page) -> Scenario:
@@ -58,6 +77,11 @@ def _read(page: Page, params: dict[str, str]) -> None:
     if lang not in words.CATALOGUES:
         some = ", ".join(words.CATALOGUES)
         problems.append(left_out("lang", lang, Message("{name} is one of {some}", name="lang", some=some)))
+    for name in st.query_params:
+        if (times := len(st.query_params.get_all(name))) > 1:
+            problems.append(
+                Message("The link says {name} {n:,} times; the last one counts.", name=shown(name), n=times)
+            )
     state.problems = problems
 
 
@@ -113,8 +137,8 @@ def problems() -> list[Message]:
 
 
 def link(scenario: Scenario, page: Page) -> str | None:
-    """The address of a page of this scenario; None where it is too long to hand on."""
-    params = _params(scenario, page)
+    """The address of a page of this scenario, with the generation of its defaults; None where it is too long."""
+    params = _params(scenario, page) | GENERATION
     if not shareable(params):
         return None
     here = urlsplit(st.context.url or "")
@@ -122,8 +146,9 @@ def link(scenario: Scenario, page: Page) -> str | None:
 
 
 def show(key: str, value: Any) -> None:
-    """Set a widget to the scenario's value before it is drawn."""
-    if st.session_state.get(key) != value:
+    """Set a widget to the scenario's value before it is drawn. A browser that was answered before it was heard has all
+    of them set again."""
+    if st.session_state.get(key) != value or st.session_state.get("resumed"):
         st.session_state[key] = value
 
 

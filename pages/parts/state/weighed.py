@@ -1,22 +1,26 @@
 """One calculation a run: the model on screen is read once, weighed once, and what comes of it is handed to everything
 that draws."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from calc import Architecture, ConfigError, Precision, Report, TrainingReport, report, training_report
+from calc import Architecture, ConfigError, Precision, Report, TrainingReport, training_report
 from calc.errors import Message
 from calc.families import override, read_with_settings
 from calc.formats import WeightFormat, native_weights
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
-from calc.serving.derivation import Derivations
 from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
+from calc.serving.report import laid_out_report
+from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
+from calc.training import Training
+from calc.training.training_levers import Smaller, Together, more_gpus
+from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario
@@ -76,6 +80,7 @@ class Weighed(Answer):
     """Of serving."""
 
     result: Report | None = None
+    laid_out: Serving | None = None
 
     @property
     def report(self) -> Report:
@@ -86,21 +91,16 @@ class Weighed(Answer):
     def download(self) -> Report | None:
         return self.result
 
-    @cached_property
+    @property
     def serving(self) -> Serving:
         """What the report was read off, to be asked how its figures come about."""
-        asked = self.report.scenario
-        engine = self.scenario.serving.started()
-        return Serving(self.architecture, engine, asked.precision, asked.layout, asked.overhead)
+        assert self.laid_out is not None
+        return self.laid_out
 
     @property
     def focus(self) -> Verdict | None:
         """The GPU that the answer is about: the only one; of several the smallest that fits, else the nearest to it."""
-        verdicts = self.report.verdicts
-        fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
-        if fits:
-            return min(fits, key=lambda verdict: verdict.usable)
-        return max(verdicts, key=lambda verdict: verdict.spare, default=None)
+        return in_focus(self.report.verdicts)
 
     @cached_property
     def levers(self) -> tuple[Lever, ...]:
@@ -128,6 +128,37 @@ class Trained(Answer):
     @property
     def download(self) -> TrainingReport | None:
         return self.result
+
+    @cached_property
+    def training(self) -> Training:
+        """What the report was read off, to be asked what else it could be."""
+        asked = self.report.scenario
+        return Training(self.architecture, asked.workload, asked.recipe, asked.layout, asked.overhead, asked.frozen)
+
+    @property
+    def focus(self) -> TrainingVerdict | None:
+        """The GPU that the answer is about."""
+        return in_focus(self.report.verdicts)
+
+    @cached_property
+    def smaller(self) -> Smaller | None:
+        """What would make the step smaller on that GPU."""
+        return None if self.focus is None else Smaller(find_gpu(self.focus.gpu), self.training)
+
+    def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
+        """On how few GPUs of a kind it fits, and what has to change for that."""
+        return more_gpus(find_gpu(verdict.gpu), self.training)
+
+
+Judged = TypeVar("Judged", Verdict, TrainingVerdict)
+
+
+def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
+    """The only one; of several the smallest GPU that fits, else the nearest to it."""
+    fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
+    if fits:
+        return min(fits, key=lambda verdict: verdict.usable)
+    return max(verdicts, key=lambda verdict: verdict.spare, default=None)
 
 
 def read(scenario: Scenario) -> Model:
@@ -166,7 +197,7 @@ def weighed(scenario: Scenario) -> Weighed:
     if model.error is not None or model.config is None:
         return Weighed(scenario, model, model.error)
     try:
-        result = report(
+        serving, result = laid_out_report(
             model.config,
             architecture=model.architecture,
             model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
@@ -180,7 +211,7 @@ def weighed(scenario: Scenario) -> Weighed:
         )
     except ConfigError as problem:
         return Weighed(scenario, model, problem)
-    return Weighed(scenario, model, result=result)
+    return Weighed(scenario, model, result=result, laid_out=serving)
 
 
 def trained(scenario: Scenario) -> Trained:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.parts import words
-from pages.parts.outputs import charts
+from pages.parts.outputs import charts, plot
 from pages.parts.verify.accuracy_charts import agreement, errors
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
 from pages.parts.words import say
@@ -27,14 +27,14 @@ def kinds(found: Accuracy) -> None:
 
 
 def scatter(found: Accuracy, theme: charts.Theme) -> None:
-    st.subheader(say("Predicted against measured"), anchor=False)
+    st.header(say("Predicted against measured"), anchor=False)
     st.caption(say("Click a point to see its record and open its source."))
     labelled = {say(KINDS[kind]): rows for kind, rows in found.by_kind().items()}
     chosen = st.plotly_chart(
         agreement(labelled, theme),
         key="agreement",
         theme=None,
-        config=charts.CONFIG,
+        config=plot.CONFIG,
         on_select="rerun",
         selection_mode="points",
     )
@@ -42,8 +42,8 @@ def scatter(found: Accuracy, theme: charts.Theme) -> None:
         name, error, source = point["customdata"]
         said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(said, icon=":material/link:")
-    st.subheader(say("Errors of each kind"), anchor=False)
-    charts.draw("errors", errors(labelled, theme))
+    st.header(say("Errors of each kind"), anchor=False)
+    plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
 
 
 def table(found: Accuracy) -> None:
@@ -57,7 +57,7 @@ def table(found: Accuracy) -> None:
         "source": say("Source"),
     }
     units = {"bytes": say("bytes"), "tokens": say("tokens")}
-    st.subheader(say("Record by record"), anchor=False)
+    st.header(say("Record by record"), anchor=False)
     st.dataframe(
         [
             {
@@ -85,7 +85,7 @@ def table(found: Accuracy) -> None:
 
 def left_out(found: Accuracy) -> None:
     n = sum(row.count for row in found.left_out)
-    st.subheader(say("Left out: {n:,} figures", n=n), anchor=False)
+    st.header(say("Left out: {n:,} figures", n=n), anchor=False)
     st.markdown(say("A record counts only for a figure of which it states every input."))
     rows = sorted(found.left_out, key=lambda row: -row.count)
     kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format

@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import log10
 
-import plotly.graph_objects as go
-
 from calc.units import GIB
-from pages.parts.outputs.charts import PLAIN, ROW, Theme, figure, small
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small
 from pages.parts.verify.evidence import Compared
 from pages.parts.words import say
 
@@ -20,12 +18,13 @@ MARKS = (
     ("#E69F00", "x"),
     ("#6F63C0", "star"),
     ("#6B4A3A", "pentagon"),
+    ("#7A7A7A", "triangle-down"),
 )
 """Colours and shapes of kinds of records, in turn."""
 TICKS = [size * ten for ten in (0.01, 0.1, 1, 10, 100, 1000) for size in (1, 2, 5)]  # GiB
 
 
-def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> go.Figure:
+def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
     """Predicted bytes over measured ones, on the line where both are equal; click a name in the key to hide a kind."""
     sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
     values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
@@ -74,7 +73,7 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> go.Figur
     )
 
 
-def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> go.Figure:
+def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
     """The errors of each kind: a box from quarter to quarter, and every record as a point."""
     boxes = [
         {

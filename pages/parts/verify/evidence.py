@@ -69,6 +69,11 @@ class Accuracy(Frozen):
     rows: tuple[Compared, ...]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def tracked(self) -> int:
+        """Figures that torch computed, without a GPU."""
+        return len(self.by_kind()["training steps, computed"])
+
     def by_kind(self) -> dict[str, list[Compared]]:
         kinds: dict[str, list[Compared]] = {}
         for row in self.rows:

@@ -4,10 +4,12 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
+from calc.serving.engines.llamacpp.startup_log import states_buffers
 from calc.verify.logs import Difference, Log, differences, largest, read_log, weigh_as
 from pages.parts import words
 from pages.parts.state.url import choose
 from pages.parts.state.weighed import Answer
+from pages.parts.verify import buffers
 from pages.parts.words import say
 from presets import gpus, models
 
@@ -38,13 +40,16 @@ STATED = {
 
 def draw(answer: Answer) -> None:
     text = st.text_area(
-        say("Paste a start-up log of vLLM or SGLang, or a CUDA out-of-memory message"),
+        say("Paste a start-up log of vLLM, SGLang, llama.cpp or Ollama, or a CUDA out-of-memory message"),
         key="log",
         height=200,
         persist_state="session",
         placeholder=LOG,
     )
     if not text.strip():
+        return
+    if states_buffers(text):
+        buffers.draw(answer, text)
         return
     try:
         log = read_log(text)

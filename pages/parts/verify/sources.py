@@ -157,7 +157,7 @@ def storage(checkpoint: Checkpoint) -> None:
     shares = checkpoint.shares_by_dtype()
     if shares:
         rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
-        st.subheader(say("Storage by type"), anchor=False)
+        st.header(say("Storage by type"), anchor=False)
         st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
 
 
@@ -174,7 +174,7 @@ def differences(found: Comparison) -> None:
         "count": say("Count"),
         "parameters": say("Parameters"),
     }
-    st.subheader(say("Differences"), anchor=False)
+    st.header(say("Differences"), anchor=False)
     st.dataframe(
         [
             {

@@ -150,11 +150,40 @@ def test_an_unknown_override_names_its_neighbours():
         ("3", "object of fields"),
         ('{"hidden_size": ' + "9" * 10_000 + "}", "number too long"),
         ("x" * 1_000_001, "characters long"),
+        ('{"hidden_size": 8,}', "column 19, a comma stands before a closing bracket"),
+        ("{'hidden_size': {1, 2}}", "not JSON"),
+        ("{'a': " * 10_000, "not JSON"),
     ],
 )
 def test_text_that_is_no_config(text, sentence):
     with pytest.raises(ConfigError, match=sentence):
         parse_config(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{'model_type': 'llama', 'head_dim': None, 'tie_word_embeddings': True,}", id="a dict of Python"),
+        pytest.param(
+            'LlamaConfig {\n  "model_type": "llama", "head_dim": null,\n "tie_word_embeddings": true}', id="print"
+        ),
+    ],
+)
+def test_what_python_prints_of_a_config(text):
+    assert parse_config(text) == {"model_type": "llama", "head_dim": None, "tie_word_embeddings": True}
+
+
+def test_a_config_without_a_size_says_so():
+    (said,) = Architecture.from_config({"model_type": "llama"}).assumptions
+    assert "states no size" in str(said)
+
+
+def test_nothing_is_near_that_is_not():
+    with pytest.raises(ConfigError, match="Near to it we know llama\\.") as lama:
+        Architecture.from_config({"model_type": "lama"})
+    assert lama.value.nearest == ("llama",)
+    with pytest.raises(ConfigError, match="We know llama, qwen3"):
+        Architecture.from_config({"model_type": "xyzzy"})
 
 
 def test_values_of_the_command_line():

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.families import family_of, page
 from calc import Architecture, Precision
 from calc.families import override
-from calc.families.table import FAMILIES
-from calc.families.towers import uncounted
+from calc.families.family_table import FAMILIES
+from calc.families.vision_fields import uncounted
 from calc.formats.stored import stored
 from calc.model.mixers import Recurrent
 from calc.serving.kv_cache import growth
@@ -122,9 +122,15 @@ def test_every_flag(row):
 
 @pytest.mark.parametrize(
     ("config", "total"),
-    [  # each class of transformers 5.23 with no argument at all, on the meta device
+    [  # each class of transformers 5.23 on the meta device, with no argument at all but where its name says
         pytest.param({"model_type": "llama"}, 6_738_415_616, id="llama"),
         pytest.param({"model_type": "mistral"}, 7_241_732_096, id="mistral"),
+        pytest.param(
+            {"model_type": "xlstm", "hidden_size": 128, "num_hidden_layers": 6, "num_heads": 4, "vocab_size": 333}
+            | {"tie_word_embeddings": True},
+            1_371_824,
+            id="xlstm, whose class never ties",
+        ),
     ],
 )
 def test_absent_fields_mean_the_class_default(config, total):

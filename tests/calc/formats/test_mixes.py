@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Precision, report
-from calc.formats.mixes import MIX_TYPES, Sizes, fitted, type_of
+from calc.formats.mixes import MIX_TYPES, ModelSizes, fitted, type_of
 from presets import models
 
 GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block
@@ -94,17 +94,17 @@ def test_files_of_a_70b_model(mix, gb):
 @pytest.mark.parametrize(
     ("mix", "role", "layer", "sizes", "chosen"),
     [  # llama.cpp src/llama-quant.cpp
-        ("Q4_K_M", "down", 0, Sizes(layers=32, values=32, group=4), "Q6_K"),
-        ("Q4_K_M", "down", 4, Sizes(layers=32, values=32, group=4), "Q4_K"),
-        ("Q4_K_M", "down", 6, Sizes(layers=32, values=32, group=4), "Q6_K"),
-        ("Q4_K_M", "v", 4, Sizes(layers=80, values=80, group=8, of_70b=True), "Q6_K"),
-        ("Q4_K_M", "v", 10, Sizes(layers=80, values=80, group=8, of_70b=True), "Q5_K"),
-        ("Q4_K_M", "o", 9, Sizes(layers=32, values=32, group=4, experts=8), "Q5_K"),
-        ("Q4_K_M", "k", 9, Sizes(layers=32, values=32, group=4, experts=8), "Q8_0"),
-        ("Q3_K_M", "v", 1, Sizes(layers=32, values=32, group=1), "Q5_K"),
-        ("Q3_K_M", "v", 2, Sizes(layers=32, values=32, group=1), "Q4_K"),
-        ("IQ2_XS", "v", 2, Sizes(layers=32, values=32, group=1, experts=128), "Q4_K"),
-        ("IQ2_XS", "v", 2, Sizes(layers=32, values=32, group=1), "Q2_K"),
+        ("Q4_K_M", "down", 0, ModelSizes(layers=32, values=32, group=4), "Q6_K"),
+        ("Q4_K_M", "down", 4, ModelSizes(layers=32, values=32, group=4), "Q4_K"),
+        ("Q4_K_M", "down", 6, ModelSizes(layers=32, values=32, group=4), "Q6_K"),
+        ("Q4_K_M", "v", 4, ModelSizes(layers=80, values=80, group=8, of_70b=True), "Q6_K"),
+        ("Q4_K_M", "v", 10, ModelSizes(layers=80, values=80, group=8, of_70b=True), "Q5_K"),
+        ("Q4_K_M", "o", 9, ModelSizes(layers=32, values=32, group=4, experts=8), "Q5_K"),
+        ("Q4_K_M", "k", 9, ModelSizes(layers=32, values=32, group=4, experts=8), "Q8_0"),
+        ("Q3_K_M", "v", 1, ModelSizes(layers=32, values=32, group=1), "Q5_K"),
+        ("Q3_K_M", "v", 2, ModelSizes(layers=32, values=32, group=1), "Q4_K"),
+        ("IQ2_XS", "v", 2, ModelSizes(layers=32, values=32, group=1, experts=128), "Q4_K"),
+        ("IQ2_XS", "v", 2, ModelSizes(layers=32, values=32, group=1), "Q2_K"),
     ],
 )
 def test_choices_of_llama_cpp(mix, role, layer, sizes, chosen):

@@ -3,7 +3,7 @@
 import pytest
 
 from calc.hardware.custom_gpu import custom_gpu
-from calc.hardware.engines import RUNS, note, runs
+from calc.hardware.engine_rules import RUNS, note, runs
 from calc.hardware.gpus import gpus
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.families.attention import OUT, QKV
+from calc.families.attention_rows import OUT, QKV
 from calc.model.attention import GQA
 from calc.model.mla import LatentAttention
 

@@ -13,11 +13,10 @@ from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import HIGH, LOW, MIDDLE, Serving
 from calc.serving.verdict import said
-from presets import gpus, models
+from presets import models
 from tests import CHECKPOINT_ENGINES
 
-MORE = [gpus()[name] for name in ("h200-sxm", "b200", "l40s", "rtx-4090")]
-KINDS = {"vllm": [*usual_gpus(), *MORE], "sglang": [*usual_gpus()[::2], *MORE[::2]], "transformers": usual_gpus()[::2]}
+KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 SETS_ASIDE = [name for name in CHECKPOINT_ENGINES if name != "transformers"]
 SAMPLE = {

@@ -6,11 +6,11 @@ import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
-from calc.serving.derivation import Derivations, cache_steps, weight_steps
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
+from calc.serving.serving_derivation import Derivations, cache_steps, weight_steps
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, load
 

@@ -8,6 +8,7 @@ import pytest
 
 from calc import Layout, Precision
 from calc.serving.engines import ENGINES
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.options import VLLMOptions
 
@@ -42,18 +43,43 @@ ALL_SGLANG = SGLangOptions(
 )
 
 
+ALL_LLAMACPP = LlamaCppOptions(
+    ctx_size=65_536,
+    parallel=4,
+    kv_unified=True,
+    batch_size=1024,
+    ubatch_size=256,
+    cache_type_k="q8_0",
+    cache_type_v="q4_0",
+    flash_attn="on",
+    n_gpu_layers=20,
+    cpu_moe=True,
+    n_cpu_moe=3,
+    override_tensor=r"exps\.=CPU",
+    tensor_split="3,1",
+    split_mode="none",
+    kv_offload=False,
+    swa_full=True,
+    device="none",
+    rpc="host:50052",
+)
+
+
 def words(engine, options=None, layout=None, **precision):
     launch = ENGINES[engine](options).launch("org/model", Precision(**precision), layout or Layout(), 8192)
     assert shlex.split(launch.text.replace("\\\n", "")) == list(launch.words)
     return launch
 
 
-@pytest.mark.parametrize(("engine", "options"), [("vllm", ALL_VLLM), ("sglang", ALL_SGLANG)])
+@pytest.mark.parametrize(
+    ("engine", "options"), [("vllm", ALL_VLLM), ("sglang", ALL_SGLANG), ("llamacpp", ALL_LLAMACPP)]
+)
 def test_every_flag_is_one_that_the_engine_has(engine, options):
-    launch = words(engine, options, Layout(tp=4, pp=2, dp=2, ep=8), weights="fp8", kv="fp8")
-    given = {word.partition("=")[0].replace("--no-", "--", 1) for word in launch.words if word.startswith("--")}
+    formats = {"weights": "Q4_K_M"} if engine == "llamacpp" else {"weights": "fp8", "kv": "fp8"}
+    launch = words(engine, options, Layout(tp=4, pp=2, dp=2, ep=8), **formats)
+    given = {word.partition("=")[0] for word in launch.words if word.startswith("--")}
     assert len(given) > 12
-    assert given <= set(FLAGS[engine])
+    assert {word for word in given if word not in FLAGS[engine]} <= {f"--no-{word[2:]}" for word in FLAGS[engine]}
 
 
 def test_defaults_say_no_more_than_the_model_and_its_length():

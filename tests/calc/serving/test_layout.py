@@ -1,7 +1,7 @@
 """How a model is spread over GPUs."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
@@ -54,7 +54,6 @@ def test_what_a_moe_layer_divides():
 
 
 @given(MODELS, NAMES, st.sampled_from([1, 2, 4, 8]), st.integers(1, 16))
-@settings(deadline=None)
 def test_stages_hold_the_whole_model_together(model, engine, tp, pp):
     architecture = ARCHITECTURES[model]
     assume(divides(architecture, tp) and pp <= architecture.num_layers)
@@ -130,7 +129,6 @@ def test_copies_share_the_experts_and_nothing_else(model, dp):
 
 
 @given(MODELS, NAMES, st.sampled_from([1, 2, 4]), st.integers(1, 64), st.integers(1, 100_000))
-@settings(deadline=None)
 def test_each_copy_caches_its_share(model, engine, dp, batch, context):
     gpu = gpus()["h100-sxm"]
     whole, one = (

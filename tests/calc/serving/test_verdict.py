@@ -4,11 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Layout, Overhead, Precision, Range, Workload, report
+from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
+from calc.hardware.parallel import shapes
 from calc.hardware.solver import largest, least
 from calc.serving.engines import ENGINES
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.memory import Serving
+from calc.serving.verdict import accepted, fewest_gpus, surely_fits
 from calc.units import GIB
 from presets import gpus, models
 
@@ -273,3 +276,30 @@ def test_a_larger_card_never_fits_less():
 def test_sequences_that_wait_are_noted(batch, options, notes):
     found, _ = weigh("Qwen/Qwen2.5-3B", "h100-sxm", batch=batch, context=100, **options)
     assert list(map(str, found.notes)) == notes
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "batch"),
+    [
+        pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", "vllm", 8, id="experts"),
+        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "vllm", 64, id="cache"),
+        pytest.param("Qwen/Qwen3-14B", "a100-sxm-40gb", "sglang", 3, id="sglang"),
+        pytest.param("ibm-granite/granite-4.0-h-small", "a100-sxm-80gb", "sglang", 3, id="states"),
+        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, id="transformers"),
+    ],
+)
+def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch):
+    config, card, work = models()[model].config, gpus()[gpu], Workload(batch=batch, context=9000)
+    architecture = Architecture.from_config(config)
+    serving = Serving(architecture, ENGINES[engine](), Precision.of(config), Layout(), Overhead())
+    found = fewest_gpus(card, serving, work)
+    assert found is not None
+    every = [
+        (laid_out.gpus, laid_out.dp, -laid_out.tp)
+        for shape in shapes(architecture)
+        for stages in range(1, min(architecture.num_layers, found.gpus // shape.gpus) + 1)
+        if (laid_out := shape.model_copy(update={"pp": stages}))
+        and (whole := accepted(serving, laid_out)) is not None
+        and surely_fits(whole.on(card, work))
+    ]
+    assert min(every) == (found.gpus, found.dp, -found.tp)

@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.time.bytes import touched
 from calc.time.forward import decode
-from calc.time.operations import demand
+from calc.time.time_operations import demand
 from presets import models
 
 MODELS = [

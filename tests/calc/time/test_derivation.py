@@ -9,11 +9,11 @@ from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.time.derivation import PassDerivation, ServingDerivations
-from calc.time.report import time_report
-from calc.time.traced import TimeStep
-from calc.time.training import training_speed
+from calc.time.figures import TimeStep
+from calc.time.time_derivation import PassDerivation, ServingDerivations
+from calc.time.time_report import time_report
 from calc.time.training_derivation import derive_step
+from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload

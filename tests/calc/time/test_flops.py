@@ -7,8 +7,8 @@ import pytest
 
 from calc import Architecture, Layout, Precision
 from calc.time.flops import pair_flops, unrolled
-from calc.time.forward import Forward, Part, Whole, decode, prefill
-from calc.time.operations import Demand, demand
+from calc.time.forward import Forward, PassPart, Whole, decode, prefill
+from calc.time.time_operations import Demand, demand
 from presets import models
 
 COUNTED = json.loads((Path(__file__).parents[2] / "data" / "flops.json").read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ def test_twenty_families_are_counted():
 def test_causal_pairs_are_those_of_a_mask(window):
     past, new = 7, 20
     mask = [sum(1 for key in range(i + 1) if window is None or i - key < window) for i in range(past, past + new)]
-    assert Part(3, new, past).pairs(window) == 3 * sum(mask)
+    assert PassPart(3, new, past).pairs(window) == 3 * sum(mask)
 
 
 def test_a_prompt_in_chunks_has_the_flops_of_the_whole():

@@ -13,11 +13,12 @@ from calc.serving.verdict import max_context
 from calc.time.fitting import fitting
 from calc.time.frontier import frontier
 from calc.time.layouts import layouts, refusal
-from calc.time.plan import BATCHES, Needs, Search, sensitivity
+from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
-from calc.time.report import time_report
+from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_by_tensor
+from calc.time.time_report import time_report
 from presets import models
 
 
@@ -114,10 +115,10 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[0] == pytest.approx(stages, abs=1)
-    free, usable = found.free(shard, layout)[0][0, 0], gpus()[gpu].usable_bytes
+    free, usable = found.room.free(shard, layout)[0][0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(np.array([budget.cache for budget in allocation.budgets(MIDDLE)]), abs=0.03 * usable)
     held = allocation.cache.required_bytes(0, 1, context)
-    assert np.ravel(found.each(shard))[0] == pytest.approx(held, rel=0.01)
+    assert np.ravel(found.room.each(shard))[0] == pytest.approx(held, rel=0.01)
 
 
 def test_plans_meet_their_targets_or_say_so():
@@ -170,10 +171,19 @@ def test_a_shared_prefix_is_not_computed_again():
 
 
 def test_sensitivity_says_what_less_would_take():
-    found = search(needs=Needs(users=64, prompt=8000, output=200, tpot_ms=40))
-    lines = {str(row.what): row.gpus for row in sensitivity(found)}
-    best = found.plans(1)[0].gpus
-    assert lines["prompts of 4,000 tokens"] <= best <= lines["128 users"]
+    found = search(needs=Needs(users=64, prompt=8000, output=200, tpot_ms=40), formats=("bf16",))
+    rows = {str(row.what): row for row in sensitivity(found)}
+    best = found.plans(1)[0]
+    less = rows["Prompts of 4,000 instead of 8,000 tokens"]
+    more = rows["128 instead of 64 concurrent users"]
+    assert less.usd_per_hour <= best.usd_per_hour <= more.usd_per_hour
+    assert f"{more.gpus} × " in str(more.sentence)
+    fp8 = search(needs=found.needs, formats=("bf16", "fp8")).plans(1)[0]
+    assert rows["Weights in fp8 too"].usd_per_hour == fp8.usd_per_hour
+
+
+def test_a_gpu_that_costs_nothing_comes_first():
+    assert search(prices={"l4": 0.0}).plans(1)[0].gpu == "l4"
 
 
 def test_nothing_fits_is_no_error():
@@ -255,3 +265,24 @@ def test_the_report_starts_its_first_plan():
     flags = {"--tensor-parallel-size": best.tp, "--pipeline-parallel-size": best.pp}
     for flag, size in flags.items():
         assert size == 1 or found.launch.words[found.launch.words.index(flag) + 1] == str(size)
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "openai/gpt-oss-120b"])
+def test_a_plan_hangs_on_no_other_gpu_or_format_of_the_search(model):
+    needs = Needs(users=8, prompt=12_000, output=400)
+    together = search(model, needs, ("t4", "h100-sxm", "h200-sxm", "l40s"), ("bf16", "fp8")).plans()
+    for plan in together:
+        (alone,) = search(model, needs, (plan.gpu,), (plan.weights,)).plans()
+        assert alone == plan
+
+
+def test_a_format_that_is_asked_for_twice_is_tried_once():
+    plans = search(formats=("fp8", "bf16", "fp8")).plans()
+    assert len(plans) == len({(plan.gpu, plan.weights) for plan in plans})
+
+
+@pytest.mark.parametrize("engine", ["transformers", "llamacpp"])
+def test_an_engine_that_no_search_knows_is_a_sentence(engine):
+    with pytest.raises(ConfigError, match="sets no memory aside") as caught:
+        plan_report(models()["Qwen/Qwen3-8B"].config, Needs(), engine=ENGINES[engine]())
+    assert (caught.value.field, caught.value.nearest) == ("engine", ("vllm", "sglang"))

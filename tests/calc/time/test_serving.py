@@ -12,9 +12,9 @@ from calc.serving.memory import Serving
 from calc.time.efficiency import efficiency, rows
 from calc.time.estimate import ENDS, Estimate
 from calc.time.forward import decode, mixed, prefill
-from calc.time.report import time_report
 from calc.time.roofline import arithmetic, path
-from calc.time.serving import Speed, accepted, chunked, speed_of
+from calc.time.serving_time import Speed, accepted, chunked, speed_of
+from calc.time.time_report import time_report
 from presets import models
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
-from calc.time.training import TrainingSpeed, training_speed
+from calc.time.training_time import TrainingSpeed, training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload

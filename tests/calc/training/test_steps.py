@@ -5,10 +5,10 @@ import pytest
 from sympy import ceiling, floor, sympify
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
-from calc import Architecture, TrainingLayout, TrainingWorkload, training_report
-from calc.training.derivation import phase_steps
+from calc import Architecture, Precision, TrainingLayout, TrainingWorkload, training_report
 from calc.training.recipe import RECIPES
 from calc.training.step import PHASES
+from calc.training.step_derivation import phase_steps
 from calc.training.trainers import TRAINERS
 from presets import models
 
@@ -18,7 +18,8 @@ ROWS = load("train_steps.json")
 
 def way_of(row):
     """How a step of another family is run, where it differs from the plainest way."""
-    told = (row["impl"], row["recipe"], "LoRA" if row["lora"] else "full", row["checkpointing"])
+    how = f"LoRA {row.get('quantised', '')}".strip() if row["lora"] else "full"
+    told = (row["impl"], row["recipe"], how, row["checkpointing"], *(["dropout"] if row.get("dropout") else []))
     return "-".join(told)
 
 
@@ -76,6 +77,9 @@ def worth(values):
     ("trainer", "bytes_a_weight"),
     [
         pytest.param("transformers", 2 + 4, id="transformers: bf16 weights and moments"),
+        pytest.param("trl", 4 + 8, id="TRL: create_model_from_path loads in float32"),
+        pytest.param("axolotl", 2 + 4, id="Axolotl: torch_dtype bf16 where bf16 is auto"),
+        pytest.param("torchtitan", (4 + 8) / 8, id="torchtitan: fp32 shards and moments over 8"),
         pytest.param("torchtune", 2 + 4, id="torchtune: bf16 weights and moments"),
         pytest.param("megatron", 6 + 12, id="Megatron-LM docs/source/api-guide/dist_optimizer: 18"),
         pytest.param("fsdp2", (4 + 8) / 8, id="FSDP2: fp32 shards and moments over 8"),
@@ -98,6 +102,29 @@ def test_what_a_trainer_keeps_between_steps(trainer, bytes_a_weight):
 
 
 @pytest.mark.parametrize(
+    ("trainer", "base", "adapters"),
+    [
+        pytest.param("transformers", 2, 4, id="transformers: the checkpoint's type; PEFT's fp32 adapters"),
+        pytest.param("trl", 4, 4, id="TRL: create_model_from_path loads in float32"),
+        pytest.param("torchtune", 2, 2, id="torchtune: all in bf16"),
+    ],
+)
+def test_how_a_trainer_stores_lora(trainer, base, adapters):
+    """Rank 16 beside every matrix of Llama 3.1 8B: 41,943,040 (unsloth's notebooks), with two moments each."""
+    chosen = TRAINERS[trainer].of("lora")
+    report = training_report(
+        models()["meta-llama/Llama-3.1-8B"].config,
+        workload=TrainingWorkload(**chosen.workload | {"method": "lora"}),
+        recipe=RECIPES[chosen.recipe],
+        frozen=Precision(weights=chosen.base or "bf16"),
+        gpus=[],
+    )
+    assert report.trained_parameters == 41_943_040
+    kept = report.phases["after_step"].memory
+    assert kept.total - kept.overhead == base * report.parameters.total + 3 * adapters * 41_943_040
+
+
+@pytest.mark.parametrize(
     ("config", "row"),
     [
         pytest.param(family["config"], row, id=f"{family['config']['model_type']}-{way_of(row)}")
@@ -111,6 +138,7 @@ def test_every_phase_in_other_families(config, row):
     tracked = row["phases"]
     asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
     lora = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
+    lora |= {name: row[name] for name in ("dropout", "quantised") if row.get(name)}
     step = training(asked | {"lora": lora if row["lora"] else None}, Architecture.from_config(config))
     ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
     assert ours == pytest.approx(tracked, rel=0.005)

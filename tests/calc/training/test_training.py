@@ -22,7 +22,7 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
-from calc.training.moments import Held, Moment
+from calc.training.moments import Held, StepMoment
 from calc.training.optimizer import state_bytes
 from calc.training.parts import dot, lines_of
 from calc.training.training_verdict import judge_training
@@ -105,7 +105,7 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
     held = Held(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = (*step.units(1, 1)[:-1], work.sequence)
-    ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(Moment("backward", (), (held,))))
+    ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(StepMoment("backward", (), (held,))))
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 
@@ -184,6 +184,13 @@ def test_deepspeed_copies_all_gradients_at_its_step():
 )
 def test_state_of_a_matrix(optimizer, nbytes):
     assert state_bytes(optimizer, Tensor("x.weight", (1024, 4096), "mlp", (0,)), 4) == nbytes
+
+
+def test_bitsandbytes_leaves_the_embedding_in_32_bits():
+    """transformers 5.23, trainer.py, create_optimizer: every nn.Embedding gets optim_bits 32; torchao knows no such."""
+    table = Tensor("embed_tokens.weight", (32_000, 4096), "embedding", ())
+    assert state_bytes("adamw-8bit", table, 2) == 8 * table.numel
+    assert state_bytes("adamw-8bit-ao", table, 2) == 2 * table.numel * (1 + 4 / 256)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw-8bit", "adafactor", "muon"])
@@ -319,3 +326,42 @@ def test_the_first_stage_holds_most_micro_batches():
     assert len(kept) == 4
     assert kept == sorted(kept, reverse=True)
     assert whole.memory == max(whole.stages, key=lambda memory: memory.total)
+
+
+@pytest.mark.parametrize(
+    ("model", "work", "recipe", "weights", "total"),
+    [
+        pytest.param(
+            "meta-llama/Llama-3.1-8B",
+            {},
+            "bf16",
+            16_060_522_496,
+            3 * 16_060_522_496,
+            id="model.safetensors.index.json, total_size; both moments in bf16",
+        ),
+        pytest.param("Qwen/Qwen3-8B", {}, "master", 16_381_470_720, 7 * 16_381_470_720, id="ZeRO: 14 bytes a weight"),
+        pytest.param(
+            "meta-llama/Llama-3.2-1B",
+            {"method": "lora", "fp32_adapters": True},
+            "bf16-autocast",
+            4 * 11_272_192,
+            12 * 11_272_192,
+            id="adapters alone, as PEFT has them",
+        ),
+    ],
+)
+def test_a_checkpoint_on_disk(model, work, recipe, weights, total):
+    report = training_report(models()[model].config, workload=TrainingWorkload(**work), recipe=RECIPES[recipe], gpus=[])
+    assert (report.on_disk.weights, report.on_disk.total) == (weights, total)
+
+
+def test_a_step_is_of_all_micro_batches_and_replicas():
+    """2 sequences a micro-batch, 4 of them, on 8 replicas: the number of tokens that Megatron's --global-batch-size of
+    64 stands for."""
+    report = training_report(
+        models()["Qwen/Qwen2.5-0.5B"].config,
+        workload=TrainingWorkload(micro_batch=2, accumulation=4, sequence=1000),
+        layout=TrainingLayout(dp=8, cp=2),
+        gpus=[],
+    )
+    assert (report.global_batch, report.tokens) == (64, 64_000)

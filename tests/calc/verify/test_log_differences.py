@@ -68,7 +68,6 @@ QUANTIZATION = {
 }
 """Our format -> what vLLM calls it."""
 OTHERWISE = {  # records whose weights are not those of the config
-    "GLM-4.5V-FP8": "fewer bits a weight than our fp8-channel",  # Marlin may keep scales in 16 bits
     "Gemma-4-31B-IT-NVFP4": "in more bits than our nvfp4",  # leaves attention in 16 bits
     "Qwen2.5-1.5B": "fewer bits a weight than our bf16",  # tuned for 32,768 positions: a table of 8 MiB, not of 32
     "Qwen3-Next-80B-A3B with MTP": "a draft model",

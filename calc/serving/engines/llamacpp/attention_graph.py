@@ -12,7 +12,7 @@ from calc.serving.engines.llamacpp.building import Building
 from calc.serving.engines.llamacpp.context import WINDOWED
 from calc.serving.engines.llamacpp.graph import (
     BLOCKS,
-    Node,
+    GraphNode,
     concat,
     contiguous,
     like,
@@ -60,7 +60,7 @@ WINDOWS = Inputs(
 )
 
 
-def grouped_attention(b: Building, mixer: GQA, x: Node) -> Node:
+def grouped_attention(b: Building, mixer: GQA, x: GraphNode) -> GraphNode:
     """Queries, keys and values of each head, attention, and the projection of its result."""
     q, k, v, gate = projected(b, mixer, x)
     if b.kind in NORMED_VALUES:
@@ -84,7 +84,7 @@ def grouped_attention(b: Building, mixer: GQA, x: Node) -> Node:
     return b.project(made, "attn_output", "attention")
 
 
-def projected(b: Building, mixer: GQA, x: Node) -> tuple[Node, Node, Node, Node | None]:
+def projected(b: Building, mixer: GQA, x: GraphNode) -> tuple[GraphNode, GraphNode, GraphNode, GraphNode | None]:
     """Queries, keys and values as [d, heads, tokens], and the gate of the output."""
     tokens, d, d_v = x.ne[1], mixer.d_head, mixer.d_v or mixer.d_head
     if b.has("attn_qkv.weight"):
@@ -109,7 +109,7 @@ def projected(b: Building, mixer: GQA, x: Node) -> tuple[Node, Node, Node, Node 
     return q, reshape(k, d, mixer.n_kv, tokens), reshape(v, d_v, mixer.n_kv, tokens), gate
 
 
-def normed(b: Building, name: str, x: Node) -> Node:
+def normed(b: Building, name: str, x: GraphNode) -> GraphNode:
     """The norm of each head, where there is one and it was not applied to all at once."""
     if not b.has(f"{name}.weight") or b.weight(f"{name}.weight").ne[0] != x.ne[0]:
         return x
@@ -124,7 +124,7 @@ def rotates(b: Building, mixer: GQA) -> bool:
     return b.kind not in NO_ROTATION and not (b.kind in ROTATED_BUT_FOURTH and b.layer % 4 == 3)
 
 
-def rotated(b: Building, mixer: GQA, x: Node) -> Node:
+def rotated(b: Building, mixer: GQA, x: GraphNode) -> GraphNode:
     sources = [b.positions(4 if b.kind in FOUR_POSITIONS else 1)]
     device = b.placement.layers[b.layer]
     if "rope_freqs.weight" in b.file.outside and (mixer.window is None or b.kind != "gemma4"):
@@ -134,7 +134,7 @@ def rotated(b: Building, mixer: GQA, x: Node) -> Node:
     return like(x, "rope", *sources, name="rotated")
 
 
-def cached_attention(b: Building, mixer: GQA, q: Node, k: Node, v: Node) -> Node:
+def cached_attention(b: Building, mixer: GQA, q: GraphNode, k: GraphNode, v: GraphNode) -> GraphNode:
     """Write keys and values into the cache, and attend to all of it. Result [d_v heads, tokens]."""
     context, cache = b.context, b.cached(mixer)
     windowed = mixer.window is not None and b.model.model_type in WINDOWED
@@ -164,7 +164,7 @@ def cached_attention(b: Building, mixer: GQA, q: Node, k: Node, v: Node) -> Node
     return made
 
 
-def latent_attention(b: Building, mixer: LatentAttention, x: Node) -> Node:
+def latent_attention(b: Building, mixer: LatentAttention, x: GraphNode) -> GraphNode:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
     tokens, rank, rope = x.ne[1], mixer.kv_rank, mixer.d_rope
     q = x
@@ -209,7 +209,7 @@ def even_heads(b: Building, windowed: bool) -> bool:
     return len(widths) == 1
 
 
-def turned_by(turning: Node, x: Node) -> Node:
+def turned_by(turning: GraphNode, x: GraphNode) -> GraphNode:
     """x, in stretches of the side of a matrix, times it."""
     side = turning.ne[0]
     rows = x.elements // side
@@ -217,21 +217,21 @@ def turned_by(turning: Node, x: Node) -> Node:
     return reshape(matmul(turning, flat, name="turned"), *x.ne)
 
 
-def mask(b: Building, cache: Node, inputs: Inputs) -> Node:
+def mask(b: Building, cache: GraphNode, inputs: Inputs) -> GraphNode:
     """Which token sees which cell."""
     cells, streams = cache.ne[1], b.context.streams
     kind = "f16" if b.context.flash else "f32"
     return b.input(inputs.mask, kind, cells, b.context.tokens // streams, 1, streams)
 
 
-def write_keys(b: Building, cache: Node, k: Node, inputs: Inputs) -> Node:
+def write_keys(b: Building, cache: GraphNode, k: GraphNode, inputs: Inputs) -> GraphNode:
     width, tokens = k.ne[0] * k.ne[1], k.ne[2]
     rows = view(k, (width, tokens), (k.nb[2],))
     merged = reshape(cache, width, cache.ne[1] * cache.ne[2]) if cache.ne[2] > 1 else cache
     return set_rows(merged, rows, b.input(inputs.keys, "i64", tokens))
 
 
-def write_values(b: Building, cache: Node, v: Node, inputs: Inputs) -> Node:
+def write_values(b: Building, cache: GraphNode, v: GraphNode, inputs: Inputs) -> GraphNode:
     """Values as rows, or one by one where the cache holds them transposed."""
     width, tokens = v.ne[0] * v.ne[1], v.ne[2]
     if not b.context.transposed:
@@ -240,7 +240,7 @@ def write_values(b: Building, cache: Node, v: Node, inputs: Inputs) -> Node:
         return set_rows(merged, rows, b.input(inputs.values, "i64", tokens))
     flat = reshape(v, width, tokens) if 4 * width == v.nb[2] else contiguous(v, width, tokens)
     if width < cache.ne[0]:
-        flat = Node("pad", "f32", (cache.ne[0], tokens), (flat,), name="padded values")
+        flat = GraphNode("pad", "f32", (cache.ne[0], tokens), (flat,), name="padded values")
     places = b.input(inputs.values, "i64", tokens * b.widest_value)
     return set_rows(reshape(cache, 1, cache.elements), reshape(flat, 1, flat.elements), places)
 
@@ -250,20 +250,28 @@ def row_bytes(kind: str, width: int) -> int:
     return width // block * size
 
 
-def rows_of(cache: Node, d: int, heads: int) -> Node:
+def rows_of(cache: GraphNode, d: int, heads: int) -> GraphNode:
     """The cache as [d, heads, cells, streams]."""
     steps = (row_bytes(cache.type, d), row_bytes(cache.type, cache.ne[0]))
     return view(cache, (d, heads, cache.ne[1], cache.ne[2]), (*steps, steps[1] * cache.ne[1]))
 
 
-def columns_of(cache: Node, d: int, heads: int) -> Node:
+def columns_of(cache: GraphNode, d: int, heads: int) -> GraphNode:
     """Transposed values as [cells, heads, d, streams]."""
     cells = cache.ne[1]
     steps = row_bytes(cache.type, cells * d), row_bytes(cache.type, cells)
     return view(cache, (cells, heads, d, cache.ne[2]), (*steps, row_bytes(cache.type, cells * cache.ne[0])))
 
 
-def attended(b: Building, q: Node, k: Node, v: Node, seen: Node, sinks: list[Node], unfold: Node | None = None) -> Node:
+def attended(
+    b: Building,
+    q: GraphNode,
+    k: GraphNode,
+    v: GraphNode,
+    seen: GraphNode,
+    sinks: list[GraphNode],
+    unfold: GraphNode | None = None,
+) -> GraphNode:
     """Attention of [d, heads, tokens] to the cache: [d_v heads, tokens]. `unfold` makes values of latents."""
     streams, context = k.ne[3], b.context
     crossed = v.nb[1] > v.nb[2]
@@ -271,7 +279,7 @@ def attended(b: Building, q: Node, k: Node, v: Node, seen: Node, sinks: list[Nod
     q = view(q, (q.ne[0], q.ne[1], tokens, streams), (q.nb[1], q.nb[2], q.nb[2] * tokens))
     q, k, v = (permute(one, 0, 2, 1, 3) for one in (q, k, v))
     if context.flash:
-        made = Node("flash_attn_ext", "f32", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), (q, k, v, seen, *sinks))
+        made = GraphNode("flash_attn_ext", "f32", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), (q, k, v, seen, *sinks))
         made.name, made.layer = "attention of each head", b.home(b.placement.layers[b.layer])
         if unfold is not None:
             made = permute(matmul(unfold, permute(made, 0, 2, 1, 3), name="values of latents"), 0, 2, 1, 3)

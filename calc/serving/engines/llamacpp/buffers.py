@@ -9,13 +9,13 @@ from operator import itemgetter
 
 from calc.formats import Precision
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, Context, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_tensors, widest_value
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
 from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.forward import forward, representative
 from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.llamacpp.planner import Buffer, Device, Plan, assign, plan
+from calc.serving.engines.llamacpp.planner import Buffer, BufferPlan, PlannedDevice, assign, plan
 from calc.serving.engines.loading import up_to
 
 COPIES = 4
@@ -23,14 +23,14 @@ COPIES = 4
 
 
 @dataclass(frozen=True)
-class Machine:
+class Devices:
     """Devices of one kind beside a host."""
 
     count: int
     capability: int | None = 800
     """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> list[PlannedDevice]:
         capability = self.capability
         if capability is None:
             found = [remote() for _ in range(self.count)]
@@ -49,14 +49,15 @@ class Plans:
     """All buffers of a model that is placed on a machine, by context."""
 
     def __init__(
-        self, file: ModelFile, placement: Placement, machine: Machine, *, overridden: bool, alone: "Plans | None" = None
+        self, file: ModelFile, placement: Placement, machine: Devices, *, overridden: bool, alone: "Plans | None" = None
     ) -> None:
         """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
         self.alone = alone
         self.file, self.placement, self.machine, self.overridden = file, placement, machine, overridden
         self.widest_value = widest_value(file.architecture)
-        self.planned: dict[Context, list[tuple[int, Plan]]] = {}
-        self.flash: dict[Context, bool] = {}
+        self.planned: dict[ContextSizes, list[tuple[int, BufferPlan]]] = {}
+        self.flash: dict[ContextSizes, bool] = {}
+        self.last_cache: tuple[ContextSizes, Counter[int]] | None = None
 
     @cached_property
     def layers(self) -> list[int]:
@@ -70,8 +71,13 @@ class Plans:
             sizes[device] += self.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
         return sizes
 
-    def cache(self, context: Context) -> Counter[int]:
-        """Bytes of the cache on each device."""
+    def cache(self, context: ContextSizes) -> Counter[int]:
+        """Bytes of the cache on each device; those of the last context are remembered."""
+        if self.last_cache is None or self.last_cache[0] != context:
+            self.last_cache = context, self.caches(context)
+        return self.last_cache[1]
+
+    def caches(self, context: ContextSizes) -> Counter[int]:
         sizes: Counter[int] = Counter()
         model = self.file.architecture
         for block in model.all_blocks:
@@ -84,7 +90,7 @@ class Plans:
                     sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, nbytes)
         return sizes
 
-    def compute(self, context: Context) -> Sequence[Buffer]:
+    def compute(self, context: ContextSizes) -> Sequence[Buffer]:
         """The buffer of the largest pass on each device, the host's last."""
         known = self.planned.setdefault(replace(context, cells=self.windows(context)), [])
         at = bisect_left(known, context.cells, key=itemgetter(0))
@@ -97,20 +103,28 @@ class Plans:
         known.insert(at, (context.cells, made))
         return made.buffers
 
-    def windows(self, context: Context) -> int:
+    def most_compute(self, context: ContextSizes) -> int | None:
+        """What no device's buffer exceeds where several compute the layers that one could: beside what that one holds,
+        copies of what comes from the host and from the device before, which are tensors that it held together."""
+        if self.alone is None or self.copies(context) != COPIES:
+            return None
+        device, host = self.alone.compute(context)
+        return device.size + COPIES * (device.size + host.size)
+
+    def windows(self, context: ContextSizes) -> int:
         """Cells that do not grow with the context: of each window that is shorter, together."""
         model = self.file.architecture
         cells = {context.cells_of(mixer, model) for block in model.all_blocks for mixer in block.mixers}
         return sum(cells - {context.cells})
 
-    def copies(self, context: Context) -> int:
+    def copies(self, context: ContextSizes) -> int:
         """Of every input: several where devices work one after the other on successive batches."""
         several = self.machine.count > 1
         return (
             COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
         )
 
-    def resolved(self, context: Context) -> Context:
+    def resolved(self, context: ContextSizes) -> ContextSizes:
         """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
         hang on how many cells there are."""
         if self.alone is not None:
@@ -123,13 +137,13 @@ class Plans:
             self.flash[probe] = self.attends_in_place(probe)
         return context if self.flash[probe] else replace(context, flash=False)
 
-    def attends_in_place(self, context: Context) -> bool:
+    def attends_in_place(self, context: ContextSizes) -> bool:
         graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
         assign(graph, devices)
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
 
 
-def between(low: int, first: Plan, high: int, last: Plan, cells: int) -> tuple[Buffer, ...]:
+def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int) -> tuple[Buffer, ...]:
     """The buffers for a number of cells between two for which everything lies in the same order: sizes of tensors are
     linear in the cells, so each comparison that came out alike at both ends does so here."""
 
@@ -149,15 +163,17 @@ class Read:
     architecture: Architecture
     precision: Precision
     file: ModelFile
-    plans: dict[tuple[Placement, Machine, bool], Plans]
+    plans: dict[tuple[Placement, Devices, bool], Plans]
 
 
+PLACEMENTS = 64
+"""Of a model, that are remembered."""
 READ: deque[Read] = deque(maxlen=8)
 """Of late: one model is asked about many times."""
 
 
 def plans_of(
-    architecture: Architecture, precision: Precision, placement: Placement, machine: Machine, *, overridden: bool
+    architecture: Architecture, precision: Precision, placement: Placement, machine: Devices, *, overridden: bool
 ) -> Plans:
     """The plans of a model on a machine, made once."""
     found = next((one for one in READ if one.architecture is architecture and one.precision == precision), None)
@@ -171,4 +187,6 @@ def plans_of(
             one = Placement.of(len(placement.layers), None, [1.0])
             alone = plans_of(architecture, precision, one, replace(machine, count=1), overridden=False)
         found.plans[key] = Plans(found.file, placement, machine, overridden=overridden, alone=alone)
+        while len(found.plans) > PLACEMENTS:
+            del found.plans[next(iter(found.plans))]
     return found.plans[key]

@@ -27,7 +27,7 @@ def padded(size: int, multiple: int = PADDING) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ContextSizes:
     """A context that is set up: sizes as llama.cpp rounds them."""
 
     cells: int  # of one stream, in layers that keep everything
@@ -59,7 +59,7 @@ class Context:
         flash: bool = True,
         offload_cache: bool = True,
         whole_windows: bool = False,
-    ) -> "Context":
+    ) -> "ContextSizes":
         whole = padded(size)
         cells = whole if unified else padded(whole // sequences)
         batch = min(size, batch)
@@ -99,7 +99,7 @@ class CacheTensor:
     type: str
 
 
-def cache_tensors(model: Architecture, mixer: Mixer, context: Context, widest_value: int) -> Iterator[CacheTensor]:
+def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, widest_value: int) -> Iterator[CacheTensor]:
     """What a layer keeps of the tokens, and of each sequence."""
     rows = context.cells_of(mixer, model) * context.streams
     if isinstance(mixer, GQA) and mixer.own_keys:

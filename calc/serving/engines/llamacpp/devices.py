@@ -6,8 +6,8 @@ Source: ggml-cuda.cu (ggml_backend_cuda_device_supports_op, ggml_backend_cuda_bu
 
 from collections.abc import Iterable
 
-from calc.serving.engines.llamacpp.graph import BLOCKS, UNARY, Node
-from calc.serving.engines.llamacpp.planner import Device
+from calc.serving.engines.llamacpp.graph import BLOCKS, UNARY, GraphNode
+from calc.serving.engines.llamacpp.planner import PlannedDevice
 from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
@@ -26,28 +26,28 @@ STATES = frozenset({96, 128, 256})
 """Sizes of state of Mamba 2."""
 
 
-def cuda(index: int, count: int, capability: int) -> Device:
+def cuda(index: int, count: int, capability: int) -> PlannedDevice:
     """One of so many GPUs, by its compute capability, such as 890. It reads nothing that lies on another one."""
     others = set(range(count)) - {index}
 
-    def supports(node: Node) -> bool:
+    def supports(node: GraphNode) -> bool:
         return not any(one.home in others for one in node.srcs) and supported(node)
 
-    def size(node: Node) -> int:
+    def size(node: GraphNode) -> int:
         if node.op == "flash_attn_ext":
             return flash_bytes(node, capability)
         return stored_bytes(node.type, node.ne[0], node.nbytes)
 
-    return Device(CUDA_ALIGNMENT, supports, size, fuses=True, takes_over=True)
+    return PlannedDevice(CUDA_ALIGNMENT, supports, size, fuses=True, takes_over=True)
 
 
-def remote() -> Device:
+def remote() -> PlannedDevice:
     """A GPU of another machine, reached over RPC, where a CPU computes: it adds nothing to what tensors take."""
-    return Device(HOST_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
+    return PlannedDevice(HOST_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
 
 
-def host() -> Device:
-    return Device(HOST_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
+def host() -> PlannedDevice:
+    return PlannedDevice(HOST_ALIGNMENT, lambda node: True, lambda node: node.nbytes)
 
 
 def stored_bytes(kind: str, width: int, nbytes: int) -> int:
@@ -57,7 +57,7 @@ def stored_bytes(kind: str, width: int, nbytes: int) -> int:
     return nbytes + lacking // block * size if block > 1 and lacking else nbytes
 
 
-def supported(node: Node) -> bool:
+def supported(node: GraphNode) -> bool:
     """Whether a GPU computes an operation."""
     op, srcs = node.op, node.srcs
     if op in UNARY:
@@ -84,7 +84,7 @@ def supported(node: Node) -> bool:
     return True
 
 
-def contiguous_from(node: Node, axis: int) -> bool:
+def contiguous_from(node: GraphNode, axis: int) -> bool:
     """Whether the sides from `axis` on, and what lies in them, have no gaps."""
     inner = node.ne[0] * node.nb[0] // BLOCKS[node.type][0]
     steps = [inner, *(side * step for side, step in zip(node.ne[1:], node.nb[1:], strict=True))]
@@ -93,7 +93,7 @@ def contiguous_from(node: Node, axis: int) -> bool:
     return all(node.ne[i] == 1 or node.nb[i] == steps[i - 1] for i in range(axis + 1, 4))
 
 
-def shared_keys(node: Node) -> int:
+def shared_keys(node: GraphNode) -> int:
     """Query heads to a key where the kernels that gain from it apply; 0: they don't."""
     q, k, v, mask = node.srcs[:4]
     aligned = all(step % 16 == 0 for one in (q, k, v, mask) if BLOCKS[one.type][0] == 1 for step in one.nb[1:])
@@ -101,7 +101,7 @@ def shared_keys(node: Node) -> int:
     return group if group >= 2 and k.ne[1] % CELLS == 0 and aligned else 0
 
 
-def has_flash_kernel(node: Node) -> bool:
+def has_flash_kernel(node: GraphNode) -> bool:
     """Whether a GPU has a kernel of flash attention for these heads and this cache."""
     k, v = node.srcs[1], node.srcs[2]
     widths = k.ne[0], v.ne[0]
@@ -113,7 +113,7 @@ def has_flash_kernel(node: Node) -> bool:
     return fits and k.type in CACHE_TYPES and v.type in CACHE_TYPES
 
 
-def flash_bytes(node: Node, capability: int) -> int:
+def flash_bytes(node: GraphNode, capability: int) -> int:
     """The result of attention, and behind it keys and values in 16 bits where the kernel does not read the cache."""
     k, v = node.srcs[1], node.srcs[2]
     size = node.nbytes
@@ -126,7 +126,7 @@ def flash_bytes(node: Node, capability: int) -> int:
     return size
 
 
-def reads_cache(node: Node, capability: int) -> bool:
+def reads_cache(node: GraphNode, capability: int) -> bool:
     """Whether the kernel for few tokens is taken, and reads keys and values as they are."""
     q, k, v = node.srcs[:3]
     quantised = any(BLOCKS[one.type][0] > 1 for one in (k, v))

@@ -14,12 +14,16 @@ SKIPPED = frozenset({"multi_token_prediction", "vision"})
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class FileTensor:
     """One tensor of the file, sides as ggml counts them: the innermost first."""
 
     name: str
     ne: tuple[int, ...]
     type: str
+
+    @property
+    def elements(self) -> int:
+        return prod(self.ne)
 
     @property
     def nbytes(self) -> int:
@@ -34,14 +38,14 @@ class ModelFile:
         self.architecture = architecture
         tensors = gguf_tensors(architecture)
         choose = gguf_types(architecture, tensors, precision)
-        self.outside: dict[str, Weight] = {}
-        self.layers: list[dict[str, Weight]] = [{} for _ in range(architecture.num_layers)]
+        self.outside: dict[str, FileTensor] = {}
+        self.layers: list[dict[str, FileTensor]] = [{} for _ in range(architecture.num_layers)]
         for tensor in tensors:
             if tensor.apart in SKIPPED:
                 continue
             ne = tensor.shape[::-1]
             if not tensor.layers:
-                self.outside[tensor.name] = Weight(tensor.name, ne, (choose(tensor, 0).ggml or "").lower())
+                self.outside[tensor.name] = FileTensor(tensor.name, ne, (choose(tensor, 0).ggml or "").lower())
             for layer in tensor.layers:
                 name = tensor.name.removeprefix("blk.{layer}.")
-                self.layers[layer][name] = Weight(name, ne, (choose(tensor, layer).ggml or "").lower())
+                self.layers[layer][name] = FileTensor(name, ne, (choose(tensor, layer).ggml or "").lower())

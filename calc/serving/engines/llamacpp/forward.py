@@ -16,10 +16,10 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.attention_graph import grouped_attention, latent_attention
 from calc.serving.engines.llamacpp.building import Building
-from calc.serving.engines.llamacpp.context import Context
+from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.experts_graph import dense, mixture, routed
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.graph import Graph, Node, get_rows, like, matmul
+from calc.serving.engines.llamacpp.graph import Graph, GraphNode, get_rows, like, matmul
 from calc.serving.engines.llamacpp.habits import (
     CAPPED_LOGITS,
     NORM_ON_OUTPUT,
@@ -38,7 +38,7 @@ REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
 """Equal stretches of layers after which no buffer grows any more, on one device and on several."""
 
 
-def forward(file: ModelFile, placement: Placement, context: Context, layers: Sequence[int] | None = None) -> Graph:
+def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers: Sequence[int] | None = None) -> Graph:
     """Embedding, layers, output; of all layers, or of some that stand for them."""
     b = Building(file, placement, context)
     tokens = b.input("tokens", "i32", context.tokens)
@@ -58,11 +58,11 @@ def forward(file: ModelFile, placement: Placement, context: Context, layers: Seq
     return b.graph
 
 
-def layer_of(b: Building, block: Block, state: Node, *, last: bool) -> Node:
+def layer_of(b: Building, block: Block, state: GraphNode, *, last: bool) -> GraphNode:
     """One layer on the state of all tokens; the last goes on with those alone whose logits are wanted."""
     narrow = last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM
 
-    def wanted(*nodes: Node) -> list[Node]:
+    def wanted(*nodes: GraphNode) -> list[GraphNode]:
         return [picked(b, node) for node in nodes] if narrow else list(nodes)
 
     if b.kind in SINGLE_MIXERS:
@@ -102,7 +102,7 @@ def layer_of(b: Building, block: Block, state: Node, *, last: bool) -> Node:
     return like(state, "mul", b.weight("layer_output_scale.weight")) if b.has("layer_output_scale.weight") else state
 
 
-def beside(b: Building, block: Block, state: Node, normed: Node, *, last: bool) -> Node:
+def beside(b: Building, block: Block, state: GraphNode, normed: GraphNode, *, last: bool) -> GraphNode:
     """Attention and feed-forward of the same state."""
     made = mixed(b, block, normed)
     if last:
@@ -116,12 +116,12 @@ def beside(b: Building, block: Block, state: Node, normed: Node, *, last: bool) 
     return like(like(out, "add", state), "add", made, name="state")
 
 
-def picked(b: Building, node: Node) -> Node:
+def picked(b: Building, node: GraphNode) -> GraphNode:
     """The rows of the tokens whose logits are wanted."""
     return get_rows(node, b.input("wanted rows", "i32", b.context.outputs), name="wanted rows")
 
 
-def mixed(b: Building, block: Block, x: Node) -> Node:
+def mixed(b: Building, block: Block, x: GraphNode) -> GraphNode:
     """What the mixers of a layer make of it; two are added up."""
     if len(block.mixers) == 1:
         return through_mixer(b, block.mixers[0], x)
@@ -132,7 +132,7 @@ def mixed(b: Building, block: Block, x: Node) -> Node:
     return like(made, "add", through_mixer(b, recurrent, again), name="attention and state space")
 
 
-def through_mixer(b: Building, mixer: Mixer, x: Node) -> Node:
+def through_mixer(b: Building, mixer: Mixer, x: GraphNode) -> GraphNode:
     match mixer:
         case GQA():
             return grouped_attention(b, mixer, x)
@@ -165,7 +165,7 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def fed_after_norm(b: Building, block: Block, state: Node) -> Node:
+def fed_after_norm(b: Building, block: Block, state: GraphNode) -> GraphNode:
     """The feed-forward of the normed state, by what norm the file has."""
     if isinstance(block.ffn, MoE) and block.ffn.beside is not None:
         return dense_and_experts(b, block.ffn, state)
@@ -175,13 +175,13 @@ def fed_after_norm(b: Building, block: Block, state: Node) -> Node:
     return fed(b, block, b.layer_norm(state, name, block))
 
 
-def fed(b: Building, block: Block, x: Node) -> Node:
+def fed(b: Building, block: Block, x: GraphNode) -> GraphNode:
     if block.ffn is None:
         return x
     return mixture(b, block.ffn, x) if isinstance(block.ffn, MoE) else dense(b, block.ffn, x)
 
 
-def dense_and_experts(b: Building, moe: MoE, state: Node) -> Node:
+def dense_and_experts(b: Building, moe: MoE, state: GraphNode) -> GraphNode:
     """A dense feed-forward and experts, each with norms of its own (Gemma 4)."""
     if moe.beside is None:
         raise NotImplementedError
@@ -193,7 +193,7 @@ def dense_and_experts(b: Building, moe: MoE, state: Node) -> Node:
     return like(out, "add", experts, name="feed-forward")
 
 
-def output(b: Building, state: Node) -> Node:
+def output(b: Building, state: GraphNode) -> GraphNode:
     """The last norm and the head."""
     device = b.placement.output
     if b.kind in ROWS_BEFORE_NORM:

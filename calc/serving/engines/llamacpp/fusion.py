@@ -7,17 +7,17 @@ ggml_cuda_match_moe_weighted_reduction), topk-moe.cu (ggml_cuda_should_use_topk_
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from calc.serving.engines.llamacpp.graph import VIEWS, Node
+from calc.serving.engines.llamacpp.graph import VIEWS, GraphNode
 
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs are summed by one kernel."""
 ODD_COUNTS = (288, 576)
 """Numbers of experts beside the powers of 2 up to 512 that the router's kernel is made for."""
-Kept = tuple[list[Node], Node]
-Sources = Mapping[int, tuple[Node, ...]]
+Kept = tuple[list[GraphNode], GraphNode]
+Sources = Mapping[int, tuple[GraphNode, ...]]
 
 
-def kept_by_fusions(run: Sequence[Node], sources: Sources, uses: Mapping[int, int]) -> Iterator[Kept]:
+def kept_by_fusions(run: Sequence[GraphNode], sources: Sources, uses: Mapping[int, int]) -> Iterator[Kept]:
     """Tensors that must stay, and the operation until which."""
     index = 0
     while index < len(run):
@@ -35,7 +35,7 @@ def kept_by_fusions(run: Sequence[Node], sources: Sources, uses: Mapping[int, in
         index += 1
 
 
-def weighted_sum(run: Sequence[Node], index: int, sources: Sources) -> tuple[list[Node], int] | None:
+def weighted_sum(run: Sequence[GraphNode], index: int, sources: Sources) -> tuple[list[GraphNode], int] | None:
     """Outputs of experts [h, K, T] times weights [1, K, T], once or twice, seen expert by expert and added up."""
     first = run[index]
     if first.op != "mul" or first.type != "f32":
@@ -60,7 +60,7 @@ def weighted_sum(run: Sequence[Node], index: int, sources: Sources) -> tuple[lis
     return kept, length
 
 
-def broadcast(node: Node, sources: Sources) -> list[Node] | None:
+def broadcast(node: GraphNode, sources: Sources) -> list[GraphNode] | None:
     """The outputs and the weights of a product, where it is one of these."""
     a, b = sources.get(id(node), node.srcs)[:2]
     for full, weights in ((a, b), (b, a)):
@@ -70,14 +70,14 @@ def broadcast(node: Node, sources: Sources) -> list[Node] | None:
     return None
 
 
-def router_choice(run: Sequence[Node], index: int, sources: Sources, uses: Mapping[int, int]) -> int:
+def router_choice(run: Sequence[GraphNode], index: int, sources: Sources, uses: Mapping[int, int]) -> int:
     """How many operations from here on choose the experts of each token by softmax or sigmoid; 0: none do."""
     start = run[index]
     if start.op not in ("soft_max", "sigmoid"):
         return 0
     at = index + 1
 
-    def follows(op: str, source: Node, place: int = 0) -> bool:
+    def follows(op: str, source: GraphNode, place: int = 0) -> bool:
         if at >= len(run) or run[at].op != op:
             return False
         srcs = sources.get(id(run[at]), run[at].srcs)
@@ -122,7 +122,7 @@ def router_choice(run: Sequence[Node], index: int, sources: Sources, uses: Mappi
     return len(inside)
 
 
-def within(node: Node, inside: Sequence[Node], sources: Sources, uses: Mapping[int, int]) -> bool:
+def within(node: GraphNode, inside: Sequence[GraphNode], sources: Sources, uses: Mapping[int, int]) -> bool:
     """Whether nothing else reads a tensor, nor what it is a view of."""
     readers = sum(one is node for other in inside for one in sources.get(id(other), other.srcs))
     if readers != uses.get(id(node), 0) or node.is_output:

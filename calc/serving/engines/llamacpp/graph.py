@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from calc.formats.ggml import TYPES
 
 Side = int
-Shape = tuple[Side, ...]
+Extents = tuple[Side, ...]
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
@@ -32,10 +32,11 @@ IN_PLACE = UNARY | {
 """Operations that may write over their input (ggml-alloc.c: ggml_op_can_inplace)."""
 
 
-class Node:
+class GraphNode:
     """One tensor. `op` is "none" for what is not computed: inputs, weights, the cache."""
 
     __slots__ = (
+        "allocated",
         "backend",
         "home",
         "is_input",
@@ -45,22 +46,26 @@ class Node:
         "name",
         "nb",
         "ne",
+        "offset",
         "op",
+        "placed_on",
+        "readers",
         "root",
         "srcs",
         "type",
+        "views",
     )
 
     def __init__(
         self,
         op: str,
         kind: str,
-        ne: Shape,
-        srcs: Sequence["Node"] = (),
+        ne: Extents,
+        srcs: Sequence["GraphNode"] = (),
         *,
         name: str = "",
-        nb: Shape | None = None,
-        root: "Node | None" = None,
+        nb: Extents | None = None,
+        root: "GraphNode | None" = None,
         home: int | None = None,
         is_weight: bool = False,
         is_input: bool = False,
@@ -74,16 +79,17 @@ class Node:
         self.is_weight, self.is_input, self.is_output = is_weight, is_input, False
         self.backend = -1
         self.layer = -1  # device of its layer, of attention
+        # of the allocator: what reads it still, views of it that are read, its bytes, and where it lies while it does
+        self.readers = self.views = 0
+        self.allocated = self.placed_on = self.offset = -1
 
     @property
     def nbytes(self) -> int:
         """Bytes from the first element to the last."""
         block, size = BLOCKS[self.type]
-        if block == 1:
-            inner = size + (self.ne[0] - 1) * self.nb[0]
-        else:
-            inner = self.ne[0] * self.nb[0] // block
-        return inner + sum((n - 1) * b for n, b in zip(self.ne[1:], self.nb[1:], strict=True))
+        (n0, n1, n2, n3), (b0, b1, b2, b3) = self.ne, self.nb
+        inner = size + (n0 - 1) * b0 if block == 1 else n0 * b0 // block
+        return inner + (n1 - 1) * b1 + (n2 - 1) * b2 + (n3 - 1) * b3
 
     @property
     def elements(self) -> int:
@@ -98,98 +104,100 @@ class Node:
         return self.nb == strides(self.type, self.ne)
 
     @property
-    def holder(self) -> "Node":
+    def holder(self) -> "GraphNode":
         """The tensor that holds its bytes."""
         return self.root or self
 
 
-def strides(kind: str, ne: Shape) -> Shape:
+def strides(kind: str, ne: Extents) -> Extents:
     """Strides of a tensor without gaps."""
     block, size = BLOCKS[kind]
     row = size * ne[0] // block if block > 1 else size * ne[0]
     return size, row, row * ne[1], row * ne[1] * ne[2]
 
 
-def like(node: Node, op: str, *srcs: Node, name: str = "") -> Node:
+def like(node: GraphNode, op: str, *srcs: GraphNode, name: str = "") -> GraphNode:
     """A new tensor of the same type and shape as another."""
-    return Node(op, node.type, node.ne, (node, *srcs), name=name)
+    return GraphNode(op, node.type, node.ne, (node, *srcs), name=name)
 
 
-def view(node: Node, ne: Shape, nb: Shape | None = None) -> Node:
+def view(node: GraphNode, ne: Extents, nb: Extents | None = None) -> GraphNode:
     """A window into a tensor; `nb` are its strides from the second side on, in bytes; None: it has no gaps."""
     full, steps = (*ne, *(1,) * (4 - len(ne))), (BLOCKS[node.type][1], *(nb or ()))
     while nb is not None and len(steps) < 4:
         steps = (*steps, steps[-1] * full[len(steps) - 1])
-    return Node("view", node.type, full, (node,), nb=steps if nb else None, root=node.holder, name=node.name)
+    return GraphNode("view", node.type, full, (node,), nb=steps if nb else None, root=node.holder, name=node.name)
 
 
-def reshape(node: Node, *ne: Side) -> Node:
-    return Node("reshape", node.type, ne, (node,), root=node.holder, name=node.name)
+def reshape(node: GraphNode, *ne: Side) -> GraphNode:
+    return GraphNode("reshape", node.type, ne, (node,), root=node.holder, name=node.name)
 
 
-def permute(node: Node, *axes: int) -> Node:
+def permute(node: GraphNode, *axes: int) -> GraphNode:
     """Axis i of the tensor becomes axis `axes[i]`."""
     ne, nb = [1] * 4, [0] * 4
     for axis, to in enumerate(axes):
         ne[to], nb[to] = node.ne[axis], node.nb[axis]
-    return Node("permute", node.type, tuple(ne), (node,), nb=tuple(nb), root=node.holder, name=node.name)
+    return GraphNode("permute", node.type, tuple(ne), (node,), nb=tuple(nb), root=node.holder, name=node.name)
 
 
-def transpose(node: Node) -> Node:
+def transpose(node: GraphNode) -> GraphNode:
     swapped = permute(node, 1, 0, 2, 3)
     swapped.op = "transpose"
     return swapped
 
 
-def matmul(weight: Node, x: Node, name: str = "") -> Node:
-    return Node("mul_mat", "f32", (weight.ne[1], *x.ne[1:]), (weight, x), name=name)
+def matmul(weight: GraphNode, x: GraphNode, name: str = "") -> GraphNode:
+    return GraphNode("mul_mat", "f32", (weight.ne[1], *x.ne[1:]), (weight, x), name=name)
 
 
-def matmul_experts(weight: Node, x: Node, ids: Node, name: str = "") -> Node:
+def matmul_experts(weight: GraphNode, x: GraphNode, ids: GraphNode, name: str = "") -> GraphNode:
     """Each token through the experts that its row of `ids` names."""
-    return Node("mul_mat_id", "f32", (weight.ne[1], ids.ne[0], x.ne[2]), (weight, x, ids), name=name)
+    return GraphNode("mul_mat_id", "f32", (weight.ne[1], ids.ne[0], x.ne[2]), (weight, x, ids), name=name)
 
 
-def get_rows(table: Node, ids: Node, name: str = "") -> Node:
+def get_rows(table: GraphNode, ids: GraphNode, name: str = "") -> GraphNode:
     kind = "i32" if table.type == "i32" else "f32"
-    return Node("get_rows", kind, (table.ne[0], *ids.ne[:3]), (table, ids), name=name)
+    return GraphNode("get_rows", kind, (table.ne[0], *ids.ne[:3]), (table, ids), name=name)
 
 
-def set_rows(cache: Node, rows: Node, ids: Node) -> Node:
+def set_rows(cache: GraphNode, rows: GraphNode, ids: GraphNode) -> GraphNode:
     """Rows written into the cache, of which the result is a view."""
-    return Node("set_rows", cache.type, cache.ne, (rows, ids, cache), nb=cache.nb, root=cache.holder, name=cache.name)
+    return GraphNode(
+        "set_rows", cache.type, cache.ne, (rows, ids, cache), nb=cache.nb, root=cache.holder, name=cache.name
+    )
 
 
-def copy(source: Node, to: Node) -> Node:
+def copy(source: GraphNode, to: GraphNode) -> GraphNode:
     """A tensor written into another, of which the result is a view."""
-    return Node("cpy", to.type, to.ne, (source, to), nb=to.nb, root=to.holder, name=to.name)
+    return GraphNode("cpy", to.type, to.ne, (source, to), nb=to.nb, root=to.holder, name=to.name)
 
 
-def contiguous(node: Node, *ne: Side, name: str = "") -> Node:
-    return Node("cont", node.type, ne or node.ne, (node,), name=name or node.name)
+def contiguous(node: GraphNode, *ne: Side, name: str = "") -> GraphNode:
+    return GraphNode("cont", node.type, ne or node.ne, (node,), name=name or node.name)
 
 
-def concat(a: Node, b: Node, axis: int) -> Node:
+def concat(a: GraphNode, b: GraphNode, axis: int) -> GraphNode:
     ne = tuple(x + y if i == axis else x for i, (x, y) in enumerate(zip(a.ne, b.ne, strict=True)))
-    return Node("concat", a.type, ne, (a, b))
+    return GraphNode("concat", a.type, ne, (a, b))
 
 
 class Graph:
     """The tensors that lead to what was asked for, in the order that they are computed."""
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.leaves: list[Node] = []
+        self.nodes: list[GraphNode] = []
+        self.leaves: list[GraphNode] = []
         self.seen: set[int] = set()
         self.uses: dict[int, int] = {}
 
-    def expand(self, *targets: Node) -> None:
+    def expand(self, *targets: GraphNode) -> None:
         """Add what a tensor needs and does not stand there yet, sources first, and then itself."""
         for target in targets:
             self._visit(target)
 
-    def _visit(self, target: Node) -> None:
-        stack: list[tuple[Node, Iterable[Node]]] = []
+    def _visit(self, target: GraphNode) -> None:
+        stack: list[tuple[GraphNode, Iterable[GraphNode]]] = []
         if id(target) not in self.seen:
             self.seen.add(id(target))
             stack.append((target, iter(target.srcs)))

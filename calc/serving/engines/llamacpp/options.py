@@ -1,6 +1,6 @@
 """What llama.cpp is started with: flags of llama-server under their own names."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,13 +34,18 @@ class LlamaCppOptions(Frozen):
     flash_attn: Literal["auto", "on", "off"] = Field(
         default="auto", description="Flash attention; auto: where each layer's device has it."
     )
-    n_gpu_layers: int | None = Field(
-        default=None, ge=0, le=2**16, description="Layers on GPUs, counted from the last, the output first; else all."
+    n_gpu_layers: Annotated[int, Field(ge=0, le=2**16)] | Literal["auto"] | None = Field(
+        default=None,
+        examples=["24"],
+        description="Layers on GPUs, counted from the last, the output first; auto: as many as go; else all.",
     )
     cpu_moe: bool = Field(default=False, description="The experts of all layers stay on the host.")
     n_cpu_moe: int = Field(default=0, ge=0, le=2**16, description="Layers from the first whose experts stay there.")
     override_tensor: str | None = Field(
         default=None, max_length=1000, description="PATTERN=CPU: tensors whose name it matches stay on the host."
+    )
+    split_mode: Literal["layer", "none"] = Field(
+        default="layer", description="Several GPUs have layers each; none: one GPU is used."
     )
     tensor_split: str | None = Field(
         default=None, max_length=1000, description="Shares of the GPUs, such as 3,1; else equal ones."
@@ -48,6 +53,7 @@ class LlamaCppOptions(Frozen):
     kv_offload: bool = Field(default=True, description="The cache lies where its layer is; off: on the host.")
     swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
     device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
+    mmproj: bool = Field(default=False, description="The vision encoder is loaded too, from a file of its own.")
     rpc: str | None = Field(
         default=None, max_length=1000, description="Servers whose devices are used instead of GPUs; CPUs are assumed."
     )

@@ -12,7 +12,7 @@ from struct import pack, unpack
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.serving.engines.llamacpp.file import ModelFile, Weight
+from calc.serving.engines.llamacpp.file import FileTensor, ModelFile
 
 HOST = -1
 ON_HOST = frozenset({"token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight"})
@@ -68,7 +68,7 @@ class Placement:
             return HOST
         return self.layers[layer]
 
-    def weights(self, file: ModelFile) -> Iterator[tuple[int, Weight]]:
+    def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor]]:
         """Every tensor that is held, with its device; some are held twice."""
         tied = "output.weight" not in file.outside
         rotated = layers_that_rotate(file.architecture)

@@ -6,12 +6,14 @@ buffer is as large as the furthest byte that was ever used. Source: ggml-backend
 ggml-alloc.c (ggml_gallocr_alloc_graph_impl), ggml-cuda.cu (ggml_backend_cuda_graph_optimize); ggml 0.25.3.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from calc.serving.engines.llamacpp.fusion import kept_by_fusions
-from calc.serving.engines.llamacpp.graph import IN_PLACE, VIEWS, Graph, Node
+from calc.serving.engines.llamacpp.graph import IN_PLACE, VIEWS, Graph, GraphNode
 
 SOURCES = 10
 """Sources that a tensor can have (GGML_MAX_SRC)."""
@@ -20,12 +22,12 @@ OFFLOADED_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PlannedDevice:
     """What the planner asks of a device; the host is the last of them."""
 
     alignment: int
-    supports: Callable[[Node], bool]
-    size: Callable[[Node], int]  # bytes that a tensor takes
+    supports: Callable[[GraphNode], bool]
+    size: Callable[[GraphNode], int]  # bytes that a tensor takes
     fuses: bool = False  # keeps tensors alive for operations that it fuses
     takes_over: bool = False  # computes large operations whose weights lie on the host
 
@@ -37,7 +39,7 @@ class Split:
     backend: int
     start: int
     end: int = 0
-    inputs: list[Node] = field(default_factory=list)
+    inputs: list[GraphNode] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +51,22 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BufferPlan:
     buffers: tuple[Buffer, ...]
     decisions: bytes
     """How each comparison came out on which a place in a buffer hung."""
 
 
-def plan(graph: Graph, devices: Sequence[Device], copies: int = 1) -> Plan:
+def plan(graph: Graph, devices: Sequence[PlannedDevice], copies: int = 1) -> BufferPlan:
     """The buffers of a graph; `copies` of every input of a device, where devices work on several batches at once."""
     assign(graph, devices)
     steps, leaves = cut(graph, devices, copies)
     allocator = Allocator(devices)
     buffers = allocator.run(steps, leaves)
-    return Plan(tuple(buffers), bytes(allocator.decisions))
+    return BufferPlan(tuple(buffers), bytes(allocator.decisions))
 
 
-def by_name(nodes: Sequence[Node]) -> Mapping[str, int]:
+def by_name(nodes: Sequence[GraphNode]) -> Mapping[str, int]:
     """Bytes of tensors, those of one name together."""
     sizes: Counter[str] = Counter()
     for node in nodes:
@@ -75,13 +77,13 @@ def by_name(nodes: Sequence[Node]) -> Mapping[str, int]:
 # Devices
 
 
-def home_of(node: Node, devices: Sequence[Device], op: Node) -> int:
+def home_of(node: GraphNode, devices: Sequence[PlannedDevice], op: GraphNode) -> int:
     """The device whose buffer holds a tensor, where it computes the operation; -1: none."""
     home = node.holder.home
     return home if home is not None and devices[home].supports(op) else -1
 
 
-def batch(node: Node) -> int:
+def batch(node: GraphNode) -> int:
     """Rows that decide whether a GPU takes an operation over."""
     if node.op == "get_rows":
         return 0
@@ -90,7 +92,7 @@ def batch(node: Node) -> int:
     return node.ne[2] if node.op in ("mul_mat_id", "rope") else node.rows
 
 
-def first_choice(node: Node, devices: Sequence[Device]) -> int:
+def first_choice(node: GraphNode, devices: Sequence[PlannedDevice]) -> int:
     """Where a tensor lies already, or its weights do; -1: undecided."""
     host = len(devices) - 1
     if node.holder.home is not None:
@@ -109,7 +111,7 @@ def first_choice(node: Node, devices: Sequence[Device]) -> int:
     return -1
 
 
-def assign(graph: Graph, devices: Sequence[Device]) -> None:
+def assign(graph: Graph, devices: Sequence[PlannedDevice]) -> None:
     """Give each tensor a device: by where weights lie, then spreading from neighbour to neighbour, GPUs first."""
     host = len(devices) - 1
     for node in (*graph.leaves, *graph.nodes):
@@ -130,7 +132,7 @@ def assign(graph: Graph, devices: Sequence[Device]) -> None:
                 source.backend = node.backend if source.root is None else source.root.backend
 
 
-def spread(order: Sequence[Node], devices: Sequence[Device], skipped: int) -> None:
+def spread(order: Sequence[GraphNode], devices: Sequence[PlannedDevice], skipped: int) -> None:
     """Undecided operations go where the one before them is."""
     current = -1
     for node in order:
@@ -140,13 +142,13 @@ def spread(order: Sequence[Node], devices: Sequence[Device], skipped: int) -> No
             node.backend = current
 
 
-def best_of(node: Node, devices: Sequence[Device]) -> int:
+def best_of(node: GraphNode, devices: Sequence[PlannedDevice]) -> int:
     """The device that reads most of the sources where they lie."""
     able = [i for i, device in enumerate(devices) if device.supports(node)]
     return max(able, key=lambda i: (sum(readable(source, i) for source in node.srcs), -i))
 
 
-def readable(node: Node, backend: int) -> bool:
+def readable(node: GraphNode, backend: int) -> bool:
     """Whether a device reads a tensor where it lies."""
     home = node.holder.home
     if home is None:
@@ -161,16 +163,16 @@ def readable(node: Node, backend: int) -> bool:
 class PlanStep:
     """A tensor to be allocated, whose sources may be freed after it."""
 
-    node: Node
+    node: GraphNode
     backend: int
-    srcs: tuple[Node, ...]
+    srcs: tuple[GraphNode, ...]
     counts_view: bool = True
 
 
-def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[PlanStep], list[Node]]:
+def cut(graph: Graph, devices: Sequence[PlannedDevice], copies: int) -> tuple[list[PlanStep], list[GraphNode]]:
     """The graph cut into splits, with copies of what crosses: what the allocator walks, and what it places first."""
     splits, sources, copied = split(graph, copies)
-    until: dict[int, list[Node]] = {}
+    until: dict[int, list[GraphNode]] = {}
     for one in splits:
         if devices[one.backend].fuses:
             run = graph.nodes[one.start : one.end]
@@ -199,11 +201,11 @@ def cut(graph: Graph, devices: Sequence[Device], copies: int) -> tuple[list[Plan
     return steps, leaves
 
 
-def duplicates(node: Node, backend: int, count: int) -> list[Node]:
+def duplicates(node: GraphNode, backend: int, count: int) -> list[GraphNode]:
     """Copies of a tensor on a device, which stay until the end where there are several."""
     made = []
     for _ in range(count):
-        one = Node("none", node.type, node.ne, name=node.name, nb=node.nb)
+        one = GraphNode("none", node.type, node.ne, name=node.name, nb=node.nb)
         one.backend = backend
         made.append(one)
     return made
@@ -211,10 +213,10 @@ def duplicates(node: Node, backend: int, count: int) -> list[Node]:
 
 def split(
     graph: Graph, copies: int
-) -> tuple[list[Split], dict[int, tuple[Node, ...]], dict[tuple[int, int], list[Node]]]:
+) -> tuple[list[Split], dict[int, tuple[GraphNode, ...]], dict[tuple[int, int], list[GraphNode]]]:
     """Runs of operations on one device; a node's sources where some are copies; and the copies."""
-    sources: dict[int, tuple[Node, ...]] = {}
-    copied: dict[tuple[int, int], list[Node]] = {}
+    sources: dict[int, tuple[GraphNode, ...]] = {}
+    copied: dict[tuple[int, int], list[GraphNode]] = {}
     splits: list[Split] = []
     for index, node in enumerate(graph.nodes):
         if node.op in VIEWS:
@@ -251,65 +253,62 @@ def split(
 class Allocator:
     """Best fit over the gaps of each device's buffer."""
 
-    def __init__(self, devices: Sequence[Device]) -> None:
+    def __init__(self, devices: Sequence[PlannedDevice]) -> None:
         self.devices = devices
         self.gaps: list[list[list[int]]] = [[[0, 2**62]] for _ in devices]  # [offset, size], by offset
         self.sizes = [0] * len(devices)
-        self.where: dict[int, tuple[int, int]] = {}  # tensors that are alive: device and offset
-        self.children: dict[int, int] = {}
-        self.views: dict[int, int] = {}
-        self.alive: list[dict[int, Node]] = [{} for _ in devices]
-        self.peaks: list[list[Node]] = [[] for _ in devices]
+        self.alive: list[dict[int, GraphNode]] = [{} for _ in devices]
+        self.peaks: list[list[GraphNode]] = [[] for _ in devices]
         self.decisions = bytearray()
-        self.bytes: dict[int, int] = {}
 
-    def run(self, steps: Sequence[PlanStep], leaves: Sequence[Node]) -> list[Buffer]:
-        children, views = self.children, self.views
+    def run(self, steps: Sequence[PlanStep], leaves: Sequence[GraphNode]) -> list[Buffer]:
         for leaf in leaves:
             self.allocate(leaf, leaf.backend)
         for step in steps:
             node = step.node
             if node.root is not None and step.counts_view:
-                views[id(node.root)] = views.get(id(node.root), 0) + 1
+                node.root.views += 1
             if node.is_input and step.counts_view:
                 self.allocate(node, step.backend)
             for source in step.srcs:
-                children[id(source)] = children.get(id(source), 0) + 1
+                source.readers += 1
                 if source.is_input:
                     self.allocate(source, step.backend)
         for step in steps:
             for source in step.srcs:
-                self.allocate(source, step.backend)
+                if source.allocated < 0 and source.home is None and source.root is None:
+                    self.allocate(source, step.backend)
             if step.counts_view:
                 self.allocate(step.node, step.backend, step.srcs)
             for source in step.srcs:
                 self.read(source)
         return [Buffer(size, by_name(peak)) for size, peak in zip(self.sizes, self.peaks, strict=True)]
 
-    def size(self, node: Node, backend: int) -> int:
-        if id(node) not in self.bytes:
+    def size(self, node: GraphNode, backend: int) -> int:
+        if node.allocated < 0:
             device = self.devices[backend]
-            self.bytes[id(node)] = -(-int(device.size(node)) // device.alignment) * device.alignment
-        return self.bytes[id(node)]
+            node.allocated = -(-int(device.size(node)) // device.alignment) * device.alignment
+        return node.allocated
 
-    def allocate(self, node: Node, backend: int, srcs: Sequence[Node] = ()) -> None:
+    def allocate(self, node: GraphNode, backend: int, srcs: Sequence[GraphNode] = ()) -> None:
         """Place a tensor: over a source that nobody else reads any more, or in the smallest gap that holds it."""
-        if node.root is not None or node.home is not None or id(node) in self.where or id(node) in self.bytes:
+        if node.root is not None or node.home is not None or node.allocated >= 0:
             return
         if node.op in IN_PLACE:
             for parent in srcs:
-                if self.reusable(parent, node):
+                if reusable(parent, node):
                     self.reuse(parent, node)
                     return
         size = self.size(node, backend)
         gaps = self.gaps[backend]
         best = -1
         for i in range(len(gaps) - 1):
-            self.compare(gaps[i][1], size)
-            if gaps[i][1] >= size:
+            room = gaps[i][1]
+            self.compare(room, size)
+            if room >= size:
                 if best != -1:
-                    self.compare(gaps[i][1], gaps[best][1])
-                if best == -1 or gaps[i][1] <= gaps[best][1]:
+                    self.compare(room, gaps[best][1])
+                if best == -1 or room <= gaps[best][1]:
                     best = i
         gap = gaps[best]
         offset = gap[0]
@@ -317,7 +316,7 @@ class Allocator:
         gap[1] -= size
         if not gap[1]:
             del gaps[best]
-        self.where[id(node)] = backend, offset
+        node.placed_on, node.offset = backend, offset
         self.alive[backend][id(node)] = node
         self.compare(offset + size, self.sizes[backend])
         if offset + size > self.sizes[backend]:
@@ -327,51 +326,40 @@ class Allocator:
     def compare(self, one: int, other: int) -> None:
         self.decisions.append(1 + (one > other) - (one < other))
 
-    def reusable(self, parent: Node, node: Node) -> bool:
-        return (
-            id(parent) in self.where
-            and not parent.is_output
-            and parent.type == node.type
-            and parent.ne == node.ne
-            and parent.nb == node.nb
-            and self.children.get(id(parent)) == 1
-            and not self.views.get(id(parent))
-        )
-
-    def reuse(self, parent: Node, node: Node) -> None:
-        backend, offset = self.where.pop(id(parent))
+    def reuse(self, parent: GraphNode, node: GraphNode) -> None:
+        backend, offset = parent.placed_on, parent.offset
+        parent.placed_on = -1
         del self.alive[backend][id(parent)]
-        self.where[id(node)] = backend, offset
+        node.placed_on, node.offset = backend, offset
         self.alive[backend][id(node)] = node
-        held, needed = self.bytes[id(parent)], self.size(node, backend)
+        held, needed = parent.allocated, self.size(node, backend)
         self.compare(held, needed)
         if held > needed:
             self.release(backend, offset + needed, held - needed)
 
-    def read(self, source: Node) -> None:
+    def read(self, source: GraphNode) -> None:
         """One reader less; what has none left is freed."""
-        children, views = self.children, self.views
-        children[id(source)] -= 1
-        if children[id(source)] or views.get(id(source)):
+        source.readers -= 1
+        if source.readers or source.views:
             return
         root = source.root
-        if root is not None:
-            views[id(root)] = views.get(id(root), 0) - 1
-            if views[id(root)] == 0 and not children.get(id(root)):
-                self.free(root)
-        else:
+        if root is None:
             self.free(source)
+        else:
+            root.views -= 1
+            if not root.views and not root.readers:
+                self.free(root)
 
-    def free(self, node: Node) -> None:
-        if id(node) in self.where and not node.is_output:
-            backend, offset = self.where.pop(id(node))
+    def free(self, node: GraphNode) -> None:
+        if node.placed_on >= 0 and not node.is_output:
+            backend, node.placed_on = node.placed_on, -1
             del self.alive[backend][id(node)]
-            self.release(backend, offset, self.bytes[id(node)])
+            self.release(backend, node.offset, node.allocated)
 
     def release(self, backend: int, offset: int, size: int) -> None:
         """Give a stretch back, joined with the gaps beside it."""
         gaps = self.gaps[backend]
-        at = next((i for i, gap in enumerate(gaps) if gap[0] > offset), len(gaps))
+        at = bisect_right(gaps, offset, key=itemgetter(0))
         if not size and at and gaps[at - 1][0] == offset:
             return
         if at and gaps[at - 1][0] + gaps[at - 1][1] == offset:
@@ -382,3 +370,16 @@ class Allocator:
         if at + 1 < len(gaps) and gaps[at][0] + gaps[at][1] == gaps[at + 1][0]:
             gaps[at][1] += gaps[at + 1][1]
             del gaps[at + 1]
+
+
+def reusable(parent: GraphNode, node: GraphNode) -> bool:
+    """Whether a tensor may be written over one that it reads."""
+    return (
+        parent.placed_on >= 0
+        and parent.readers == 1
+        and not parent.views
+        and not parent.is_output
+        and parent.type == node.type
+        and parent.ne == node.ne
+        and parent.nb == node.nb
+    )

@@ -10,7 +10,7 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.building import Building
 from calc.serving.engines.llamacpp.graph import (
-    Node,
+    GraphNode,
     concat,
     contiguous,
     copy,
@@ -22,15 +22,15 @@ from calc.serving.engines.llamacpp.graph import (
     view,
 )
 
-Rows = Callable[[Node, Node], Node]
+Rows = Callable[[GraphNode, GraphNode], GraphNode]
 
 
-def copied_states(b: Building, state: Node, rows: Rows = get_rows) -> Node:
+def copied_states(b: Building, state: GraphNode, rows: Rows = get_rows) -> GraphNode:
     """The states of the sequences of a pass: one is cleared, theirs are read, others may be moved."""
     width, sequences = state.ne[0], b.context.sequences
     states = reshape(state, width, state.ne[1])
     cleared = view(states, (width, 1), (state.nb[1],))
-    b.graph.expand(Node("scale", "f32", cleared.ne, (cleared,), nb=cleared.nb, root=cleared.holder))
+    b.graph.expand(GraphNode("scale", "f32", cleared.ne, (cleared,), nb=cleared.nb, root=cleared.holder))
     places = b.input("places of states", "i32", sequences)
     if "main" not in b.views:
         b.views = {"main": view(places, (sequences,)), "others": view(places, (0,))}
@@ -41,7 +41,9 @@ def copied_states(b: Building, state: Node, rows: Rows = get_rows) -> Node:
     return out
 
 
-def convolved(b: Building, mixer: Mamba | Mamba2 | GatedDeltaNet, x: Node, memory: Node, channels: int) -> Node:
+def convolved(
+    b: Building, mixer: Mamba | Mamba2 | GatedDeltaNet, x: GraphNode, memory: GraphNode, channels: int
+) -> GraphNode:
     """The convolution's memory before the new inputs [kernel - 1 + tokens, channels, sequences]; its end is kept."""
     kernel, sequences = mixer.d_conv, b.context.sequences
     before = reshape(copied_states(b, memory), kernel - 1, channels, sequences)
@@ -51,21 +53,23 @@ def convolved(b: Building, mixer: Mamba | Mamba2 | GatedDeltaNet, x: Node, memor
     return joined
 
 
-def after_convolution(b: Building, joined: Node, tokens: int, name: str = "ssm_conv1d") -> Node:
+def after_convolution(b: Building, joined: GraphNode, tokens: int, name: str = "ssm_conv1d") -> GraphNode:
     sequences, channels = joined.ne[2], joined.ne[1]
-    made = Node("ssm_conv", "f32", (channels, tokens, sequences), (joined, b.weight(f"{name}.weight")))
+    made = GraphNode("ssm_conv", "f32", (channels, tokens, sequences), (joined, b.weight(f"{name}.weight")))
     made.name = "convolution"
     return like(made, "add", b.weight(f"{name}.bias"), name="convolution") if b.has(f"{name}.bias") else made
 
 
-def scanned(b: Building, state: Node, sides: tuple[int, int, int], x: Node, sources: tuple[Node, ...]) -> Node:
+def scanned(
+    b: Building, state: GraphNode, sides: tuple[int, int, int], x: GraphNode, sources: tuple[GraphNode, ...]
+) -> GraphNode:
     """The outputs of a selective state space with its last states behind them."""
     sequences = b.context.sequences
 
-    def rows(states: Node, ids: Node) -> Node:
+    def rows(states: GraphNode, ids: GraphNode) -> GraphNode:
         shaped = reshape(states, *sides, state.ne[1])
         size = x.elements + sides[0] * sides[1] * sides[2] * sequences
-        return Node("ssm_scan", "f32", (size,), (shaped, x, *sources, ids), name="scan")
+        return GraphNode("ssm_scan", "f32", (size,), (shaped, x, *sources, ids), name="scan")
 
     made = copied_states(b, state, rows)
     width = state.ne[0]
@@ -73,7 +77,7 @@ def scanned(b: Building, state: Node, sides: tuple[int, int, int], x: Node, sour
     return made
 
 
-def mamba(b: Building, mixer: Mamba, x: Node) -> Node:
+def mamba(b: Building, mixer: Mamba, x: GraphNode) -> GraphNode:
     sequences = b.context.sequences
     tokens, inner, cache = x.ne[1] // sequences, mixer.d_inner, b.cached(mixer)
     both = matmul(b.weight("ssm_in.weight"), reshape(x, x.ne[0], tokens, sequences), name="input of the state space")
@@ -100,7 +104,7 @@ def mamba(b: Building, mixer: Mamba, x: Node) -> Node:
     return reshape(made, made.ne[0], tokens * sequences)
 
 
-def mamba2(b: Building, mixer: Mamba2, x: Node) -> Node:
+def mamba2(b: Building, mixer: Mamba2, x: GraphNode) -> GraphNode:
     sequences = b.context.sequences
     tokens, channels, cache = x.ne[1] // sequences, mixer.channels(), b.cached(mixer)
     heads, width, state, groups = mixer.n_heads, mixer.d_head, mixer.d_state, mixer.n_groups
@@ -125,7 +129,7 @@ def mamba2(b: Building, mixer: Mamba2, x: Node) -> Node:
     return b.project(reshape(out, inner, tokens * sequences), "ssm_out", "recurrent layer")
 
 
-def delta_net(b: Building, mixer: GatedDeltaNet, x: Node) -> Node:
+def delta_net(b: Building, mixer: GatedDeltaNet, x: GraphNode) -> GraphNode:
     sequences = b.context.sequences
     tokens, cache = x.ne[1] // sequences, b.cached(mixer)
     channels = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v
@@ -141,14 +145,14 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: Node) -> Node:
     out = like(after_convolution(b, joined, tokens), "silu", name="convolution")
     row = 4 * channels
 
-    def part(width: int, heads: int) -> Node:
+    def part(width: int, heads: int) -> GraphNode:
         return view(out, (width, heads, tokens, sequences), (4 * width, row, row * tokens))
 
     q, k = (like(b.bare_norm(part(mixer.d_k, mixer.n_k)), "scale") for _ in range(2))
     v = part(mixer.d_v, mixer.n_v)
     inner = mixer.d_v * mixer.n_v
     rows = tokens * sequences + mixer.d_v * sequences
-    made = Node("gated_delta_net", "f32", (inner, rows), (q, k, v, decay, beta, state), name="delta rule")
+    made = GraphNode("gated_delta_net", "f32", (inner, rows), (q, k, v, decay, beta, state), name="delta rule")
     kept = view(
         made, (mixer.d_v, mixer.d_v, mixer.n_v, sequences), (4 * mixer.d_v, 4 * mixer.d_v**2, 4 * mixer.d_v * inner)
     )
@@ -162,19 +166,19 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: Node) -> Node:
     return reshape(out, out.ne[0], tokens * sequences)
 
 
-def short_conv(b: Building, mixer: ShortConv, x: Node) -> Node:
+def short_conv(b: Building, mixer: ShortConv, x: GraphNode) -> GraphNode:
     sequences = b.context.sequences
     tokens, width, cache = x.ne[1] // sequences, mixer.d_inner, b.cached(mixer)
     shaped = reshape(x, x.ne[0], tokens, sequences)
     made = matmul(b.weight("shortconv.in_proj.weight"), shaped, name="input of the convolution")
     parts = [view(made, (width, tokens, sequences), made.nb[1:3]) for _ in range(3)]
-    gated = Node("mul", "f32", parts[0].ne, (parts[0], parts[2]), name="gated")
+    gated = GraphNode("mul", "f32", parts[0].ne, (parts[0], parts[2]), name="gated")
     kernel, memory = mixer.d_conv, cache["r"]
     before = reshape(copied_states(b, memory), kernel - 1, width, sequences)
     joined = concat(before, transpose(gated), 0)
     last = view(joined, (kernel - 1, width, sequences), joined.nb[1:3])
     b.graph.expand(copy(last, view(memory, ((kernel - 1) * width, sequences), (memory.nb[1],))))
     out = after_convolution(b, joined, tokens, "shortconv.conv")
-    y = Node("mul", "f32", parts[1].ne, (parts[1], out), name="gated")
+    y = GraphNode("mul", "f32", parts[1].ne, (parts[1], out), name="gated")
     made = matmul(b.weight("shortconv.out_proj.weight"), y, name="recurrent layer")
     return reshape(made, made.ne[0], tokens * sequences)

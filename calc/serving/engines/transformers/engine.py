@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from calc.errors import Message
-from calc.formats import Precision, WeightFormat
+from calc.formats import MIXES, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
@@ -59,6 +59,11 @@ class Transformers(Engine):
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         return None
+
+    @classmethod
+    def keeps(cls, weights: WeightFormat) -> bool:
+        """GGUF files are unpacked when they are loaded (huggingface.co/docs/transformers/gguf)."""
+        return weights not in MIXES
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """Consecutive layers on each GPU, as equal as can be (`device_map`)."""

@@ -40,7 +40,7 @@ Specs = dict[Spec, list[int]]
 """Layers by what they keep."""
 
 
-class Sizes(NamedTuple):
+class BlockSizes(NamedTuple):
     """Tokens of a block, and bytes that a state's page is padded to."""
 
     block: int
@@ -75,17 +75,17 @@ def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: boo
     return not attention_free and (not states or holds("hybrids cache prefixes", options))
 
 
-def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> Sizes:
+def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> BlockSizes:
     """The size that every kernel takes, or --block-size; beside states as many tokens as fill a state."""
     read = sorted((places[0], i, cached) for i, (cached, places) in enumerate(layers.items()) if cached.kernel)
     kernels = list(dict.fromkeys(cached.kernel for _, _, cached in read if cached.kernel))
     if not kernels:
-        return Sizes(options.block_size or DEFAULT)
+        return BlockSizes(options.block_size or DEFAULT)
     block = options.block_size or common_block(kernels)
     states = [cached for cached in layers if cached.kind == "state"]
     state = max((cached.nbytes for cached in states), default=0)
     if not state:
-        return Sizes(block)
+        return BlockSizes(block)
     step = max(kernels[0].least, block)
     if has_latents(layers) and holds("latents beside states in blocks of 128", options):
         step = max(step, LATENTS_BESIDE_STATES)
@@ -96,7 +96,7 @@ def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> Size
     filled = step * -(-state // (step * token))
     whole = lcm(*(kernel.least for kernel in kernels))
     block = max(block, whole * -(-filled // whole))
-    return Sizes(block, block * token)
+    return BlockSizes(block, block * token)
 
 
 def common_block(kernels: list[Kernel]) -> int:

@@ -52,7 +52,7 @@ Layers = dict[Cached, list[int]]
 """Layers by what they keep; draft layers count on behind the last."""
 
 
-class Setting(NamedTuple):
+class LayerSetting(NamedTuple):
     """What decides, beside the layer itself, what it keeps."""
 
     kv: CacheFormat
@@ -74,7 +74,7 @@ class Setting(NamedTuple):
         return int(elements * CACHE_BITS[self.kv]) // 8 + scales
 
 
-def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Setting:
+def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> LayerSetting:
     """The cache's format as this family takes it, and all else."""
     family, cuda = habits(architecture), capability(gpu)
     if family.own_format:
@@ -82,10 +82,10 @@ def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, g
     if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
     drafts = 0 if options.speculative == "none" else len(architecture.prediction)  # each guesses one
-    return Setting(kv, options, gpu, tp, drafts, family, sees_images_whole(architecture, options))
+    return LayerSetting(kv, options, gpu, tp, drafts, family, sees_images_whole(architecture, options))
 
 
-def cached_layers(rank: Architecture, setting: Setting) -> Layers:
+def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
     """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
     found: Layers = {}
     for block, places in blocks_with_drafts(rank, setting.options):
@@ -105,7 +105,7 @@ def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tup
             yield module.block, range(first, first + len(module.block.layers))
 
 
-def kept(mixer: Mixer, block: Block, setting: Setting) -> Iterator[Cached]:
+def kept(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cached]:
     if isinstance(mixer, GQA):
         yield from of_attention(mixer, setting)
     elif isinstance(mixer, LatentAttention):
@@ -118,7 +118,7 @@ def kept(mixer: Mixer, block: Block, setting: Setting) -> Iterator[Cached]:
         raise TypeError(f"packed layers have blocks of their own: {mixer.kind}")
 
 
-def of_attention(mixer: GQA, setting: Setting) -> Iterator[Cached]:
+def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
     """Keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
     if not mixer.own_keys or mixer.cross:
         return
@@ -131,13 +131,13 @@ def of_attention(mixer: GQA, setting: Setting) -> Iterator[Cached]:
     yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
 
 
-def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: Setting) -> Cached:
+def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: LayerSetting) -> Cached:
     kind: Kind = "full" if window is None else "chunk" if setting.family.chunks else "window"
     reach = 0 if window is None else window + setting.family.window_shift
     return Cached(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
 
 
-def of_latents(mixer: LatentAttention, setting: Setting) -> Iterator[Cached]:
+def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached]:
     """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
     if setting.family.expanded:
         d_head = mixer.d_nope + mixer.d_rope
@@ -166,7 +166,7 @@ def with_scales(width: int) -> int:
     return width + 4 * -(-width // 128)
 
 
-def of_side_convs(mixer: SideConvs, block: Block, setting: Setting) -> Cached:
+def of_side_convs(mixer: SideConvs, block: Block, setting: LayerSetting) -> Cached:
     """What the convolutions of Inkling look back on, in 16 bits and blocks of as many tokens; for each KV head its key,
     its value and its part of both outputs, rounded up to a power of two (`models/inkling/nvidia/sconv_swa_attn.py`)."""
     n_kv = sum(attention.n_kv for attention in block.mixers if isinstance(attention, GQA))
@@ -175,7 +175,7 @@ def of_side_convs(mixer: SideConvs, block: Block, setting: Setting) -> Cached:
     return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
 
 
-def of_state(mixer: Recurrent, setting: Setting) -> Cached:
+def of_state(mixer: Recurrent, setting: LayerSetting) -> Cached:
     """A recurrent state and the memory of its convolution, in 16 bits: one column fewer than the kernel has, and but
     for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
     asked = setting.options.mamba_ssm_cache_dtype
@@ -188,7 +188,7 @@ def of_state(mixer: Recurrent, setting: Setting) -> Cached:
     return Cached("state", nbytes, (conv, state, 4 if fp32 else 2), checkpoint=checkpoint_step(mixer, setting))
 
 
-def checkpoint_step(mixer: Recurrent, setting: Setting) -> int | None:
+def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
     """Tokens at whose multiples the kernel hands out a state inside a prompt; None where it does not."""
     if isinstance(mixer, Mamba2) and holds("Mamba-2 keeps a checkpoint", setting.options):
         return 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from calc.model.compressed_attention import CompressedAttention
 from calc.serving.engines.vllm.blocks import Spec, Specs
 from calc.serving.engines.vllm.layers import with_scales
-from calc.serving.engines.vllm.pool import Group, Part, uniform_type
+from calc.serving.engines.vllm.pool import AlikeLayers, Group, uniform_type
 
 BLOCK = 256
 WINDOW_BLOCK = 64
@@ -53,16 +53,16 @@ def spec(kind: str, block: int, nbytes: int, reach: int = 0, rate: int = 1) -> S
 def packed_groups(specs: Specs) -> tuple[Group, ...]:
     """Layers that take as many blocks a request are a group. Those in which each size of page occurs as often repeat a
     pattern, and are split into groups of so many repeats that the least is padded."""
-    buckets: dict[tuple[object, ...], list[Part]] = {}
+    buckets: dict[tuple[object, ...], list[AlikeLayers]] = {}
     for one, layers in specs.items():
-        buckets.setdefault(uniform_type(one), []).append(Part(one, tuple(layers)))
+        buckets.setdefault(uniform_type(one), []).append(AlikeLayers(one, tuple(layers)))
     balanced = [parts for parts in buckets.values() if len({len(part.layers) for part in parts}) == 1]
     least = max((len(parts[0].layers) for parts in balanced if len(parts) > 1), default=0)
     repeats = least_padding([len(parts[0].layers) for parts in balanced], least) if least else 0
     found = []
     for parts in buckets.values():
         n = -(-len(parts[0].layers) // repeats) if repeats and parts in balanced else 1
-        found += [Group(tuple(Part(part.spec, part.layers[i::n]) for part in parts)) for i in range(n)]
+        found += [Group(tuple(AlikeLayers(part.spec, part.layers[i::n]) for part in parts)) for i in range(n)]
     return tuple(found)
 
 

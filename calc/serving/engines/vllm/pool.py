@@ -9,7 +9,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 
 
-class Part(NamedTuple):
+class AlikeLayers(NamedTuple):
     """Alike layers of a group, in ascending order."""
 
     spec: Spec
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 class Group(NamedTuple):
     """Layers that share a table of blocks."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[AlikeLayers, ...]
 
     @property
     def block(self) -> int | None:
@@ -47,7 +47,7 @@ def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
     elif options.disable_hybrid_kv_cache_manager:
         specs = with_full_attention(specs)
     if len({uniform_type(spec) for spec in specs}) == 1:
-        return (Group(tuple(Part(spec, tuple(layers)) for spec, layers in specs.items())),)
+        return (Group(tuple(AlikeLayers(spec, tuple(layers)) for spec, layers in specs.items())),)
     try:
         specs = with_equal_pages(specs)
     except UnequalPages:
@@ -58,7 +58,7 @@ def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
     found = []
     for spec, layers in specs.items():
         n = -(-len(layers) // size)
-        found += [Group((Part(spec, tuple(layers[i::n])),)) for i in range(n)]
+        found += [Group((AlikeLayers(spec, tuple(layers[i::n])),)) for i in range(n)]
     return tuple(found)
 
 

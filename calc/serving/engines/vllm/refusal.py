@@ -8,7 +8,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.engines.vllm.layers import Layers, Setting, cached_layers, compressed
+from calc.serving.engines.vllm.layers import Layers, LayerSetting, cached_layers, compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.packed import BLOCK
 
@@ -74,7 +74,7 @@ def refused_options(architecture: Architecture, options: VLLMOptions) -> Message
     return None
 
 
-def refused_layers(rank: Architecture, layers: Layers, asked: Setting) -> Message | None:
+def refused_layers(rank: Architecture, layers: Layers, asked: LayerSetting) -> Message | None:
     """Layers for which there is no kernel on this GPU."""
     if every_kernel(layers):
         return None

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.accuracy.llamacpp import compared
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
-from calc.serving.derivation import Derivations
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.memory import Serving
+from calc.serving.serving_derivation import Derivations
 from calc.units import MIB
 from cli.command import parser, run
 from presets import gpus, models
@@ -36,6 +36,17 @@ def allocation(name, weights="Q4_K_M", gpu="a100-sxm-80gb", context=32_768, batc
     engine = LlamaCpp(LlamaCppOptions(**options))
     serving = Serving(ARCHITECTURES[name], engine, Precision(weights=weights), layout or Layout(), Overhead())
     return serving.on(gpus()[gpu], Workload(batch=batch, context=context))
+
+
+@pytest.mark.parametrize("name", [LLAMA, EXPERTS, "google/gemma-3-12b-it", "ibm-granite/granite-4.0-h-micro"])
+@pytest.mark.parametrize("gpus", [2, 5])
+def test_what_is_certain_before_a_pass_is_planned(name, gpus):
+    """The verdict on several GPUs asks for no plan where these bounds decide."""
+    one = allocation(name, layout=Layout(pp=gpus))
+    found = one.serving.engine.buffers(one.serving.laid_out, one.cache, one.workload)
+    for stage, buffer in enumerate(found[:-1]):
+        held, asked = buffer.context + buffer.compute, (stage, 1, 32_768)
+        assert one.cache.least_bytes(*asked) <= held <= one.cache.most_bytes(*asked)
 
 
 def compute(name, **options):

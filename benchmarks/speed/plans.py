@@ -1,0 +1,53 @@
+"""python -m benchmarks.speed.plans: how long a ranked plan over all GPUs, eight formats and their legal layouts takes
+on one core, and the map of all presets on one GPU; processor time, the best of five after a first run, which fills
+caches that a session fills once.
+"""
+
+import time
+from collections.abc import Callable
+
+from calc import Architecture, Precision
+from calc.formats import WeightFormat
+from calc.serving.engines import ENGINES
+from calc.time.fitting import fitting
+from calc.time.plan import Needs, Search
+from presets import gpus, models
+
+PLANNED: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4", "Q4_K_M", "nf4")
+MAPPED: tuple[WeightFormat, ...] = ("bf16", "fp8", "fp8-channel", "int8", "int4", "nvfp4", "mxfp4", "nf4")
+MODELS = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b")
+NEEDS = {"32 users": Needs(users=32), "with targets": Needs(users=32, tpot_ms=50, ttft_ms=2000)}
+
+
+def timed(what: str, run: Callable[[], object], times: int = 5) -> None:
+    def once() -> float:
+        begun = time.process_time()
+        run()
+        return 1000 * (time.process_time() - begun)
+
+    first, *rest = (once() for _ in range(times + 1))
+    print(f"{what:60} first {first:6.0f} ms, then {min(rest):6.0f} ms", flush=True)
+
+
+def planned(model: str, needs: Needs) -> object:
+    config = models()[model].config
+    precisions = [Precision.of(config, form) for form in PLANNED]
+    search = Search(Architecture.from_config(config), ENGINES["vllm"](), needs, list(gpus().values()), precisions)
+    return search.plans()
+
+
+def main() -> None:
+    for model in MODELS:
+        for name, needs in NEEDS.items():
+            timed(f"plan of {model}, {name}", lambda model=model, needs=needs: planned(model, needs))
+    every = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+    formats = [Precision(weights=form) for form in MAPPED]
+    for gpu in ("h100-sxm", "rtx-4090"):
+        timed(
+            f"map of {len(every)} presets on {gpu}",
+            lambda gpu=gpu: fitting(every, gpus()[gpu], ENGINES["vllm"](), formats),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What one step of a field costs: parameters, weights and KV cache at the point where the design is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from calc.errors import ConfigError, Frozen
+from calc.families import override
+from calc.formats import Precision
+from calc.formats.stored import stored
+from calc.model.architecture import Architecture
+from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+from calc.serving.workload import Workload
+
+TRIES = 16
+"""Steps within which a valid value is looked for: as many KV heads as divide the query heads."""
+
+
+class Slope(Frozen):
+    """Differences to a design whose field is `step` larger."""
+
+    step: int
+    parameters: int
+    nbytes: int
+    """Of weights and KV cache, on all GPUs together."""
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Of one design, stored and used so."""
+
+    config: Mapping[str, Any]
+    architecture: Architecture
+    precision: Precision
+    workload: Workload
+
+    @cached_property
+    def here(self) -> tuple[int, int]:
+        """Parameters and bytes of the design itself."""
+        return weight(self.architecture, self.precision, self.workload)
+
+    def of(self, field: str, now: int, step: int) -> Slope | None:
+        """To the next valid value in steps; None where there is none near."""
+        for more in range(step, step * (TRIES + 1), step):
+            try:
+                architecture = Architecture.from_config(override(self.config, {field: now + more}))
+                parameters, nbytes = weight(architecture, self.precision, self.workload)
+            except ConfigError:
+                continue
+            return Slope(step=more, parameters=parameters - self.here[0], nbytes=nbytes - self.here[1])
+        return None
+
+    def cache_of(self, **workload: int) -> int:
+        """Bytes of KV cache that another batch or context takes more."""
+        more = self.workload.model_copy(update=workload)
+        return weight(self.architecture, self.precision, more)[1] - self.here[1]
+
+
+def weight(architecture: Architecture, precision: Precision, workload: Workload) -> tuple[int, int]:
+    """Parameters, and bytes of weights and KV cache. Raises ConfigError where the format does not suit the model."""
+    pieces = (piece for piece in stored(architecture, precision) if piece.tensor.apart is None)
+    weights = sum(piece.nbytes * piece.tensor.count for piece in pieces)
+    bits = growth(architecture.all_blocks, precision.kv)
+    cache = cache_bytes(bits, state_bytes(architecture.all_blocks), workload.batch, workload.context)
+    return architecture.parameters().total, weights + cache

@@ -1,0 +1,29 @@
+"""What a change of a model does to its size and to its cache."""
+
+from calc.errors import Frozen
+from calc.formats import CacheFormat
+from calc.model.architecture import Architecture
+from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+
+
+class Effect(Frozen):
+    """Of a change, by itself."""
+
+    parameters: int
+    """Parameters more, or below zero fewer."""
+    cache: float | None
+    """Bytes of the cache of one sequence over those before; None where one of the two keeps none."""
+
+
+def effect(before: Architecture, after: Architecture, kv: CacheFormat, context: int) -> Effect:
+    """What it is to have the one model in place of the other."""
+    old, new = cached(before, kv, context), cached(after, kv, context)
+    return Effect(
+        parameters=after.parameters().total - before.parameters().total, cache=new / old if old and new else None
+    )
+
+
+def cached(architecture: Architecture, kv: CacheFormat, context: int) -> int:
+    """Bytes that one sequence leaves in memory."""
+    blocks = architecture.all_blocks
+    return cache_bytes(growth(blocks, kv), state_bytes(blocks), 1, context)

@@ -1,0 +1,72 @@
+"""One GPU out of many: the smallest that does, or the one that costs least."""
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from calc.errors import Frozen
+from calc.hardware.engine_rules import EngineName, note, runs
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.serving.levers import ways
+from calc.serving.memory import Serving
+from calc.serving.verdict import fewest_gpus, said
+from calc.serving.workload import Workload
+from calc.time.prices import price_of
+
+
+class Choice(Frozen):
+    """A GPU, the layout over so many of them, and what they cost together where a price is known."""
+
+    gpu: str
+    layout: Layout
+    usd_per_hour: float | None
+
+
+def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choice | None:
+    """The GPU with the least memory of which as many as are asked for do; of equal memory the one with the fastest. It
+    runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
+    alone, engine = serving.layout.gpus == 1, engine_name(serving)
+    able = (gpu for gpu in gpus if note(gpu, engine) is None and (alone or gpu.topology != "single"))
+    for gpu in sorted(able, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)):
+        if (layout := does(gpu, serving, workload)) is not None:
+            return chosen(gpu, layout)
+    return None
+
+
+def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
+    """A layout over as many GPUs of this kind with which it fits."""
+    asked = serving.layout
+    if serving.with_layout(Layout()).weights > asked.gpus * gpu.usable_bytes:
+        return None
+    if said(serving.on(gpu, workload)) == "fits":
+        return asked
+    best = ways(gpu, serving, workload, asked.gpus)[:1] if asked.gpus > 1 else ()
+    return best[0].layout if best and best[0].verdict == "fits" else None
+
+
+def cheapest(
+    gpus: Iterable[GPU],
+    serving: Serving,
+    workload: Workload,
+    price: Callable[[str], float | None] = price_of,
+) -> Choice | None:
+    """The GPU of which as many as are needed cost least by the hour, among those whose price is known."""
+    held, engine = serving.with_layout(Layout()).weights, engine_name(serving)
+    able = ((gpu, usd) for gpu in gpus if runs(gpu, engine) and (usd := price(gpu.id)) is not None)
+    best: Choice | None = None
+    for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(held)):
+        if best is not None and usd * gpu.fewest(held) >= (best.usd_per_hour or 0):
+            break  # so many must hold the weights alone
+        layout = fewest_gpus(gpu, serving, workload)
+        if layout is not None and (best is None or usd * layout.gpus < (best.usd_per_hour or 0)):
+            best = Choice(gpu=gpu.id, layout=layout, usd_per_hour=usd * layout.gpus)
+    return best
+
+
+def engine_name(serving: Serving) -> EngineName:
+    return cast(EngineName, serving.engine.name)
+
+
+def chosen(gpu: GPU, layout: Layout) -> Choice:
+    usd = price_of(gpu.id)
+    return Choice(gpu=gpu.id, layout=layout, usd_per_hour=None if usd is None else usd * layout.gpus)

@@ -1,0 +1,117 @@
+"""Figures that remember the formula that they came from, as `calc.model.traced` has for whole numbers.
+
+A computation of times that runs on them is the same code, takes the same branches, and yields the figure and its
+derivation at once.
+"""
+
+import re
+from collections.abc import Callable
+from operator import add, floordiv, mul, sub, truediv
+from typing import Any, Self
+
+from calc.errors import Frozen
+from calc.model.derivation import Symbols, write
+
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+POWER = re.compile(r"(?<![\w.])10{3,}(?![\w.])")
+
+
+class Figure(float):
+    """A number with its formula, a SymPy expression. Comparisons are those of numbers."""
+
+    formula: Any
+
+    def __new__(cls, value: float, formula: Any) -> Self:
+        figure = super().__new__(cls, value)
+        figure.formula = formula
+        return figure
+
+    def by(self, operation: Callable[[Any, Any], Any], other: Any, *, turned: bool = False) -> "Figure":
+        """With another number; turned: the other stands first."""
+        first, second = (other, self) if turned else (self, other)
+        return Figure(operation(float(first), float(second)), operation(formula_of(first), formula_of(second)))
+
+    def __add__(self, other: Any) -> "Figure":
+        return self.by(add, other)
+
+    def __radd__(self, other: Any) -> "Figure":
+        return self.by(add, other, turned=True)
+
+    def __sub__(self, other: Any) -> "Figure":
+        return self.by(sub, other)
+
+    def __rsub__(self, other: Any) -> "Figure":
+        return self.by(sub, other, turned=True)
+
+    def __mul__(self, other: Any) -> "Figure":
+        return self.by(mul, other)
+
+    def __rmul__(self, other: Any) -> "Figure":
+        return self.by(mul, other, turned=True)
+
+    def __truediv__(self, other: Any) -> "Figure":
+        return self.by(truediv, other)
+
+    def __rtruediv__(self, other: Any) -> "Figure":
+        return self.by(truediv, other, turned=True)
+
+    def __floordiv__(self, other: Any) -> "Figure":
+        if float(self) % float(other) == 0:
+            return self.by(truediv, other)
+        return self.by(floordiv, other)
+
+    def __neg__(self) -> "Figure":
+        return Figure(-float(self), -self.formula)
+
+    def __pow__(self, other: Any, modulo: None = None) -> "Figure":
+        return self.by(pow, other)
+
+
+def formula_of(number: Any) -> Any:
+    """The formula of a number: itself, without what a float adds to it, where it has none."""
+    from sympy import Rational
+
+    return number.formula if isinstance(number, Figure) else Rational(str(float(number)))
+
+
+class TimeStep(Frozen):
+    """One line of the derivation of a time."""
+
+    what: str
+    formula: str
+    values: str
+    result: float
+    unit: str
+
+
+class Figures(Symbols):
+    """Symbols for figures, each with its value."""
+
+    def figure(self, name: str, value: float, meaning: str) -> Figure:
+        """One that is given, or that another line derives."""
+        return Figure(value, self.named(name, value, meaning))
+
+    def step(self, what: str, number: Any, unit: str) -> TimeStep:
+        """The derivation of a number that was computed on figures."""
+        formula, values = self.written(formula_of(number))
+        return TimeStep(what=what, formula=formula, values=values, result=float(number), unit=unit)
+
+    def written(self, expression: Any) -> tuple[str, str]:
+        """As it is written for whole numbers, powers of ten as such."""
+        self.used |= {symbol.name for symbol in expression.free_symbols}
+        formula = write(expression, str, self.rank)
+        return powers(formula), powers(write(expression, lambda name: shown(self.legend[name][1]), self.rank))
+
+
+def powers(text: str) -> str:
+    """1000000 as 10⁶."""
+    return POWER.sub(lambda found: "10" + str(len(found[0]) - 1).translate(SUPERSCRIPTS), text)
+
+
+def shown(value: float) -> str:
+    """A value within a formula: four digits of what is no whole number."""
+    if value == int(value) and abs(value) < 10**7:
+        return f"{int(value)}"
+    digits, _, exponent = f"{value:.4e}".partition("e")
+    digits = digits.rstrip("0").rstrip(".")
+    return f"{value:.4g}" if abs(int(exponent)) < 4 else f"{digits}e{int(exponent)}"

@@ -1,0 +1,143 @@
+"""What llama.cpp does with a model on a reader's own machine: which file, what goes where, how fast."""
+
+from typing import Literal
+
+from calc.errors import Frozen
+from calc.formats import Precision, WeightFormat
+from calc.hardware.computer import Computer
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import DeviceBuffers
+from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
+from calc.serving.engines.llamacpp.file import ModelFile
+from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.engines.llamacpp.slots import placed
+from calc.serving.workload import Workload
+from calc.time.estimate import Estimate
+from calc.time.offload import OffloadSpeed
+from calc.units import GIB
+
+WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]
+"""All of it on GPUs; with experts, or with whole layers, on the host; all on the host."""
+LADDER: tuple[WeightFormat, ...] = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
+"""Files that most repositories have, the best first."""
+COMMON: tuple[WeightFormat, ...] = (
+    *("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "IQ4_XS", "Q3_K_L", "Q3_K_M"),
+    *("IQ3_XXS", "Q2_K", "IQ2_XXS", "IQ1_M"),
+)
+"""Those that people choose between."""
+PROMPT = 2048
+"""Tokens of the prompt whose speed is said, where it is not shorter."""
+MOST_CONTEXT = 2**20
+LEAST_SPEED = 4.0
+"""Tokens a second below which nobody reads along."""
+
+
+class LocalFile(Frozen):
+    """One file of a model."""
+
+    weights: WeightFormat
+    bytes: int  # of its tensors
+    bits_per_weight: float
+    types: dict[str, float]  # share of the bytes in each type, the largest first
+
+
+class LocalRun(Frozen):
+    """One file on the machine. Without `options` there is no room for it."""
+
+    file: LocalFile
+    where: WhereRun
+    options: LlamaCppOptions | None = None
+    buffers: tuple[DeviceBuffers, ...] = ()
+    tokens_per_s: Estimate | None = None
+    prompt_tokens_per_s: Estimate | None = None
+    longest: int = 0  # tokens of a sequence that this offload has room for
+
+    @property
+    def on_gpus(self) -> int:
+        return sum(b.model + b.context + b.compute for b in self.buffers if b.device != "host")
+
+    @property
+    def on_host(self) -> int:
+        return sum(b.model + b.context + b.compute for b in self.buffers if b.device == "host")
+
+
+def reads(architecture: Architecture) -> bool:
+    """Whether llama.cpp runs a model of this kind, as far as it is known here."""
+    return LlamaCpp().refusal(architecture, Precision(weights="Q4_K_M")) is None
+
+
+def room(computer: Computer) -> MachineRoom:
+    """Bytes for buffers: beside what a CUDA context takes at most, and the operating system."""
+    overhead = int(CUDA_CONTEXT.high * GIB)
+    rooms = tuple(max(0, gpu.usable_bytes - overhead) for gpu in computer.gpus)
+    return MachineRoom(rooms, computer.host_bytes, computer.host_bytes if computer.is_unified else None)
+
+
+def file_of(architecture: Architecture, weights: WeightFormat) -> LocalFile:
+    """What a file holds."""
+    read = ModelFile(architecture, Precision(weights=weights))
+    tensors = [*read.outside.values(), *(tensor for layer in read.layers for tensor in layer.values())]
+    total, types = sum(tensor.nbytes for tensor in tensors), dict[str, int]()
+    for tensor in tensors:
+        types[tensor.type] = types.get(tensor.type, 0) + tensor.nbytes
+    elements = sum(tensor.elements for tensor in tensors)
+    shares = {name: size / total for name, size in sorted(types.items(), key=lambda item: -item[1])}
+    return LocalFile(weights=weights, bytes=total, bits_per_weight=8 * total / elements, types=shares)
+
+
+def run(
+    architecture: Architecture,
+    precision: Precision,
+    computer: Computer,
+    workload: Workload,
+    options: LlamaCppOptions,
+) -> LocalRun:
+    """A file on the machine, as much of it on GPUs as goes."""
+    file, rooms, gpus = file_of(architecture, precision.weights), room(computer), computer.gpus
+    if file.bytes > sum(rooms.gpus) + computer.host_bytes:
+        return LocalRun(file=file, where="nowhere")
+    first = gpus[0] if gpus else None
+    offloading = Offloading(architecture, precision, options, first, rooms, workload.batch)
+    found = offloading.fit(workload.context)
+    if found is None:
+        return LocalRun(file=file, where="nowhere")
+    placement = placed(found.options, architecture.num_layers, len(gpus))
+    speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host)
+    return LocalRun(
+        file=file,
+        where=where(found.options, bool(gpus)),
+        options=found.options,
+        buffers=found.buffers,
+        tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
+        prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
+        longest=offloading.longest(found.options, architecture.max_positions or MOST_CONTEXT, workload.context),
+    )
+
+
+def where(options: LlamaCppOptions, has_gpus: bool) -> WhereRun:
+    if not has_gpus or options.n_gpu_layers == 0:
+        return "host"
+    if options.n_gpu_layers is not None:
+        return "layers"
+    return "experts" if options.n_cpu_moe else "gpu"
+
+
+def best_file(
+    architecture: Architecture, computer: Computer, workload: Workload, options: LlamaCppOptions, kv: Precision
+) -> LocalRun:
+    """The best file that GPUs hold whole; else the usual one that is fast enough, else what runs at all."""
+    usual: LocalRun | None = None
+    for weights in LADDER:
+        if computer.my_gpus and file_of(architecture, weights).bytes > sum(room(computer).gpus):
+            continue
+        one = run(architecture, kv.model_copy(update={"weights": weights}), computer, workload, options)
+        if one.where == "gpu":
+            return one
+    for weights in LADDER[LADDER.index("Q4_K_M") :]:
+        one = run(architecture, kv.model_copy(update={"weights": weights}), computer, workload, options)
+        if one.tokens_per_s is not None:
+            usual = usual or one
+            if one.tokens_per_s.expected >= LEAST_SPEED:
+                return one
+    return usual or LocalRun(file=file_of(architecture, LADDER[-1]), where="nowhere")

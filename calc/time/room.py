@@ -1,0 +1,106 @@
+"""The room for cache on many GPUs at once: what an engine sets aside there, and what a sequence takes of it."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+
+from calc.formats import CacheFormat
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem
+from calc.hardware.parallel import Layout
+from calc.serving.engines.engine import Engine, Limits
+from calc.time.sizes import Array
+from calc.time.time_shards import Shard
+from calc.units import GIB
+
+Likeness = TypeVar("Likeness", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Alike(Generic[Likeness]):
+    """GPUs by something that many of them have alike."""
+
+    kinds: tuple[Likeness, ...]
+    first: list[int]  # the first GPU of each kind
+    which: list[int]  # the kind of each GPU
+
+    @classmethod
+    def of(cls, kinds: Iterable[Likeness]) -> "Alike[Likeness]":
+        of_each = tuple(kinds)
+        unlike = tuple(dict.fromkeys(of_each))
+        numbers = {kind: number for number, kind in enumerate(unlike)}
+        return cls(unlike, [of_each.index(kind) for kind in unlike], [numbers[kind] for kind in of_each])
+
+
+class Room:
+    """Of GPUs under an engine, each with its limits, for sequences of one length."""
+
+    def __init__(self, engine: Engine, gpus: Sequence[GPU], limits: Sequence[Limits], length: int) -> None:
+        self.engine, self.gpus, self.limits, self.length = engine, gpus, limits, length
+        each = list(zip(gpus, limits, strict=True))
+        self.by_limits = Alike.of(limits)
+        self.by_size = Alike.of((gpu.usable_bytes, at) for gpu, at in each)
+        self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
+        self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
+        self.kept = dict[tuple[int, tuple[range, ...], CacheFormat], Array]()
+        self.kernels = dict[tuple[int, CacheFormat], list[int]]()
+
+    def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
+        """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the
+        overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
+        ranges = self.engine.overhead(layout.gpus)
+        works = tuple(zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True))
+
+        def at(end: Literal["middle", "high"]) -> Array:
+            sizes: dict[OverheadItem, int] = {
+                item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
+                for item, span in ranges.items()
+                if item != "fragmentation"
+            }
+            budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
+            return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
+
+        return at("middle"), at("high")
+
+    def budget(self, working: tuple[int, ...], several: bool, end: str, sizes: dict[OverheadItem, int]) -> Array:
+        """What the engine would set aside for its cache on each GPU without weights. `working` is that of GPUs with
+        unlike limits."""
+        key = working, several, end
+        if key not in self.budgets:
+            of = dict(zip(self.by_limits.kinds, working, strict=True))
+            rooms = [
+                self.engine.budget(usable, limits, 0, of[limits], sizes, None).cache
+                for usable, limits in self.by_size.kinds
+            ]
+            self.budgets[key] = np.array(rooms, dtype=np.float64)[self.by_size.which]
+        return self.budgets[key]
+
+    def each(self, shard: Shard) -> Array:
+        """Bytes of cache of a sequence on each stage, [formats, GPUs, stages]."""
+        if shard.is_plain:
+            return shard.plain_bytes(self.length)[:, None, :]
+        return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions])
+
+    def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
+        """The same where an engine keeps windows and states in its own way, which hangs on a GPU's kernels:
+        [GPUs, stages]."""
+        key = shard.layout.tp, shard.ranges, kv
+        if key not in self.kept:
+            alike = self.alike(shard, kv)
+            sizes = {at: self.of_kernels(shard, kv, at, shard.ranges) for at in set(alike)}
+            self.kept[key] = np.array([sizes[at] for at in alike], dtype=np.float64)[self.by_kernels.which]
+        return self.kept[key]
+
+    def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
+        """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
+        key = shard.layout.tp, kv
+        if key not in self.kernels:
+            whole = (range(shard.rank.num_layers),)
+            found = [self.of_kernels(shard, kv, at, whole)[0] for at in self.by_kernels.first]
+            self.kernels[key] = [self.by_kernels.first[found.index(size)] for size in found]
+        return self.kernels[key]
+
+    def of_kernels(self, shard: Shard, kv: CacheFormat, gpu: int, ranges: tuple[range, ...]) -> list[float]:
+        return shard.sequence_bytes(self.engine, kv, self.gpus[gpu], self.limits[gpu], ranges, self.length)

@@ -1,0 +1,161 @@
+"""How long a server takes for a step, for a prompt, and for both at once."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.engines.engine import LaidOut
+from calc.time.efficiency import Edits, Efficiency
+from calc.time.estimate import End
+from calc.time.forward import Forward, PassPart, decode, full, prefill
+from calc.time.roofline import Machine, Timed, communication, machine, sharing, timed, usual_shares
+from calc.time.time_operations import Demand, demand, routing
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A model laid out on GPUs of one kind under an engine, ready to be timed. Batches are those of all data-parallel
+    copies; figures may be numbers or arrays."""
+
+    demands: tuple[Demand, ...]  # of each pipeline stage
+    layout: Layout
+    machines: Callable[[End], Machine]
+
+    def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
+        """What a pass takes: operations, communication, and the host, of one stage after the other."""
+        on = self.machines(end)
+        for stage in self.demands:
+            yield from (timed(operation, on) for operation in stage.operations(forward))
+            yield Timed("communication", self.communication(stage, forward, on))
+            each, more = (on.layer, on.sparse) if decodes else (on.prefill_layer, on.prefill_sparse)
+            yield Timed("host", stage.layers * each + stage.sparse * more)
+
+    def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
+        """Within the layers of a stage, and to the next."""
+        row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
+        within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
+        return within if self.layout.pp == 1 else within + on.all_reduce + forward.tokens * row / on.link
+
+    def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
+        """Of one pass through all stages."""
+        return sum(part.seconds for part in self.parts(forward, end, decodes=decodes))
+
+    def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
+        """The pass of a decode step on one rank: a data-parallel copy has its share of the sequences, of which pipeline
+        stages work on one part each at a time."""
+        return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
+
+    def step(self, batch: Any, context: Any, end: End) -> Any:
+        """Seconds in which each of `batch` sequences of `context` tokens gets one more."""
+        return self.seconds(self.decoding(batch, context), end, decodes=True)
+
+    def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
+        """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
+        `chunk` tokens in all."""
+        on, share = self.machines(end), share_of(sequences, self.layout.dp)
+        return on.request + sum(
+            self.seconds(pass_, end, decodes=False) for pass_ in chunked(share, tokens, chunk, past)
+        )
+
+    def one_prompt(self, tokens: int, end: End, chunk: int, past: int = 0) -> Any:
+        """The same of one prompt, of arrays of machines: its passes are the last axis, and are summed."""
+        starts = np.arange(0, tokens, chunk)
+        new = np.minimum(tokens - starts, chunk)
+        pass_ = Forward((PassPart(1, new, past + starts),), logits=(starts + new == tokens).astype(int))
+        seconds = np.asarray(self.seconds(pass_, end, decodes=False))
+        return self.machines(end).request[..., 0] + seconds.sum(axis=-1)
+
+    def continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Any:
+        """Seconds of a step of a server that is always full."""
+        return sum(part.seconds for part in self.parts_continuous(batch, prompt, output, end, cached))
+
+    def parts_continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Iterator[Timed]:
+        """The same by its parts: `batch` sequences decode, each on average half way through its output, and so many
+        prompts are prefilled in the same pass as sequences end; of each prompt `cached` tokens are there already."""
+        share = share_of(batch, self.layout.dp * self.layout.pp)
+        return self.parts(full(share, prompt, output, cached), end, decodes=True)
+
+    def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
+        """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""
+        verified = self.seconds(self.decoding(batch, context, drafted + 1), end, decodes=True)
+        return verified + (drafted * draft.step(batch, context, end) if draft else 0.0)
+
+
+def accepted(rate: float, drafted: int) -> float:
+    """Tokens that a speculative step yields, where each drafted token is right with the same chance: 1 + a + a² + …
+    (arXiv:2211.17192 section 3.1)."""
+    return float(sum(rate**i for i in range(drafted + 1)))
+
+
+def chunked(sequences: Any, tokens: int, chunk: int | None, past: int = 0) -> Iterator[Forward]:
+    """The passes of prompts: as many whole prompts in one as fit, or chunks of each."""
+    if chunk is None or not isinstance(sequences, int):
+        yield prefill(sequences, tokens, past)
+        return
+    together = max(1, chunk // tokens)
+    for first in range(0, sequences, together):
+        count = min(together, sequences - first)
+        for start in range(0, tokens, chunk):
+            new = min(chunk, tokens - start)
+            last = start + new == tokens
+            yield replace(prefill(count, new, past + start), logits=count if last else 0)
+
+
+def share_of(batch: Any, parts: int) -> Any:
+    """Of a batch that is divided evenly, the largest part."""
+    return batch if parts == 1 else -(-batch // parts)
+
+
+def speed_of(
+    architecture: Architecture,
+    rank: Architecture,
+    stages: tuple[range, ...],
+    precision: Precision,
+    layout: Layout,
+    gpu: GPU,
+    engine: str,
+    *,
+    edited: Efficiency | None = None,
+    node: int = 8,
+) -> Speed:
+    """A model whose ranks hold `rank`, under an engine by its name; `edited` shares instead of the usual ones."""
+    demands = tuple(demand(architecture, rank, precision, layout, stage) for stage in stages)
+    ranks = sharing(layout, experts=demands[0].routing is not None)
+    return Speed(
+        demands=demands,
+        layout=layout,
+        machines=lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node),
+    )
+
+
+def speed_laid_out(
+    laid_out: LaidOut,
+    gpu: GPU,
+    engine: str,
+    *,
+    edited: Efficiency | None = None,
+    edits: Edits | None = None,
+    node: int = 8,
+) -> Speed:
+    """The same of a model that is laid out for its memory; `edits` are some of the shares."""
+    if edits:
+        ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
+        usual = usual_shares(gpu, engine, laid_out.precision.weights, ranks, node)
+        edited = usual.model_copy(update=dict(edits))
+    return speed_of(
+        laid_out.whole,
+        laid_out.rank,
+        laid_out.ranges,
+        laid_out.precision,
+        laid_out.layout,
+        gpu,
+        engine,
+        edited=edited,
+        node=node,
+    )

@@ -1,0 +1,307 @@
+"""How each time comes about: the functions that compute it, run on figures that remember their formulas."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from calc.errors import Frozen
+from calc.hardware.gpu import GPU
+from calc.hardware.shards import blocks_within
+from calc.model.architecture import Architecture
+from calc.model.derivation import Legend
+from calc.model.mixers import Recurrent
+from calc.serving.memory import Serving
+from calc.serving.workload import Workload
+from calc.time.efficiency import Efficiency, TrainingEfficiency
+from calc.time.estimate import End, Estimate
+from calc.time.figures import Figure, Figures, TimeStep
+from calc.time.flops import pair_flops, product_flops, unrolled
+from calc.time.forward import Forward, PassPart
+from calc.time.legend import MACHINE, SHARES
+from calc.time.roofline import Machine, Timed, sharing, usual_shares
+from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
+from calc.time.time_operations import Demand, Operation, of_all_layers
+
+
+class OperationSteps(Frozen):
+    """One kind of work: its FLOPs, the bytes that it moves, and how long it takes."""
+
+    what: str
+    flops: TimeStep | None = None
+    bytes: TimeStep | None = None
+    time: TimeStep
+
+
+class PassDerivation(Frozen):
+    """One pass of a stage. Each line's symbols are derived by a line of those before it, or stand in the legend."""
+
+    rows: tuple[TimeStep, ...]  # FLOPs of one row through the products of a stage
+    machine: tuple[TimeStep, ...]  # what of the printed figures is reached
+    operations: tuple[OperationSteps, ...]
+    sums: tuple[TimeStep, ...]
+    legend: Legend
+
+
+class TracedEstimate:
+    """An estimate whose ends are figures."""
+
+    def __init__(self, figures: Figures, estimate: Estimate, symbol: str, meaning: str) -> None:
+        self.figures, self.estimate, self.symbol, self.meaning = figures, estimate, symbol, meaning
+
+    def share(self, end: End) -> Figure:
+        return self.figures.figure(self.symbol, self.estimate.share(end), self.meaning)
+
+    def duration(self, end: End) -> Figure:
+        return self.figures.figure(self.symbol, self.estimate.duration(end), self.meaning)
+
+
+def traced_shares(figures: Figures, shares: Efficiency | TrainingEfficiency) -> Any:
+    """The same with figures at their ends."""
+    traced: dict[str, Any] = {name: TracedEstimate(figures, estimate, *SHARES[name]) for name, estimate in shares}
+    return type(shares).model_construct(**traced)
+
+
+def traced_gpu(figures: Figures, gpu: GPU) -> GPU:
+    """The same with figures for its bandwidth, peaks and link."""
+    link = gpu.link_gb_s
+    return gpu.model_copy(
+        update={
+            "bandwidth_gb_s": figures.figure("b_GPU", gpu.bandwidth_gb_s, "GB/s of memory, printed"),
+            "tflops": {
+                dtype: figures.figure(f"P_{dtype}", peak, f"TFLOPS in {dtype}, printed")
+                for dtype, peak in gpu.tflops.items()
+            },
+            "link_gb_s": link and figures.figure("l_GPU", link, "GB/s of the link, both directions, printed"),
+        }
+    )
+
+
+def traced_sizes(figures: Figures, sizes: Any, names: dict[str, tuple[str, str]]) -> Any:
+    """A workload or layout with figures for some of its fields."""
+    update = {name: figures.figure(*row_of(names[name], getattr(sizes, name))) for name in names}
+    return sizes.model_copy(update=update)
+
+
+def row_of(row: tuple[str, str], value: float) -> tuple[str, float, str]:
+    return row[0], value, row[1]
+
+
+def traced_demand(figures: Figures, demand: Demand) -> Demand:
+    """The same with figures for what does not hang on the pass."""
+
+    def figure(name: str, value: Any, meaning: str) -> Any:
+        return figures.figure(name, value, meaning) if value else value
+
+    def size(field: str, value: int) -> Any:
+        return Figure(value, figures.of(field, value))
+
+    def by_product(stem: str, sizes: Any, meaning: str) -> Any:
+        return {what: figure(f"{stem}_{what}", size, f"{meaning}: {what}") for what, size in sizes.items()}
+
+    def by_window(stem: str, sizes: Any, meaning: str) -> Any:
+        return {
+            back: figure(
+                stem if back is None else f"{stem}_{back}", size, meaning + (f", {back:,} back" if back else "")
+            )
+            for back, size in sizes.items()
+        }
+
+    routing = demand.routing
+    return replace(
+        demand,
+        flops=by_product("φ", demand.flops, "FLOPs of a row"),
+        weights=by_product("W", demand.weights, "bytes of weights"),
+        elements=by_product("e", demand.elements, "elements in and out of a row"),
+        pairs=by_window("φ_qk", demand.pairs, "FLOPs of a query-key pair, all layers"),
+        absorbed=by_window("φ_qkd", demand.absorbed, "FLOPs of a query-key pair in decode, all layers"),
+        read=by_window("β", demand.read, "bits of cache of a token that attention reads"),
+        written=figure("β_w", demand.written, "bits of cache that a token adds"),
+        queries=figure("q", demand.queries, "elements of the outputs of all heads"),
+        scan=figure("φ_scan", demand.scan, "FLOPs of a token in recurrences"),
+        state=figure("σ", demand.state, "bytes of recurrent state, read and written"),
+        layers=figure("L", demand.layers, "layers of the stage"),
+        sparse=figure("L_e", demand.sparse, "layers of the stage with routed experts"),
+        hidden=size("hidden", demand.hidden),
+        table_row=figure("e_row", demand.table_row, "bytes of a row of the embedding"),
+        tied_head=figure("W_tied", demand.tied_head, "bytes of a head tied to the embedding"),
+        width=figure("w", demand.width, "bytes of an activation"),
+        routing=routing
+        and replace(routing, experts=size("n_experts", routing.experts), top_k=size("top_k", routing.top_k)),
+    )
+
+
+def row_steps(
+    figures: Figures, rank: Architecture, stage: range, demand: Demand, *, decodes: bool
+) -> Iterator[TimeStep]:
+    """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
+    formulas = figures.apply(unrolled(rank))
+    for product, formula in product_flops(formulas, stage).items():
+        yield figures.step(f"φ_{product}", Figure(demand.flops[product], formula), "FLOPs")
+    stem, pairs = ("φ_qkd", demand.absorbed) if decodes else ("φ_qk", demand.pairs)
+    attending = [
+        (mixer, len(block.layers))
+        for block in blocks_within(formulas, stage)
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    ]
+    backs = of_all_layers(attending, partial(pair_flops, absorbed=decodes))
+    for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):
+        yield figures.step(stem if back is None else f"{stem}_{back}", Figure(value, formula), "FLOPs")
+
+
+def machine_steps(figures: Figures, on: Machine) -> Iterator[TimeStep]:
+    """What of the printed figures is reached, where a line before needs it."""
+    for name, (symbol, _, unit) in MACHINE.items():
+        if symbol in figures.used:
+            yield figures.step(symbol, getattr(on, name), unit)
+
+
+def named_machine(figures: Figures, on: Machine) -> Machine:
+    """The same with a figure for each of its own."""
+    return Machine(
+        **{
+            name: figures.figure(symbol, float(getattr(on, name)), meaning)
+            for name, (symbol, meaning, _) in MACHINE.items()
+        }
+    )
+
+
+def operation_steps(figures: Figures, parts: Iterable[Timed], operations: Iterable[Operation]) -> list[OperationSteps]:
+    """The lines of each kind of work that takes time."""
+    by_what: dict[Any, Operation] = {operation.what: operation for operation in operations}
+    return [steps_of(figures, part, by_what.get(part.what)) for part in parts if part.seconds]
+
+
+def steps_of(figures: Figures, part: Timed, operation: Operation | None) -> OperationSteps:
+    seconds = figures.step(f"t_{part.what}", part.seconds, "s")
+    if operation is None:
+        return OperationSteps(what=part.what, time=seconds)
+    sides = [figures.step(part.what, side, "s") for side in (part.compute, part.memory) if side]
+    if len(sides) == 2:
+        both = {name: f"max({', '.join(getattr(side, name) for side in sides)})" for name in ("formula", "values")}
+        seconds = seconds.model_copy(update=both)
+    return OperationSteps(
+        what=part.what,
+        flops=figures.step(part.what, operation.flops, "FLOPs") if operation.flops else None,
+        bytes=figures.step(part.what, operation.bytes, "bytes") if operation.bytes else None,
+        time=seconds,
+    )
+
+
+def total(figures: Figures, times: Iterable[tuple[str, float]]) -> Any:
+    """The sum of times that other lines derive."""
+    return sum(figures.figure(name, seconds, "seconds") for name, seconds in times if seconds)
+
+
+class ServingDerivations:
+    """Of a server: a decode step, a prompt's first pass, and what they come to, at one end of their ranges."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        gpu: GPU,
+        workload: Workload,
+        *,
+        end: End = "expected",
+        edited: Efficiency | None = None,
+        node: int = 8,
+    ) -> None:
+        self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
+        self.engine = serving.engine.name
+        laid_out = serving.laid_out
+        self.speed = speed_laid_out(laid_out, gpu, self.engine, edited=edited, node=node)
+        ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
+        self.shares = edited or usual_shares(gpu, self.engine, laid_out.precision.weights, ranks, node)
+
+    def decode(self, stage: int = 0) -> PassDerivation:
+        """A step halfway through the output."""
+        work, figures = self.workload, Figures()
+        context = max(2, work.context - work.generated // 2)
+        plain = self.speed.decoding(work.batch, context)
+        batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
+        length = figures.figure("S", context, "tokens of a sequence, the new one included")
+        forward = Forward((PassPart(batch, 1, length - 1, decodes=True),), logits=batch)
+        stages = [float(sum(part.seconds for part in one)) for one in self.by_stage(plain, decodes=True)]
+
+        def sums(step: Figure) -> Iterator[TimeStep]:
+            yield figures.step("step", step, "s")
+            seconds = figures.figure("t_step", float(step), "seconds of a step")
+            yield figures.step("rate", figures.figure("N", work.batch, "sequences in all") / seconds, "tokens/s")
+
+        return self.derived(figures, forward, stage, stages, decodes=True, sums=sums)
+
+    def prefill(self, stage: int = 0) -> PassDerivation:
+        """The first pass of the prompts, and the others in all."""
+        work, figures = self.workload, Figures()
+        limits = self.serving.on(self.gpu, work).limits
+        share = share_of(work.batch, self.speed.layout.dp)
+        plain, *others = chunked(share, work.prompt, limits.step_tokens)
+        (part,) = plain.parts
+        sequences = figures.figure("B", part.sequences, "sequences of a rank in this pass")
+        tokens = figures.figure("T", part.new, "tokens of each")
+        logits = plain.logits and figures.figure("T_l", plain.logits, "rows of logits")
+        stages = [float(sum(one.seconds for one in parts)) for parts in self.by_stage(plain, decodes=False)]
+        rest = sum(float(self.speed.seconds(other, self.end, decodes=False)) for other in others)
+
+        def sums(first: Figure) -> Iterator[TimeStep]:
+            yield figures.step("pass", first, "s")
+            seconds = figures.figure("t_pass", float(first), "seconds of this pass")
+            on = self.speed.machines(self.end)
+            ttft = total(figures, [("t_request", on.request)]) + seconds
+            if rest:
+                ttft = ttft + figures.figure("t_rest", rest, f"seconds of the other passes, {len(others):,}")
+            yield figures.step("ttft", ttft, "s")
+            first_token = figures.figure("TTFT", float(ttft), "seconds until the last prompt's first token")
+            prompts = figures.figure("N", work.batch, "prompts") * figures.figure("S", work.prompt, "tokens of each")
+            yield figures.step("rate", prompts / first_token, "tokens/s")
+
+        forward = Forward((PassPart(sequences, tokens),), logits=logits)
+        return self.derived(figures, forward, stage, stages, decodes=False, sums=sums)
+
+    def by_stage(self, forward: Forward, *, decodes: bool) -> Iterator[list[Timed]]:
+        """The parts of each stage alone."""
+        for demand in self.speed.demands:
+            yield list(replace(self.speed, demands=(demand,)).parts(forward, self.end, decodes=decodes))
+
+    def derived(
+        self, figures: Figures, forward: Forward, stage: int, stages: list[float], *, decodes: bool, sums: Any
+    ) -> PassDerivation:
+        """One stage in full, the others by their seconds."""
+        laid_out = self.serving.laid_out
+        stage_demand = self.speed.demands[stage]
+        demand = traced_demand(figures, stage_demand)
+        reached = speed_laid_out(
+            laid_out,
+            traced_gpu(figures, self.gpu),
+            self.engine,
+            edited=traced_shares(figures, self.shares),
+            node=self.node,
+        ).machines(self.end)
+        on = named_machine(figures, reached)
+        layout = traced_sizes(figures, laid_out.layout, LAYOUT)
+        speed = Speed((demand,), layout, lambda end: on)
+        parts = [part for part in speed.parts(forward, self.end, decodes=decodes) if part.seconds]
+        operations = operation_steps(figures, parts, demand.operations(forward))
+        here = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])
+        lines: list[TimeStep] = []
+        if len(stages) > 1:
+            lines.append(figures.step(f"t_stage_{stage + 1}", here, "s"))
+            here = total(figures, [(f"t_stage_{i + 1}", seconds) for i, seconds in enumerate(stages)])
+        lines += sums(here)
+        rows = tuple(row_steps(figures, laid_out.rank, laid_out.ranges[stage], stage_demand, decodes=decodes))
+        return PassDerivation(
+            rows=rows,
+            machine=tuple(machine_steps(figures, reached)),
+            operations=tuple(operations),
+            sums=tuple(lines),
+            legend=figures.occurring(),
+        )
+
+
+LAYOUT = {
+    "tp": ("tp", "tensor-parallel ranks"),
+    "pp": ("pp", "pipeline stages"),
+    "dp": ("dp", "data-parallel copies"),
+    "ep": ("ep", "expert-parallel ranks"),
+}

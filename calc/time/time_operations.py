@@ -1,0 +1,223 @@
+"""What one rank of a pipeline stage does in a forward pass: operations with their FLOPs and bytes."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from calc.formats import Precision
+from calc.formats.stored import Piece, stored
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within
+from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
+from calc.model.mixers import Recurrent
+from calc.time.bytes import read_bits, row_elements, state_traffic, touched, weight_bytes, written_bits
+from calc.time.flops import (
+    Product,
+    WindowTokens,
+    is_multiplied,
+    pair_flops,
+    product_flops,
+    product_of,
+    scan_flops,
+    unrolled,
+)
+from calc.time.forward import Forward
+
+What = Product | Literal["scores", "scan"]
+"""Scores: attention over the cache; scan: a recurrence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One kind of work over all layers of a stage that do it; numbers, arrays, or formulas."""
+
+    what: What
+    flops: Any
+    weights: Any = 0  # bytes
+    cache: Any = 0  # bytes, read and written
+    activations: Any = 0  # bytes, in and out
+    quantised: Any = False  # its weights are stored in fewer than 16 bits
+
+    @property
+    def bytes(self) -> Any:
+        return self.weights + self.cache + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How tokens spread over routed experts, evenly and independently."""
+
+    experts: int  # of the whole model
+    top_k: int
+    share: float  # of a token's rows, those that one rank computes
+    copies: int  # data-parallel copies whose tokens the experts of a rank see
+
+    def rows(self, tokens: Any) -> Any:
+        """Pairs of a token and one of its experts on a rank."""
+        return tokens * self.top_k * self.share
+
+    def touched(self, tokens: Any) -> Any:
+        """The share of the experts that are read."""
+        return touched(self.experts, self.top_k, tokens * self.copies)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one rank of a stage does, as far as it does not hang on the pass."""
+
+    flops: dict[Product, Any]  # of a row
+    weights: dict[Product, Any]  # bytes, all experts included
+    elements: dict[Product, Any]  # that a row takes in and brings out
+    quantised: dict[Product, Any]  # whether most of its weights are stored in fewer than 16 bits
+    pairs: dict[WindowTokens, Any]  # FLOPs of a query-key pair, of all layers, by how far back
+    absorbed: dict[WindowTokens, Any]  # the same in decode
+    read: dict[WindowTokens, Any]  # bits of cache of a token
+    written: Any
+    queries: int  # elements of all heads' outputs
+    scan: int  # FLOPs of a token in recurrences
+    state: int  # bytes that a sequence reads and writes of recurrent state
+    routing: Routing | None
+    layers: int
+    sparse: int  # layers with routed experts
+    hidden: int
+    table_row: float  # bytes of one row of the embedding
+    tied_head: int  # bytes of a tied head
+    width: int  # bytes of an activation
+
+    def operations(self, forward: Forward) -> tuple[Operation, ...]:
+        """All operations of a pass."""
+        return (*self.products(forward), *self.attention(forward))
+
+    def rows(self, product: Product, forward: Forward) -> Any:
+        """Rows that go through a product."""
+        match product:
+            case "lm_head":
+                return forward.logits
+            case "experts_routed" if self.routing is not None:
+                return self.routing.rows(forward.tokens)
+            case "latents":
+                return forward.sum(lambda part: part.tokens if part.decodes else part.context())
+            case "image":
+                return 0
+        return forward.tokens
+
+    def weights_read(self, product: Product, forward: Forward) -> Any:
+        """Bytes of weights that a product reads: rows of the embedding, experts that some token chooses."""
+        weights = self.weights.get(product, 0)
+        match product:
+            case "embedding":
+                return forward.tokens * self.table_row
+            case "experts_routed" if self.routing is not None:
+                return weights * self.routing.touched(forward.tokens)
+            case "lm_head":
+                return weights + self.tied_head
+            case "image":
+                return 0
+        return weights
+
+    def products(self, forward: Forward) -> list[Operation]:
+        found = []
+        for product in {**self.flops, **self.weights}:
+            rows = self.rows(product, forward)
+            found.append(
+                Operation(
+                    what=product,
+                    flops=rows * self.flops.get(product, 0),
+                    weights=self.weights_read(product, forward),
+                    activations=rows * self.elements.get(product, 0) * self.width,
+                    quantised=self.quantised.get(product, False),
+                )
+            )
+        return found
+
+    def attention(self, forward: Forward) -> list[Operation]:
+        """Attention over the cache, and recurrences, of all layers together."""
+        found = []
+        if self.pairs:
+            flops = forward.sum(
+                lambda part: sum(
+                    each * part.pairs(back) for back, each in (self.absorbed if part.decodes else self.pairs).items()
+                )
+            )
+            bits = forward.sum(lambda part: sum(each * part.context(back) for back, each in self.read.items()))
+            cache = (bits + forward.tokens * self.written) / 8
+            taken = 2 * forward.tokens * self.queries * self.width
+            found.append(Operation("scores", flops, cache=cache, activations=taken))
+        if self.state:
+            found.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
+        return found
+
+
+def demand(
+    whole: Architecture,
+    rank: Architecture,
+    precision: Precision,
+    layout: Layout,
+    stage: range,
+    apart: frozenset[str] = frozenset(),
+) -> Demand:
+    """What one rank of a stage does; `apart` are the tensors listed apart that run too (a draft layer's)."""
+    whole, rank = unrolled(whole), unrolled(rank)
+    pieces = stored(whole, precision, rank)
+    blocks = blocks_within(rank, stage)
+    mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
+    attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]
+    table = next(piece for piece in pieces if piece.tensor.component == "embedding")
+    return Demand(
+        flops=product_flops(rank, stage, apart),
+        weights=weight_bytes(rank, pieces, stage, apart),
+        elements=row_elements(rank, stage, apart),
+        quantised=quantised(rank, pieces),
+        pairs=of_all_layers(attending, pair_flops),
+        absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
+        read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
+        written=sum(layers * written_bits(mixer, precision.kv) for mixer, layers in attending),
+        queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
+        scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
+        state=state_traffic(blocks),
+        routing=routing(whole, layout),
+        layers=len(stage),
+        sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),
+        hidden=rank.hidden,
+        table_row=table.nbytes / table.tensor.shape[0],
+        tied_head=table.nbytes if whole.tied and stage.stop == whole.num_layers else 0,
+        width=precision.activation_bytes,
+    )
+
+
+def of_all_layers(
+    mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[WindowTokens, Any]]
+) -> dict[WindowTokens, Any]:
+    """Something that each layer has by how far back it looks, of all layers."""
+    total: dict[WindowTokens, Any] = {}
+    for mixer, layers in mixers:
+        for back, each in of(mixer).items():
+            total[back] = total.get(back, 0) + layers * each
+    return total
+
+
+def value_width(mixer: Any) -> Any:
+    """Elements of one head's output."""
+    return getattr(mixer, "d_v", None) or mixer.d_head
+
+
+def quantised(rank: Architecture, pieces: Iterable[Piece]) -> dict[Product, bool]:
+    """Whether most of a product's weights are stored in fewer than 16 bits."""
+    narrow: dict[Product, int] = {}
+    for piece in pieces:
+        if is_multiplied(piece.tensor):
+            product = product_of(rank, piece.tensor)
+            sign = 1 if piece.form.bits < 16 else -1
+            narrow[product] = narrow.get(product, 0) + sign * piece.tensor.parameters
+    return {product: balance > 0 for product, balance in narrow.items()}
+
+
+def routing(whole: Architecture, layout: Layout) -> Routing | None:
+    """Of the first layer with routed experts; all have as many."""
+    sparse = [block.ffn for block in whole.all_blocks if isinstance(block.ffn, MoE)]
+    if not sparse:
+        return None
+    slices = layout.tp * layout.dp // layout.ep
+    return Routing(sparse[0].n_experts, sparse[0].top_k, slices / layout.tp, layout.dp)

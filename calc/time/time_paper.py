@@ -1,0 +1,113 @@
+"""The time of an answer on paper: a decode step and the first pass of the prompts, line by line."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from calc.errors import Message
+from calc.hardware.gpu import GPU
+from calc.model.paper import Cell, Code, Formula, Heading, Item, PaperTable, Section
+from calc.serving.memory import Serving
+from calc.serving.workload import Workload
+from calc.time.figures import TimeStep
+from calc.time.legend import MACHINE, SHARES
+from calc.time.time_derivation import PassDerivation, ServingDerivations
+
+
+def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
+    """The expected times; Plan states the ranges round them."""
+    derivations = ServingDerivations(serving, gpu, workload)
+    return Section(
+        anchor="time",
+        title=Message("Time"),
+        items=(
+            Message(
+                "Each kind of work takes as long as its FLOPs or its bytes do, whichever is longer: the roofline. What "
+                "share of the printed figures is reached is fitted to measured runs; here are the expected values."
+            ),
+            Heading(title=Message("One decode step, half way through the output")),
+            *passed(derivations.decode()),
+            Heading(title=Message("First pass of the prompts, and the first token")),
+            *passed(derivations.prefill()),
+        ),
+    )
+
+
+def passed(found: PassDerivation) -> Iterator[Item]:
+    """The lines of one pass, from the model's sizes to seconds."""
+    yield Message("FLOPs of one row through each product, by the sizes of the model:")
+    yield table(found.rows)
+    yield Message("What of the printed figures is reached:")
+    yield table(found.machine)
+    yield Message("Each kind of work:")
+    yield PaperTable(
+        head=HEAD,
+        rows=tuple(
+            cells(operation.what, line)
+            for operation in found.operations
+            for line in (operation.flops, operation.bytes, operation.time)
+            if line is not None
+        ),
+    )
+    yield Message("Together:")
+    yield table(found.sums)
+    derived = {line.what for line in (*found.rows, *found.machine, *found.sums)}
+    derived |= {f"t_{operation.what}" for operation in found.operations}
+    yield PaperTable(
+        head=(Message("Symbol"), Message("Meaning"), Message("Value")),
+        rows=tuple(
+            (Formula(written=name), meaning_of(meaning), Code(text=whole_or_short(value)))
+            for name, (meaning, value) in found.legend.items()
+            if name not in derived
+        ),
+    )
+
+
+HEAD = (Message("Part"), Message("Result"), Message("Formula"), Message("With values"))
+
+
+def table(lines: Iterable[TimeStep]) -> PaperTable:
+    return PaperTable(head=HEAD, rows=tuple(cells(Formula(written=line.what), line) for line in lines))
+
+
+def cells(what: Cell, line: TimeStep) -> tuple[Cell, ...]:
+    return what, Code(text=amount(line)), Formula(written=line.formula), Formula(written=line.values)
+
+
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SHORT = {"bytes": "B", "bytes/s": "B/s", "FLOPs": "FLOPs", "FLOP/s": "FLOP/s"}
+"""Units that take a prefix."""
+
+
+def amount(line: TimeStep) -> str:
+    """Four digits that count."""
+    if line.unit == "s" and line.result < 1:
+        return f"{1000 * line.result:.4g} ms"
+    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if line.result >= size), (1.0, ""))
+    if line.unit in SHORT:
+        return f"{line.result / size:.4g} {prefix}{SHORT[line.unit]}"
+    return f"{line.result:,.4g} {line.unit}"
+
+
+def whole_or_short(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) and value < 10**9 else f"{value:,.5g}"
+
+
+WHOLE = {meaning for _, meaning in SHARES.values()} | {meaning for _, meaning, _ in MACHINE.values()}
+PRINTED = re.compile(r"TFLOPS in (\w+), printed")
+BACK = re.compile(r"(.+), ([\d,]+) back")
+OF_PART = re.compile(r"(.+): (\w+)")
+
+
+def meaning_of(meaning: str) -> Cell:
+    """A field of a config as it is, else in words."""
+    if "_" in meaning and " " not in meaning:
+        return Code(text=meaning)
+    if meaning in WHOLE:
+        return meaning
+    if match := PRINTED.fullmatch(meaning):
+        return Message("TFLOPS in {dtype}, printed", dtype=match[1])
+    if match := BACK.fullmatch(meaning):
+        return Message("{meaning}, {n} tokens back", meaning=Message(match[1]), n=match[2])
+    if match := OF_PART.fullmatch(meaning):
+        return Message("{meaning}: `{part}`", meaning=Message(match[1]), part=match[2])
+    return meaning

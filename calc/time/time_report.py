@@ -1,0 +1,166 @@
+"""What a report says of time: a decode step, a prompt, a training step."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calc.errors import Frozen, Message
+from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.serving.engines import ENGINES
+from calc.serving.memory import Serving
+from calc.serving.report import Report
+from calc.serving.workload import Workload
+from calc.time.efficiency import Efficiency, TrainingEfficiency
+from calc.time.estimate import End, Estimate
+from calc.time.roofline import Bound, Timed, Work, binds
+from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
+from calc.time.training_time import TrainingTime, training_speed
+from calc.training.training_report import TrainingReport
+
+MS = 1000
+
+
+class OperationTime(Frozen):
+    """One kind of work of a pass, in milliseconds, as usual."""
+
+    what: str
+    ms: float
+    compute_ms: float
+    memory_ms: float
+    bound: Bound
+
+
+class DecodeTime(Frozen):
+    """A step in which every sequence gets a token; halfway through the output."""
+
+    step_ms: Estimate
+    tokens_per_s: Estimate  # of all sequences
+    bound: Bound
+    operations: tuple[OperationTime, ...]
+
+
+class PrefillTime(Frozen):
+    """From all prompts' arrival at once to the last one's first token."""
+
+    ttft_ms: Estimate
+    tokens_per_s: Estimate  # of the prompts
+    bound: Bound
+    operations: tuple[OperationTime, ...]
+
+
+class TimeReport(Frozen):
+    """How fast one kind of GPU serves."""
+
+    gpu: str
+    decode: DecodeTime
+    prefill: PrefillTime
+    assumptions: tuple[Message, ...]
+
+
+def time_report(
+    serving: Serving, gpu: GPU, workload: Workload, *, edited: Efficiency | None = None, node: int = 8
+) -> TimeReport:
+    """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name, edited=edited, node=node)
+    limits = serving.on(gpu, workload).limits
+    batch, prompt = workload.batch, workload.prompt
+    context = max(2, workload.context - workload.generated // 2)
+
+    def step(end: End) -> float:
+        return float(speed.step(batch, context, end))
+
+    def first(end: End) -> float:
+        return float(speed.prompt(batch, prompt, end, limits.step_tokens))
+
+    decoded = tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))
+    passed = tuple(prompt_parts(speed, batch, prompt, limits.step_tokens))
+    return TimeReport(
+        gpu=gpu.id,
+        decode=DecodeTime(
+            step_ms=Estimate.over(lambda end: MS * step(end)),
+            tokens_per_s=Estimate.over(lambda end: batch / step(end)),
+            bound=binds(decoded),
+            operations=by_operation(decoded),
+        ),
+        prefill=PrefillTime(
+            ttft_ms=Estimate.over(lambda end: MS * first(end)),
+            tokens_per_s=Estimate.over(lambda end: batch * prompt / first(end)),
+            bound=binds(passed),
+            operations=by_operation(passed),
+        ),
+        assumptions=tuple(assumptions(gpu, serving)),
+    )
+
+
+def time_of(
+    config: Mapping[str, Any], report: Report, gpu: GPU, *, edited: Efficiency | None = None, node: int = 8
+) -> TimeReport:
+    """How fast what a report weighs is served on a GPU."""
+    asked = report.scenario
+    engine = ENGINES[asked.engine](asked.options)
+    model = Architecture.from_config(config)
+    serving = Serving(model, engine, asked.precision, asked.layout, asked.overhead)
+    return time_report(serving, gpu, asked.workload, edited=edited, node=node)
+
+
+def training_time_of(
+    config: Mapping[str, Any],
+    report: TrainingReport,
+    gpu: GPU,
+    *,
+    edited: TrainingEfficiency | None = None,
+    node: int = 8,
+) -> TrainingTime:
+    """How long the step takes that a report weighs."""
+    asked = report.scenario
+    return training_speed(
+        Architecture.from_config(config),
+        asked.workload,
+        asked.recipe,
+        asked.layout,
+        gpu,
+        edited=edited,
+        node=node,
+        trained=report.trained_parameters / report.parameters.total,
+    ).time()
+
+
+def prompt_parts(speed: Speed, batch: int, prompt: int, chunk: int) -> Iterable[Timed]:
+    """Everything that all passes of the prompts take, as usual."""
+    for forward in chunked(share_of(batch, speed.layout.dp), prompt, chunk):
+        yield from speed.parts(forward, "expected", decodes=False)
+
+
+def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
+    """The same kinds of work of all stages and passes together, the longest first."""
+    total: dict[Work, list[float]] = {}
+    for part in parts:
+        sums = total.setdefault(part.what, [0.0, 0.0, 0.0])
+        for i, seconds in enumerate((part.seconds, part.compute, part.memory)):
+            sums[i] += float(seconds)
+    rows = [
+        OperationTime(
+            what=what,
+            ms=MS * seconds,
+            compute_ms=MS * compute,
+            memory_ms=MS * memory,
+            bound=Timed(what, seconds, compute, memory).bound,
+        )
+        for what, (seconds, compute, memory) in total.items()
+        if seconds
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.ms))
+
+
+def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
+    """What the figures take for granted."""
+    yield Message(
+        "Times are the larger of arithmetic and memory traffic of each operation, at shares of the printed peaks that "
+        "kernels were measured at, and the time of links and host; low and high are both ends of these ranges."
+    )
+    if not gpu.tflops:
+        yield Message("The peak of {gpu} is not known: nothing is taken to be bound by compute.", gpu=gpu.name)
+    if serving.layout.dp > 1:
+        yield Message("Sequences spread evenly over the copies, and tokens over the experts.")
+    if serving.engine.loads_draft:
+        yield Message("A step yields one token a sequence: what speculation adds hangs on the rate of acceptance.")

@@ -1,0 +1,297 @@
+"""What one rank of each layout holds and does, in several formats at once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calc.formats import CacheFormat, Precision
+from calc.formats.mixes import MIXES
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within
+from calc.model.architecture import Architecture
+from calc.model.mixers import Recurrent
+from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.loading import vision_share
+from calc.serving.kv_cache import state_bytes
+from calc.time.bytes import read_bits, written_bits
+from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
+from calc.time.sizes import Array, Flags, MixShares, Table, bytes_an_element, bytes_by_tensor
+from calc.time.time_operations import Demand, demand, of_all_layers, routing
+
+BLOCK = 16
+"""Tokens that a paged cache is handed out in."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A rank of a layout; arrays are [formats] first."""
+
+    demand: Demand  # of all stages together, its figures [formats, 1, 1]
+    stage_bytes: Array  # weights of each pipeline stage, [formats, stages]
+    bits: dict[WindowTokens, Array]  # of cache a token on each stage, [formats, stages]
+    state: Array  # bytes of recurrent state a sequence, [stages]
+    rank: Architecture
+    caching: Architecture  # the same with all experts, which no cache hangs on
+    whole: Architecture
+    layout: Layout
+    precisions: tuple[Precision, ...]
+    ranges: tuple[range, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every layer keeps all tokens: an engine then needs whole blocks of each, and no more."""
+        return set(self.bits) == {None} and not self.state.any()
+
+    def plain_bytes(self, length: int) -> Array:
+        """Bytes of cache of a sequence on each stage, [formats, stages], in whole blocks."""
+        return np.maximum(self.bits[None] * (-(-length // BLOCK) * BLOCK) / 8, 1.0)
+
+    def sequence_bytes(
+        self, engine: Engine, kv: CacheFormat, gpu: GPU, limits: Limits, ranges: tuple[range, ...], length: int
+    ) -> list[float]:
+        """Bytes of cache of a sequence on each of some stages, as the engine keeps windows and states."""
+        laid_out = without_weights(self.whole, self.caching, ranges, self.layout, Precision(kv=kv))
+        cache = engine.cache(laid_out, gpu, limits)
+        return [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in range(len(ranges))]
+
+    def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
+        """The largest pass of each stage; those between the first and the last are alike."""
+        laid_out = without_weights(self.whole, self.rank, self.ranges, self.layout, self.precisions[0])
+        stages = self.layout.pp
+
+        def peak(stage: int) -> int:
+            return max((int(one.bytes) for one in engine.peaks(laid_out, stage, limits)), default=0)
+
+        return [peak(0)] if stages == 1 else [peak(0)] * (stages - 1) + [peak(stages - 1)]
+
+
+def without_weights(
+    whole: Architecture, rank: Architecture, ranges: tuple[range, ...], layout: Layout, precision: Precision
+) -> LaidOut:
+    """Stages of a rank as an engine knows them, their weights left out."""
+    stages = tuple(
+        Stage(
+            tuple(blocks_within(rank, stage)),
+            weights=0,
+            vision=0,
+            first=stage.start == 0,
+            last=stage.stop == rank.num_layers,
+            loaded=LoadedWeights(),
+        )
+        for stage in ranges
+    )
+    return LaidOut(whole, rank, stages, ranges, layout, precision)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A tensor-parallel rank in all formats, all experts whole: [formats] and [formats, layers]."""
+
+    rank: Architecture
+    plain: Array  # bytes of each layer without routed experts
+    routed: Array
+    first: Array
+    last: Array
+    products: dict[Product, Array]
+    quantised: dict[Product, Flags]
+    table_row: Array
+    tied_head: Array
+    base: Demand
+
+
+Shards = Callable[[Layout, tuple[int, ...]], Shard]
+"""The shard of a layout in some of the formats."""
+
+
+def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> Shards:
+    """The shard of a layout in some of the formats; each tensor-parallel degree is weighed once."""
+    whole = engine.with_draft(architecture)
+    mixes = {f: bytes_an_element(whole, p) for f, p in enumerate(precisions) if p.weights in MIXES}
+    known: dict[int, Weighed] = {}
+    ranks: dict[Layout, Architecture] = {}
+    cached: dict[tuple[Layout, tuple[int, ...]], Shard] = {}
+
+    def of(tp: int) -> Weighed:
+        if tp not in known:
+            known[tp] = weighed(whole, engine, precisions, tp, mixes)
+        return known[tp]
+
+    def rank(layout: Layout) -> Architecture:
+        """The same for any number of stages."""
+        key = layout.model_copy(update={"pp": 1})
+        if key not in ranks:
+            ranks[key] = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
+        return ranks[key]
+
+    def shard(layout: Layout, formats: tuple[int, ...]) -> Shard:
+        key = layout, formats
+        if key not in cached:
+            cached[key] = laid_out(whole, engine, precisions, layout, formats, of, rank(layout))
+        return cached[key]
+
+    return shard
+
+
+def weighed(
+    whole: Architecture, engine: Engine, precisions: Sequence[Precision], tp: int, mixes: Mapping[int, MixShares]
+) -> Weighed:
+    """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
+    layout = Layout(tp=tp)
+    rank = layout.rank(whole, engine.vocabulary(whole.vocab, tp))
+    counted = {None, "vision" if engine.loads_vision else None}
+    counted |= {"multi_token_prediction"} if engine.loads_draft else set()
+    table = Table.of(rank.tensors())
+    sizes = np.array([bytes_by_tensor(whole, rank, table, p, mixes.get(f)) for f, p in enumerate(precisions)])
+    shape = (len(precisions), rank.num_layers)
+    plain, routed = np.zeros(shape), np.zeros(shape)
+    first, last = np.zeros(len(precisions)), np.zeros(len(precisions))
+    tied = np.zeros(len(precisions))
+    products: dict[Product, Array] = {}
+    balance: dict[Product, Array] = {}
+    table_row = np.zeros(len(precisions))
+    running = {block.layers: block.runs_in for block in whole.shared}
+    for i, tensor in enumerate(table.tensors):
+        size = sizes[:, i] * (tensor.count // max(1, len(tensor.layers)))
+        if tensor.apart not in counted:
+            continue
+        if tensor.apart == "vision":
+            first += vision_share(tensor, layout)
+            continue
+        if tensor.apart is not None:
+            last += sizes[:, i] * tensor.count
+            continue
+        if tensor.layers:
+            target = routed if tensor.component == "experts_routed" else plain
+            target[:, list(tensor.layers)] += size[:, None]
+        elif tensor.component == "embedding":
+            first += size
+            if tensor.name == f"{rank.names.embedding}.weight":
+                table_row = size / tensor.shape[0]
+                tied = size if whole.tied else tied
+        else:
+            last += size
+        product = product_of(rank, tensor)
+        times = len(running.get(tensor.layers, tensor.layers)) if tensor.layers else 1
+        products[product] = products.get(product, 0) + size * times
+        if is_multiplied(tensor):
+            narrow = np.where(sizes[:, i] * 8 < 15 * tensor.numel, 1, -1) * tensor.parameters
+            balance[product] = balance.get(product, 0) + narrow
+    return Weighed(
+        rank=rank,
+        plain=plain,
+        routed=routed,
+        first=first,
+        last=last,
+        products=products,
+        quantised={product: sign > 0 for product, sign in balance.items()},
+        table_row=table_row,
+        tied_head=tied,
+        base=demand(whole, rank, precisions[0], layout, range(rank.num_layers)),
+    )
+
+
+def laid_out(
+    whole: Architecture,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    layout: Layout,
+    formats: tuple[int, ...],
+    of: Callable[[int], Weighed],
+    rank: Architecture,
+) -> Shard:
+    """A layout: routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
+    chosen, held = of(layout.tp), list(formats)
+    slices = layout.tp * layout.dp // layout.ep
+    one = chosen if slices == layout.tp else of(1)
+    route = routing(whole, layout)
+    share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
+    routed = one.routed[held] * share
+    ranges = list(engine.stages(whole.num_layers, layout.pp))
+    by_layer = chosen.plain[held] + routed
+    stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges], axis=1)
+    stage_bytes[:, 0] += chosen.first[held]
+    stage_bytes[:, -1] += chosen.last[held] + (chosen.tied_head[held] if layout.pp > 1 else 0)
+    bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
+    states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
+    return Shard(
+        demand=as_arrays(chosen, one, route, share, [precisions[f] for f in formats], held),
+        stage_bytes=stage_bytes,
+        bits=bits,
+        state=states,
+        rank=rank,
+        caching=chosen.rank,
+        whole=whole,
+        layout=layout,
+        precisions=tuple(precisions[f] for f in formats),
+        ranges=tuple(ranges),
+    )
+
+
+def cache_bits(
+    rank: Architecture, precisions: Sequence[Precision], ranges: Sequence[range]
+) -> dict[WindowTokens, Array]:
+    """Bits that a token holds in the layers of each stage, by their window."""
+    rows: dict[WindowTokens, Array] = {}
+    where = {
+        kv: [f for f, precision in enumerate(precisions) if precision.kv == kv] for kv in {p.kv for p in precisions}
+    }
+    for block in rank.all_blocks:
+        layers = np.array([sum(stage.start <= place < stage.stop for place in block.runs_in) for stage in ranges])
+        for mixer in block.mixers:
+            if isinstance(mixer, Recurrent):
+                continue
+            for kv, formats in where.items():
+                for back, each in held_bits(mixer, kv).items():
+                    grid = rows.setdefault(back, np.zeros((len(precisions), len(ranges))))
+                    grid[formats] += layers * float(each)
+    return rows
+
+
+def held_bits(mixer: Any, kv: CacheFormat) -> dict[WindowTokens, Any]:
+    """Bits that a layer keeps of each token within its window, or of all: of what an indexer picks from, all."""
+    compressed = getattr(mixer, "compressed_elements", None)
+    if compressed is not None:
+        extra = written_bits(mixer, kv) - sum(read_bits(mixer.model_copy(update={"rate": None}), kv).values())
+        return {mixer.window: written_bits(mixer, kv) - extra, None: extra}
+    return {mixer.window: written_bits(mixer, kv)}
+
+
+def as_arrays(
+    chosen: Weighed, one: Weighed, route: Any, share: float, precisions: Sequence[Precision], held: list[int]
+) -> Demand:
+    """The demand of a rank with figures for all formats, [formats, 1, 1]."""
+
+    def column(values: Any) -> Any:
+        return np.asarray(values, dtype=np.float64)[:, None, None]
+
+    base = chosen.base
+    weights = {product: column(size[held]) for product, size in chosen.products.items()}
+    flops, elements = dict(base.flops), dict(base.elements)
+    if "experts_routed" in weights:
+        weights["experts_routed"] = column(one.products["experts_routed"][held] * share)
+        flops["experts_routed"] = one.base.flops["experts_routed"]
+        elements["experts_routed"] = one.base.elements["experts_routed"]
+    attending = [
+        (mixer, len(block.layers))
+        for block in blocks_within(unrolled(chosen.rank), range(chosen.rank.num_layers))
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    ]
+    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
+    written = {p.kv: sum(layers * written_bits(m, p.kv) for m, layers in attending) for p in precisions}
+    return replace(
+        base,
+        flops=flops,
+        elements=elements,
+        weights=weights,
+        quantised={product: column(narrow[held]) for product, narrow in chosen.quantised.items()},
+        read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
+        written=column([float(written[p.kv]) for p in precisions]),
+        routing=route,
+        table_row=column(chosen.table_row[held]),
+        tied_head=column(chosen.tied_head[held]),
+    )

@@ -1,0 +1,272 @@
+"""How long a training step takes: products and attention forward and backward, elementwise kernels, communication and
+the optimizer; and what that makes in tokens, MFU, days, energy and money."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.errors import Frozen
+from calc.formats import Precision
+from calc.hardware.generations import Dtype
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.time.efficiency import TrainingEfficiency, training_efficiency
+from calc.time.estimate import End, Estimate
+from calc.time.forward import Forward, PassPart, Whole
+from calc.time.roofline import UNKNOWN, Timed, arithmetic, larger, path, path_gb_s
+from calc.time.time_operations import Demand, Operation, demand
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.sharding import TrainingLayout
+from calc.training.training_workload import Recompute, TrainingWorkload
+
+PassCounts = dict[Recompute, tuple[float, float]]
+PASSES: PassCounts = {"none": (3, 3.5), "selective": (3, 4.5), "alternate": (3.5, 3.5), "full": (4, 4.5)}
+"""How often products and attention are computed, in forward passes. Backward computes two products for each; flash
+attention's also computes its scores again, 2.5 (arXiv:2307.08691 section 2.3); what is recomputed comes on top."""
+FROZEN: PassCounts = {name: (products - 1, attention) for name, (products, attention) in PASSES.items()}
+"""The same where weights are not trained: no product for their gradients."""
+SECONDS_A_DAY = 86_400
+
+
+class TrainingTime(Frozen):
+    """A step, and what it comes to."""
+
+    step_s: Estimate
+    tokens_per_s_per_gpu: Estimate
+    mfu: Estimate
+    """Of the peak that products are computed at; FLOPs of products and of all query-key pairs, forward and twice that
+    backward, nothing recomputed (PaLM appendix B, arXiv:2204.02311)."""
+
+
+class Campaign(Frozen):
+    """Training on so many tokens."""
+
+    days: Estimate
+    energy_mwh: Estimate | None
+    cost: Estimate | None
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """A step on GPUs of one kind, ready to be timed."""
+
+    demands: tuple[Demand, ...]  # of each pipeline stage
+    whole: Demand  # of the model on one GPU
+    rank: Architecture
+    stages: tuple[range, ...]
+    trained: float  # share of the weights that are trained
+    work: TrainingWorkload
+    recipe: Recipe
+    layout: TrainingLayout
+    gpu: GPU
+    dtype: Dtype  # that products are computed in
+    shares: TrainingEfficiency
+    node: int
+
+    def forward(self) -> Forward:
+        """The tokens of a micro-batch on one rank; context parallelism divides those of each sequence."""
+        share = -(-self.work.sequence // self.layout.cp)
+        return Forward((PassPart(self.work.micro_batch, share),), logits=self.work.micro_batch * share)
+
+    def peak(self, dtype: Dtype) -> float:
+        return self.gpu.tflops.get(dtype, UNKNOWN) * 1e12
+
+    def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
+        """One micro-batch on a stage, forward and backward."""
+        shares, forward = self.shares, self.forward()
+        passes = PASSES if self.work.trains_base else FROZEN
+        products, attention = passes[self.work.recompute]
+        for operation in demand.operations(forward):
+            yield self.timed(operation, end, attention if operation.what == "scores" else products)
+        moved = shares.elementwise.duration(end) * products / 3 * forward.tokens * demand.hidden * demand.layers
+        shards = self.layout.tp if self.layout.sequence_parallel else 1
+        yield Timed("elementwise", moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end)))
+        yield Timed("communication", self.within_layers(demand, end, products))
+
+    def timed(self, operation: Operation, end: End, passes: float) -> Timed:
+        """Attention of a context-parallel rank: its share of all pairs."""
+        shares, dtype = self.shares, self.dtype
+        share, peak = shares.matmul.share(end), self.peak(dtype)
+        flops = operation.flops * passes
+        if operation.what == "scores":
+            share, peak = shares.attention.share(end), self.peak(arithmetic("bf16", self.gpu))
+            flops *= self.layout.cp
+        elif operation.what == "experts_routed":
+            share = shares.experts.share(end)
+        compute = flops / (peak * share)
+        memory = passes * operation.bytes / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        return Timed(operation.what, larger(compute, memory), compute, memory)
+
+    def within_layers(self, demand: Demand, end: End, passes: float) -> float:
+        """Tensor parallelism: two all-reduces a layer forward, two backward, two more where all is recomputed
+        (arXiv:1909.08053 section 3); tokens sent to their experts and back; keys and values passed round a ring of
+        context-parallel ranks (arXiv:2310.01889)."""
+        layout, tokens = self.layout, self.forward().tokens
+        row = demand.hidden * WIDTH[self.recipe.compute]
+        rounds = passes - 1
+        seconds = 0.0
+        if layout.tp > 1:
+            seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row)
+        if layout.ep > 1 and demand.routing is not None:
+            reach = min(demand.routing.top_k, layout.ep)
+            seconds += 2 * rounds * demand.sparse * self.ring(end, layout.ep * layout.tp, tokens * reach * row)
+        if layout.cp > 1:
+            cache = tokens * demand.written / 8
+            seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache)
+        return seconds
+
+    def ring(self, end: End, ranks: int, nbytes: float) -> float:
+        """A collective in which each rank sends all but its own share of so many bytes."""
+        shares = self.shares
+        rate = path_gb_s(self.gpu, path(self.gpu, ranks, self.node), shares, end) * 1e9
+        return shares.all_reduce_us.duration(end) * 1e-6 + (ranks - 1) / ranks * nbytes / rate
+
+    def between_replicas(self, end: End) -> tuple[float, float]:
+        """Seconds of a micro-batch and of a step in which replicas exchange weights and gradients: with ZeRO-3 weights
+        are gathered forward and backward, gradients scattered; else gradients are scattered and gathered, or weights
+        (arXiv:1910.02054 section 7)."""
+        layout, recipe = self.layout, self.recipe
+        if layout.replicas == 1:
+            return 0.0, 0.0
+        weights = max(self.elements(demand) for demand in self.demands)
+        trained = weights * self.trained
+        whole = layout.gpus // layout.pp
+        over = path(self.gpu, whole, self.node)
+        rails = (
+            max(1, self.node // layout.tp) if over == "network" else 1
+        )  # a ring over nodes for each GPU of a replica
+        rate = path_gb_s(self.gpu, over, self.shares, end) * rails
+        each = (layout.replicas - 1) / layout.replicas / (rate * 1e9)
+        if layout.zero == 3:
+            passes = 2 if self.work.trains_base else 1
+            return each * (passes * weights * WIDTH[recipe.compute] + trained * WIDTH[recipe.gradients]), 0.0
+        return 0.0, each * trained * (WIDTH[recipe.gradients] + WIDTH[recipe.weights])
+
+    def elements(self, demand: Demand) -> float:
+        """Weights of a rank; routed experts are spread over the ranks of a replica group."""
+        spread = {product: self.layout.ep if product == "experts_routed" else 1 for product in demand.weights}
+        elements: float = sum(size / spread[product] for product, size in demand.weights.items()) / WIDTH["bf16"]
+        return elements
+
+    def optimizer(self, end: End) -> float:
+        """Seconds in which it reads and writes weights, their copies, gradients and states."""
+        recipe, layout = self.recipe, self.layout
+        each = WIDTH[recipe.weights] * 2 + WIDTH[recipe.gradients] + 2 * 2 * WIDTH[recipe.states] + 8 * recipe.master
+        sharded = layout.replicas if layout.zero else 1
+        trained = max(self.elements(demand) for demand in self.demands) * self.trained / sharded
+        return trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
+
+    def busy(self, end: End) -> float:
+        """Seconds of a micro-batch on the slowest stage, without what replicas exchange."""
+        slowest: float = max(sum(part.seconds for part in self.parts(demand, end)) for demand in self.demands)
+        return slowest
+
+    def step(self, busy: float, each: float, once: float, update: float, end: End) -> float:
+        """Seconds of a step of such parts. Part of what replicas exchange hides behind compute; 1F1B leaves a bubble of
+        pp - 1 micro-batches (arXiv:2104.04473 section 2.2)."""
+        overlap = self.shares.overlap.share(end)
+        shown = each - overlap * min(each, busy)
+        batches = self.work.accumulation + self.layout.pp - 1
+        return batches * (busy + shown) + (once - overlap * min(once, busy)) + update
+
+    def seconds(self, end: End) -> float:
+        """Of a step."""
+        return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step on all GPUs."""
+        return self.layout.dp * self.work.accumulation * self.work.micro_batch * self.work.sequence
+
+    def rate(self, seconds: float) -> float:
+        """Tokens a second of one GPU, by the seconds of a step."""
+        return self.tokens / seconds / self.layout.gpus
+
+    def mfu(self, seconds: float, flops: float) -> float:
+        """Of a step, by the FLOPs of a token that count."""
+        return self.rate(seconds) * flops / self.peak(self.dtype)
+
+    def model_flops(self) -> float:
+        """Of a token, forward and backward, nothing recomputed, all pairs counted."""
+        length = self.work.sequence
+        every = Forward((Whole(1, length),), logits=length)
+        return 3 * float(sum(operation.flops for operation in self.whole.operations(every))) / length
+
+    def time(self) -> TrainingTime:
+        flops = self.model_flops()
+        return TrainingTime(
+            step_s=Estimate.over(self.seconds),
+            tokens_per_s_per_gpu=Estimate.over(lambda end: self.rate(self.seconds(end))),
+            mfu=Estimate.over(lambda end: self.mfu(self.seconds(end), flops)),
+        )
+
+    def campaign(self, tokens: float, watts: float | None = None, usd_per_hour: float | None = None) -> Campaign:
+        """Training on so many tokens; energy by the power of one GPU, cost by the price of its hour."""
+        gpus = self.layout.gpus
+
+        def days(end: End) -> float:
+            return tokens / self.tokens * self.seconds(end) / SECONDS_A_DAY
+
+        return Campaign(
+            days=Estimate.over(days),
+            energy_mwh=None if watts is None else Estimate.over(lambda end: days(end) * 24 * gpus * watts / 1e6),
+            cost=None if usd_per_hour is None else Estimate.over(lambda end: days(end) * 24 * gpus * usd_per_hour),
+        )
+
+
+@dataclass(frozen=True)
+class RankDemands:
+    """What ranks of so many tensor-parallel ranks and pipeline stages do, and the whole model on one GPU."""
+
+    rank: Architecture
+    stages: tuple[range, ...]
+    demands: tuple[Demand, ...]
+    whole: Demand
+
+    @classmethod
+    def of(cls, architecture: Architecture, layout: TrainingLayout) -> "RankDemands":
+        ranks, stored = Layout(tp=layout.tp), Precision()
+        rank = architecture.rank(layout.tp)
+        stages = tuple(layout.stages(architecture.num_layers))
+        return cls(
+            rank=rank,
+            stages=stages,
+            demands=tuple(demand(architecture, rank, stored, ranks, stage) for stage in stages),
+            whole=demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
+        )
+
+
+def training_speed(
+    architecture: Architecture,
+    work: TrainingWorkload,
+    recipe: Recipe,
+    layout: TrainingLayout,
+    gpu: GPU,
+    *,
+    products: Literal["compute", "fp8"] = "compute",
+    framework: str = "any",
+    edited: TrainingEfficiency | None = None,
+    node: int = 8,
+    trained: float = 1.0,
+    demands: RankDemands | None = None,
+) -> TrainingSpeed:
+    """A step of a model, its products in the recipe's type or in fp8; `trained` is the share of its weights that are
+    (of LoRA, its adapters)."""
+    layout.check(architecture)
+    known = demands or RankDemands.of(architecture, layout)
+    dtype = arithmetic("fp8" if products == "fp8" else "bf16" if recipe.compute == "bf16" else recipe.compute, gpu)
+    return TrainingSpeed(
+        demands=known.demands,
+        whole=known.whole,
+        rank=known.rank,
+        stages=known.stages,
+        trained=trained,
+        work=work,
+        recipe=recipe,
+        layout=layout,
+        gpu=gpu,
+        dtype=dtype,
+        shares=edited or training_efficiency(gpu, dtype, framework, layout.tp, path(gpu, layout.tp, node)),
+        node=node,
+    )

@@ -1,0 +1,97 @@
+"""Attention as transformers' classes compute it in training."""
+
+from calc.model.attention import GQA
+from calc.model.block import Norm
+from calc.training.autograd import CountedBy, TrackedTensor
+from calc.training.modules import Modules, Rotary
+
+WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
+
+
+def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+    """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
+    d_v, columns = mixer.d_v or mixer.d_head, x.columns
+    q, k, v, gate = projections(t, mixer, x)
+    q, k = head_norms(t, mixer, norm, q, k)
+    if rotary is not None:
+        rotary = t.spread(rotary)
+        q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
+    if "values" in t.kernels.norms_unweighted:
+        v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
+    out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
+    out = t.by_tokens(out, "output of attention, token by token")
+    if gate is not None:
+        out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
+    return t.matrix(
+        out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
+    )
+
+
+def projections(
+    t: Modules, mixer: GQA, x: TrackedTensor
+) -> tuple[TrackedTensor, TrackedTensor, TrackedTensor, TrackedTensor | None]:
+    """Queries, keys, values and a gate: each by a matrix, or views of what one matrix makes."""
+    d_v = mixer.d_v or mixer.d_head
+    q = mixer.n_q * mixer.d_head
+    columns = {"q_proj": q, "k_proj": mixer.n_kv * mixer.d_head, "v_proj": mixer.n_kv * d_v}
+    bias, gate = mixer.bias, None
+    if t.packs("q_proj", "k_proj", "v_proj"):
+        packed = t.matrix(x, "q_proj", sum(columns.values()), "queries, keys and values", bias="q_proj" in bias)
+        first, k, v = t.parts(packed, *columns.values())
+        return first, k, v, gate
+    if mixer.gated:
+        both = t.matrix(x, "q_proj", 2 * q, "queries and gate", bias="q_proj" in bias)
+        first, gate = t.parts(both, q, q)
+    else:
+        first = t.matrix(x, "q_proj", q, "queries", bias="q_proj" in bias)
+    k = t.matrix(x, "k_proj", columns["k_proj"], WORDS["k_proj"], bias="k_proj" in bias)
+    if mixer.keys_are_values:
+        return first, k, k, gate
+    return first, k, t.matrix(x, "v_proj", columns["v_proj"], WORDS["v_proj"], bias="v_proj" in bias), gate
+
+
+def head_norms(
+    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: TrackedTensor
+) -> tuple[TrackedTensor, TrackedTensor]:
+    """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
+    if mixer.qk_norm == "none":
+        return q, k
+    kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or norm == "layer" else "rms")
+    heads = (1, 1) if mixer.qk_norm == "full" else (mixer.n_q, mixer.n_kv)
+    return t.norm(q, kind, "normed queries", heads=heads[0]), t.norm(k, kind, "normed keys", heads=heads[1])
+
+
+def attend(
+    t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
+) -> TrackedTensor:
+    """softmax(q·kᵀ)·v in one kernel, or step by step."""
+    if t.settings.repeated_keys or not t.settings.flash:
+        k = t.repeat(k, n_q // n_kv, "keys for every query head")
+        v = t.repeat(v, n_q // n_kv, "values for every query head")
+    if t.settings.flash:
+        return t.flash_attention(q, k, v, n_q, columns)
+    weights = probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks)
+    return t.bmm(weights, v, columns, CountedBy.TOKEN, "output of attention")
+
+
+def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedTensor:
+    """q·kᵀ, scaled, capped where the family does so, and masked."""
+    label = "scores of attention"
+    weights = t.scale(t.bmm(q, k, n_q, CountedBy.SCORE, label), label)
+    if t.kernels.capped_scores:
+        weights = t.scale(weights, label)
+        weights = t.result_saved(weights, label)
+        weights = t.scale(weights, label)
+    return t.shift(weights, label)
+
+
+def probabilities(t: Modules, weights: TrackedTensor, width: int, n_q: int, *, sinks: bool) -> TrackedTensor:
+    """Their softmax, in 32 bits and back; with a sink for each head in the type of the scores."""
+    if sinks:
+        weights = t.shift(t.concatenate([weights], "scores with sinks", by_heads=True), "scores with sinks")
+        return t.slice(t.result_saved(weights, "probabilities of attention"), n_q)
+    label = "probabilities of attention in 32 bits"
+    wide = t.kernels.fp32_softmax or t.autocast
+    likely = t.result_saved(t.cast(weights, 4, "scores in 32 bits") if wide else weights, label)
+    likely = t.cast(likely, width, "probabilities of attention")
+    return t.dropout(likely, "probabilities of attention after dropout") if "scores" in t.kernels.dropout else likely

@@ -1,0 +1,289 @@
+"""What single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what each of
+them allocates on the way."""
+
+from collections.abc import Callable
+
+from calc.training.autograd import Accumulator, Backward, CountedBy, Name, Storage, Tape, TrackedTensor
+
+ACTIVATION_GRADIENTS = "gradients of activations"
+WEIGHT_GRADIENTS = "gradients of weights"
+MatrixSide = tuple[int, int, CountedBy]
+"""Columns, width and unit of a gradient."""
+
+
+class Operations(Tape):
+    """A tape with the operations that models are made of. `width` is the bytes of what matrices multiply."""
+
+    def __init__(self, width: int, *, autocast: bool = False) -> None:
+        super().__init__()
+        self.width, self.autocast = width, autocast
+        self.gradient_names: dict[int, str] = {}  # by the columns of what they belong to
+
+    def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> TrackedTensor:
+        """A weight of so many elements, whose memory is counted elsewhere."""
+        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(uses) if trained else None)
+
+    def gradient(self, side: TrackedTensor | MatrixSide, *, by_heads: bool = False) -> TrackedTensor:
+        """A gradient as large as a tensor."""
+        columns, width, unit = (side.columns, side.width, side.unit) if isinstance(side, TrackedTensor) else side
+        name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
+        return self.new(name, columns, width, unit, by_heads=by_heads)
+
+    def again(self, gradient: TrackedTensor) -> TrackedTensor:
+        """A gradient as large as another, laid out like it."""
+        return self.gradient(gradient, by_heads=gradient.by_heads)
+
+    def passing(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        """The gradient of what changes no value of a gradient."""
+        return [gradient]
+
+    def multiplied(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
+        return [self.again(gradient)]
+
+    def checkpoint(
+        self, run: Callable[[TrackedTensor], TrackedTensor], x: TrackedTensor, *, reentrant: bool
+    ) -> TrackedTensor:
+        """Activation checkpointing, arXiv:1604.06174: only the input is saved; going back, it all runs again. The
+        reentrant kind holds the output and its gradient meanwhile."""
+        recording, self.recording = self.recording, False
+        out = run(TrackedTensor(x.storage, x.columns, x.width, x.unit))
+        self.recording = recording
+        storage, columns, width, unit = x.storage, x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            nodes, self.nodes = self.nodes, []
+            casts, self.casts = self.casts, {}
+            source = self.leaf(again := TrackedTensor(storage, columns, width, unit))
+            out = run(again)
+            self.casts = casts
+            waiting = [gradient]
+            del again, gradient
+            if out.node is not None:
+                end = out.node, out.slot
+                if not reentrant:
+                    del out
+                self.backward(end, waiting[0] if reentrant else waiting.pop())
+            self.nodes = nodes
+            return [source.gradients[0]]
+
+        return self.record(out, [x], backward, [x.storage])
+
+    # Types and layouts
+
+    def cast(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x.to(dtype): nothing happens where it has that type."""
+        if x.width == width:
+            return x
+        out, before = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads), x.width
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+
+    def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
+        """a.add_(b)."""
+        return self.record(
+            TrackedTensor(a.storage, a.columns, a.width, a.unit), [a, b], lambda gradient: [gradient, gradient]
+        )
+
+    def scaled_in_place(self, x: TrackedTensor) -> TrackedTensor:
+        """x times a number, in place."""
+        return self.record(TrackedTensor(x.storage, x.columns, x.width, x.unit), [x], self.multiplied)
+
+    def in_type(self, gradient: TrackedTensor, width: int) -> TrackedTensor:
+        """A gradient in the type of what it belongs to."""
+        if gradient.width == width:
+            return gradient
+        return self.gradient((gradient.columns, width, gradient.unit), by_heads=gradient.by_heads)
+
+    def cast_weight(self, weight: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """Autocast's copy of a weight, which it makes once; a frozen one it makes for each use."""
+        if weight.width == width:
+            return weight
+        if weight.node is None:
+            return self.new(name, weight.columns, width, CountedBy.ONCE)
+        if weight not in self.casts:
+            self.casts[weight] = self.cast(weight, width, name)
+        return self.casts[weight]
+
+    def by_tokens(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x.contiguous(), token by token: a copy where it lies head by head."""
+        if not x.by_heads:
+            return x
+        return self.record(self.new(name, x.columns, x.width, x.unit), [x], self.passing)
+
+    # Matrices
+
+    def linear(
+        self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name, unit: CountedBy = CountedBy.TOKEN
+    ) -> TrackedTensor:
+        """x·W: saves x for the gradient of W, and W for that of x."""
+        if self.autocast:
+            weight = self.cast_weight(weight, self.width, "weights in 16 bits")
+            x = self.cast(x, self.width, "inputs of matrices in 16 bits")
+        out = self.new(name, columns, weight.width, unit)
+        sides = sides_of(x, weight)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            if gradient.by_heads:  # the reshape to a matrix copies it
+                gradient = self.gradient(gradient)
+            of_weight = sides[1] and self.gradient(sides[1])
+            return [sides[0] and self.gradient(sides[0]), of_weight]
+
+        return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
+
+    def product(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
+        """torch.bmm: saves both."""
+        out, sides = self.new(name, columns, a.width, unit, by_heads=True), sides_of(a, b)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [side and self.gradient(side, by_heads=True) for side in sides]
+
+        return self.record(out, [a, b], backward, saved_for_each_other(a, b))
+
+    # Element by element
+
+    def add(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """a + b; both get the same gradient, each in its type."""
+        out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
+        widths = a.width, b.width
+        return self.record(out, [a, b], lambda gradient: [self.in_type(gradient, width) for width in widths])
+
+    def scale(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x times a number: saves nothing."""
+        return self.record(self.like(name, x), [x], self.multiplied)
+
+    def shift(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x plus a number: saves nothing."""
+        return self.record(self.like(name, x), [x], self.passing)
+
+    def multiply(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
+        wide = b if a.unit == CountedBy.ONCE or a.columns < b.columns else a
+        out = self.new(name, wide.columns, max(a.width, b.width), wide.unit, by_heads=wide.by_heads)
+        sides, full = sides_of(a, b), (out.columns, out.unit)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            products = [side and self.again(gradient) for side in sides]
+            results: list[TrackedTensor | None] = []
+            for side in sides:  # the engine sums over what was repeated, and casts, once both are there
+                product = products.pop(0)
+                if product is not None and side is not None:
+                    if (side[0], side[2]) != full:
+                        product = self.gradient((side[0], product.width, side[2]))
+                    product = self.in_type(product, side[1])
+                results.append(product)
+            return results
+
+        return self.record(out, [a, b], backward, saved_for_each_other(a, b))
+
+    def activation(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """silu(x), gelu(x) and the like in one kernel, which saves its input."""
+        return self.record(self.like(name, x), [x], self.multiplied, [x.storage])
+
+    def result_saved(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """tanh(x), relu(x), softmax(x): saves its output."""
+        out = self.like(name, x)
+        return self.record(out, [x], self.multiplied, [out.storage])
+
+    def power(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x to a power, which autocast takes in 32 bits: saves its input."""
+        if self.autocast:
+            x = self.cast(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
+        whole = x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [[self.gradient(whole) for _ in range(3)][-1]]  # the power below, times its exponent, times that
+
+        return self.record(self.like(name, x), [x], backward, [x.storage])
+
+    def dropout(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """In training: a mask of a byte for each element is saved."""
+        out, mask = self.like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
+        return self.record(out, [x], self.multiplied, [mask.storage])
+
+    def name_of(self, x: TrackedTensor) -> str:
+        """The words of a tensor's name."""
+        name = "weights" if x.storage is None else self.sizes[x.storage.number][0]
+        return name if isinstance(name, str) else name[1]
+
+    def mark_loss(self) -> None:
+        """What follows is the loss."""
+        self.top()
+        self.mark = len(self.tops)
+
+    # Norms, and kernels that are several operations in one
+
+    def inverse_rms(self, x: TrackedTensor, heads: int) -> TrackedTensor:
+        """rsqrt(mean of x² + ε) over all columns or those of each head, in steps."""
+        name = "1 / rms of norms"
+        squares = self.like("squares", x)
+        mean = self.new(name, heads, 4, x.unit)
+        del squares
+        out = self.new(name, heads, 4, x.unit)
+        del mean
+        whole = x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [[self.gradient(whole) for _ in range(4)][-1]]  # of the mean, then of the square
+
+        return self.record(out, [x], backward, [x.storage, out.storage])
+
+    def centred(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+        """x less its mean."""
+        mean = self.new("means of norms", heads, 4, x.unit)
+        out = self.like(name, x)
+        del mean
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            of_mean = self.again(gradient)
+            total = self.again(gradient)
+            del of_mean
+            return [total]
+
+        return self.record(out, [x], backward)
+
+    def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
+        """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""
+        if self.autocast:
+            x = self.cast(x, 4, "inputs of norms in 32 bits")
+            weights = [self.cast_weight(weight, 4, "weights in 32 bits") for weight in weights]
+        out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
+        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
+
+    def fused_norm(self, x: TrackedTensor, weight: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+        """RMSNorm in one kernel: saves its input and 1 / rms."""
+        out, statistics = self.like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
+        return self.record(out, [x, weight], self.to_each(x, weight), [x.storage, statistics.storage])
+
+    def fused_gate(self, gate: TrackedTensor, up: TrackedTensor, name: Name) -> TrackedTensor:
+        """act(gate)·up in one kernel: saves both."""
+        return self.record(self.like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
+
+    def flash_attention(
+        self, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, heads: int, columns: int
+    ) -> TrackedTensor:
+        """One kernel: saves queries, keys, values, its output and a log-sum-exp for each head."""
+        if self.autocast:
+            q, k, v = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (q, k, v))
+        out = self.new("output of attention", columns, q.width, q.unit, by_heads=q.by_heads)
+        exponents = self.new("log-sum-exp of attention", heads, 4, q.unit)
+        saved = [q.storage, k.storage, v.storage, out.storage, exponents.storage]
+        return self.record(out, [q, k, v], self.to_each(q, k, v), saved)
+
+    def to_each(self, *inputs: TrackedTensor) -> Backward:
+        """The backward of a kernel that makes the gradients of all its inputs at once."""
+        sides, heads = sides_of(*inputs), [x.by_heads for x in inputs]
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [side and self.gradient(side, by_heads=by) for side, by in zip(sides, heads, strict=True)]
+
+        return backward
+
+
+def sides_of(*inputs: TrackedTensor) -> list[MatrixSide | None]:
+    """The size of each input's gradient; None where none is asked for."""
+    return [(x.columns, x.width, x.unit) if x.node is not None else None for x in inputs]
+
+
+def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[Storage | None]:
+    """What a product saves: each factor where the other has a gradient."""
+    return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]

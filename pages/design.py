@@ -1,0 +1,16 @@
+import streamlit as st
+
+from pages.parts.inputs import serving
+from pages.parts.outputs import blueprint, design_aids, frame
+from pages.parts.state.query import DESIGN
+from pages.parts.state.weighed import weighed
+
+answer = frame.page(DESIGN, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
+left, right = st.columns([6, 5], gap="large")
+with left:
+    blueprint.draw(answer)
+with right:
+    design_aids.lint(answer)
+    design_aids.scale_to(answer)
+    design_aids.standing(answer)
+    design_aids.notes(answer)

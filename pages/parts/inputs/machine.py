@@ -1,0 +1,79 @@
+"""The controls of the reader's own machine."""
+
+from typing import Any
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from pages.parts.inputs.control import control, explain, faults, help_of
+from pages.parts.inputs.serving import workload
+from pages.parts.state.local import LocalAnswer
+from pages.parts.state.scenario import places
+from pages.parts.state.url import change, show
+from pages.parts.words import field, say
+from presets import gpus
+
+MOST = 4
+"""Cards that have a place of their own."""
+
+
+def machine(answer: LocalAnswer) -> None:
+    """What is in it."""
+    known, computer = places(("machine",)), answer.computer
+    st.markdown(say("**My machine**"))
+    place = known["my_gpus"]
+    own = [name for name in dict.fromkeys((*computer.my_gpus, *answer.scenario.gpu)) if name not in gpus()]
+    for slot in range(min(MOST, len(computer.my_gpus) + 1)):
+        key = f"card_{slot}"
+        show(key, computer.my_gpus[slot] if slot < len(computer.my_gpus) else None)
+        st.selectbox(
+            say("Card {n}", n=slot + 1),
+            [*own, *gpus()],
+            index=None,
+            format_func=lambda name: find_gpu(name).name,
+            key=key,
+            placeholder=say("none") if slot else say("none: the CPU computes"),
+            help=help_of(place.option) if not slot else None,
+            on_change=_take_cards,
+            args=(place,),
+        )
+    faults(answer.error, place)
+    if computer.is_unified:
+        st.caption(
+            say(
+                "{gpu} shares one memory with the CPU: {usable:.1f} of {all:.1f} GiB are the GPU's as it is delivered.",
+                gpu=computer.gpus[0].name,
+                usable=computer.gpus[0].usable_bytes / 2**30,
+                all=computer.memory_bytes / 2**30,
+            )
+        )
+    with st.grid(2, min_column_width=140, gap="small"):
+        for name in ("ram_gib", "ram_gb_s", "cpu_tflops", "system_gib"):
+            if not (computer.is_unified and name in ("ram_gib", "ram_gb_s")):
+                control(known[name], answer.error)
+
+
+def _take_cards(place: Any) -> None:
+    chosen = [st.session_state.get(f"card_{slot}") for slot in range(MOST)]
+    change({place: tuple(name for name in chosen if name is not None)})
+
+
+def cache_format(answer: LocalAnswer) -> None:
+    place = places(("serving",), answer.scenario.serving.engine)["kv"]
+    kinds = ["bf16", "q8_0", "q4_0"]
+    now = place.of(st.session_state.scenario)
+    show("local_kv", now)
+    st.segmented_control(
+        field("kv"),
+        kinds if now in kinds else [*kinds, now],
+        format_func=lambda kind: "f16" if kind == "bf16" else kind,
+        required=True,
+        key="local_kv",
+        help=say("f16 is llama.cpp's own; q8_0 takes half, and with CUDA a 16-bit copy of one layer."),
+        on_change=lambda: change({place: st.session_state.local_kv}),
+    )
+    if answer.error is not None and answer.error.field == "kv":
+        explain(answer.error, lambda near: change({place: near}))
+
+
+SECTIONS = (machine, workload, cache_format)

@@ -1,0 +1,57 @@
+"""The controls of a training plan: how much is trained, in which steps, on how many of which GPUs."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from pages.parts.inputs import planning
+from pages.parts.inputs.control import control, faults
+from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.state.scenario import Place, places
+from pages.parts.state.training_planned import TrainingPlanned
+from pages.parts.state.url import change, show
+from pages.parts.words import say
+
+STEP = ("global_batch", "sequence", "micro_batch")
+DETAILS = ("optimizer", "recipe")
+BILLION = 1e9
+
+
+def run(answer: TrainingPlanned) -> None:
+    """How much, and in which steps."""
+    known = of_planning()
+    st.markdown(say("**Training run**"))
+    with st.grid(2, min_column_width=140, gap="small"):
+        tokens(known["tokens"])
+        planning.number(known["gpus"])
+        for name in STEP:
+            planning.number(known[name])
+    for name in ("tokens", "gpus", *STEP):
+        faults(answer.error, known[name])
+    with drawer(say("Optimizer and precision"), "run_drawer", opened=concerns(answer.error, DETAILS)) as is_open:
+        if is_open:
+            for name in DETAILS:
+                control(known[name], answer.error)
+
+
+def tokens(place: Place) -> None:
+    """In billions; the scenario has single ones."""
+    show("billions", place.of(st.session_state.scenario) / BILLION)
+    st.number_input(
+        say("Tokens to train on, billions"),
+        min_value=1e-6,
+        max_value=1e9,
+        format="%g",
+        step=10.0,
+        key="billions",
+        on_change=_take_tokens,
+        args=(place,),
+    )
+
+
+def _take_tokens(place: Place) -> None:
+    change({place: st.session_state.billions * BILLION})
+
+
+def of_planning() -> Mapping[str, Place]:
+    return places(("planning",))

@@ -1,0 +1,70 @@
+"""The controls of the page of GPUs: what is shown, on which GPU, how many, of which model."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from pages.parts.inputs.control import control
+from pages.parts.inputs.model_picker import model_picker
+from pages.parts.state.planned import own_gpus
+from pages.parts.state.scenario import Place, Scenario, places
+from pages.parts.state.url import bind
+from pages.parts.state.weighed import Answer, looked
+from pages.parts.words import field, say
+from presets import gpus
+
+
+def of_hardware() -> Mapping[str, Place]:
+    return places(("hardware",))
+
+
+def view() -> str:
+    """What is shown."""
+    control(of_hardware()["view"], None, label=say("Show"))
+    chosen: str = st.session_state.scenario.hardware.view
+    return chosen
+
+
+def card_and_figure(scenario: Scenario) -> Scenario:
+    """Of the map of models."""
+    with st.grid(4, min_column_width=200, gap="small"):
+        card(scenario)
+        for name in ("cards", "length"):
+            control(of_hardware()[name], None)
+        control(of_hardware()["figure"], None)
+    return scenario
+
+
+def model_and_figure(scenario: Scenario) -> Answer:
+    """Of the map of GPUs."""
+    answer = looked(scenario)
+    with st.grid(4, min_column_width=200, gap="small"):
+        with st.container():
+            model_picker(answer)
+        for name in ("cards", "length", "figure"):
+            control(of_hardware()[name], None)
+    return answer
+
+
+def model_and_card(scenario: Scenario) -> Answer:
+    """Of the roofline."""
+    answer = looked(scenario)
+    with st.grid(4, min_column_width=200, gap="small"):
+        with st.container():
+            model_picker(answer)
+        card(scenario)
+        for name in ("cards", "length"):
+            control(of_hardware()[name], None)
+    return answer
+
+
+def card(scenario: Scenario) -> None:
+    """A GPU of the catalogue, or one of the reader's own."""
+    st.selectbox(
+        field("card"),
+        [*own_gpus(scenario), *gpus()],
+        format_func=lambda name: find_gpu(name).name,
+        help=say("The GPU that models are tried on."),
+        **bind(of_hardware()["card"]),
+    )

@@ -1,0 +1,143 @@
+"""The drawing of the model on a page: a click on a part shows its tensors and the way to its line on paper."""
+
+import streamlit as st
+
+from calc.model.counting import WHAT, local
+from calc.model.diagram import Diagram, ModelPart, diagram
+from calc.model.paper import ANCHORS, Anchor
+from pages.parts import words
+from pages.parts.outputs import model_drawing as drawing
+from pages.parts.outputs import paper
+from pages.parts.state.query import ATTENTION, DESIGN, encode
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
+
+SCRIPT = """
+export default function ({data, parentElement, setTriggerValue}) {
+  let place = parentElement.querySelector("#drawing");
+  if (!place) {
+    place = document.createElement("div");
+    place.id = "drawing";
+    parentElement.appendChild(place);
+  }
+  if (place.dataset.drawn !== data.svg) {
+    place.innerHTML = data.svg;
+    place.dataset.drawn = data.svg;
+  }
+  for (const part of place.querySelectorAll("[data-part]")) {
+    const take = () => setTriggerValue("part", part.dataset.part);
+    part.onclick = take;
+    part.onkeydown = (event) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); take(); }
+    };
+  }
+}
+"""
+"""Puts the drawing on the page, and says which part was clicked."""
+CLICKED = st.components.v2.component("model_drawing", js=SCRIPT)
+
+
+@st.fragment
+def draw(answer: Answer) -> None:
+    """The drawing; the part that was clicked opens beside it."""
+    found = diagram(answer.architecture)
+    svg = drawing.drawing(answer.architecture, found, answer.scenario.serving.workload, told(answer, found))
+    clicked = CLICKED(data={"svg": svg}, key="drawing", on_part_change=lambda: None).get("part")
+    st.caption(say("Click a part for its tensors. Matrices are [out, in]; red is cached for each token."))
+    st.download_button(
+        say("Drawing (SVG)"),
+        svg,
+        file_name=f"{answer.model.name.replace('/', '--')}.svg",
+        mime="image/svg+xml",
+        icon=":material/download:",
+        on_click="ignore",
+        key="take_drawing",
+    )
+    parts = parts_of(found)
+    if clicked in parts:
+        module = parts[clicked]
+        st.dialog(heading(clicked, module), width="medium")(details)(answer, clicked, module)
+
+
+def way(answer: Answer) -> None:
+    """The way to the drawing."""
+    st.page_link(
+        "design.py",
+        label=say("Drawing and checks of the design"),
+        icon=f":material/{DESIGN.icon}:",
+        query_params=encode(answer.scenario, DESIGN),
+    )
+
+
+def parts_of(found: Diagram) -> dict[drawing.Part, ModelPart]:
+    """Each part that can be chosen, by its name in the drawing."""
+    parts = {"embedding": found.embedding}
+    parts |= {f"other.{number}": module for number, module in enumerate(found.others)}
+    for number, kind in enumerate(found.kinds):
+        parts |= {f"{number}.{module.component}": module for module in kind.modules}
+    ends = {"norm": found.norm, "head": found.head}
+    parts |= {name: module for name, module in ends.items() if module is not None}
+    return parts | {f"aside.{why}": module for why, module in found.aside}
+
+
+def told(answer: Answer, found: Diagram) -> str:
+    """The drawing in a sentence."""
+    kinds = words.listed(f"{len(kind.block.runs_in):,} × {words.layers(kind.block.runs_in)}" for kind in found.kinds)
+    return say(
+        "{name} from token ids to logits: embedding; {kinds}; final norm and output head",
+        name=answer.model.name,
+        kinds=kinds,
+    )
+
+
+def heading(name: drawing.Part, module: ModelPart) -> str:
+    """A part, and the layers that hold it."""
+    title = words.part(name.partition(".")[2] if name.startswith("aside.") else module.component)
+    layers = module.tensors[0].layers if name[:1].isdigit() else ()
+    return f"{title} · {words.layers(layers)}" if layers else title
+
+
+def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
+    """The tensors of a part, and the way to its line on paper."""
+    if module.component in WHAT:
+        st.markdown(say(WHAT[module.component]))
+    everywhere = sum(tensor.parameters for tensor in module.tensors)
+    total = answer.architecture.parameters().total
+    if name[:1].isdigit():
+        st.markdown(
+            say(
+                "**{one:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
+                one=module.parameters,
+                all=everywhere,
+                share=words.percent(everywhere / total),
+            )
+        )
+    else:
+        st.markdown(
+            say(
+                "**{all:,}** parameters: {share} of the model.", all=everywhere, share=words.percent(everywhere / total)
+            )
+        )
+    rows = [
+        [f"`{local(tensor.name)}`", f"{tensor.parameters:,}", words.shape(tensor.shape), f"{tensor.count:,}"]
+        for tensor in module.tensors
+    ]
+    head = [say("Tensor"), say("Parameters"), say("Shape"), say("Count")]
+    st.markdown(paper.SIDEWAYS.format(table=words.table(head, rows)), unsafe_allow_html=True)
+    paper.link(answer, anchor_of(name, module))
+    if module.component in ("attention", "ssm_linear"):
+        st.page_link(
+            "attention.py",
+            label=say("Heads, shapes and scores"),
+            icon=":material/hub:",
+            query_params=encode(answer.scenario, ATTENTION),
+        )
+
+
+def anchor_of(name: drawing.Part, module: ModelPart) -> Anchor:
+    """Where a part stands on paper."""
+    if name in ("norm", "head"):
+        return "output"
+    if name.startswith("aside."):
+        return "parameters"
+    return next((anchor for anchor in ANCHORS if anchor == module.component), "layers")

@@ -1,0 +1,90 @@
+"""What a reader takes elsewhere: the command that starts it so, a frame for a web page, a badge for a README."""
+
+from html import escape
+from urllib.parse import quote
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import Launch
+from calc.training.training_launch import accelerate, torchrun
+from pages.parts import words
+from pages.parts.state.query import Page
+from pages.parts.state.url import link
+from pages.parts.state.weighed import Answer, Trained, Weighed
+from pages.parts.words import say
+
+LOCAL = "./model"
+BADGE = "https://img.shields.io/badge"
+LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
+
+
+def draw(answer: Answer, page: Page) -> None:
+    """Made when it is opened."""
+    if not isinstance(answer, Weighed | Trained) or answer.error is not None:
+        return
+    with st.popover(
+        say("Launch, embed"), icon=":material/terminal:", width="content", key="carry", on_change="rerun"
+    ) as container:
+        if container.open:
+            commands(answer)
+            embedding(answer, page)
+
+
+def commands(answer: Weighed | Trained) -> None:
+    """Command lines with this layout."""
+    for title, launch, flags in launches(answer):
+        st.markdown(f"**{title}**")
+        st.code(" \\\n  ".join([launch.text, *flags]), language="bash")
+        for note in launch.notes:
+            st.caption(say(note))
+
+
+def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ...]]]:
+    """What starts it, by the name of the tool; and the flags with which it fits."""
+    if isinstance(answer, Trained):
+        step = answer.report.scenario
+        return [
+            ("accelerate", accelerate(step.workload, step.recipe, step.layout), ()),
+            ("torchrun", torchrun(step.layout), ()),
+        ]
+    asked, focus = answer.report.scenario, answer.focus
+    engine = answer.scenario.serving.started()
+    launch = engine.launch(model(answer), asked.precision, asked.layout, asked.workload.context)
+    title = ENGINES[asked.engine].title
+    if launch is None:
+        python = f'model = AutoModelForCausalLM.from_pretrained("{model(answer)}", dtype="auto", device_map="auto")'
+        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")), ())]
+    if answer.scenario.overrides:
+        note = Message(
+            "The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL
+        )
+        launch = launch.model_copy(update={"notes": (note, *launch.notes)})
+    return [(title, launch, focus.flags if focus is not None and focus.verdict == "fits with" else ())]
+
+
+def model(answer: Answer) -> str:
+    """What the command names: the model of the Hub, or a folder of the reader's."""
+    source = answer.scenario.source
+    return LOCAL if source.pasted is not None or answer.scenario.overrides else source.model
+
+
+def embedding(answer: Weighed | Trained, page: Page) -> None:
+    """For web pages and READMEs."""
+    address = link(answer.scenario, page)
+    if address is None:
+        return
+    framed = f"{address}{'&' if '?' in address else '?'}embed=true"
+    st.markdown(say("**In a web page**"))
+    st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)
+    st.markdown(say("**Badge for a README**"))
+    count, memory = answer.architecture.parameters().total, answer.report.memory.total
+    said = f"{words.count(count)} · {words.gib(memory)}"
+    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(said))}-0072B2"
+    st.code(f"[![{answer.model.name}: {said}]({picture})]({address})", language="markdown", wrap_lines=True)
+
+
+def shielded(text: str) -> str:
+    """As shields.io reads a text: a dash and an underscore are doubled."""
+    return text.replace("-", "--").replace("_", "__")

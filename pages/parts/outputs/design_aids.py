@@ -1,0 +1,213 @@
+"""Aids for those who design a model: checks of its sizes, published models beside it, the size that meets a budget."""
+
+from collections.abc import Sequence
+from functools import cache
+from math import ceil
+from typing import Any
+
+import streamlit as st
+
+from calc import Architecture
+from calc.design.checks import checks
+from calc.design.scale import Design, Measure, scaled, token_flops
+from calc.design.standing import Proportions, proportions
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.memory import Serving
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.inputs.fields import Control, controlled
+from pages.parts.inputs.sidebar import put
+from pages.parts.outputs import charts, plot
+from pages.parts.outputs.charts import PLAIN, Figure, Theme
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import say
+from presets import models
+
+TOKENS_PER_PARAMETER = 20
+"""Training tokens for each parameter where a given compute trains the best model: Hoffmann et al., arXiv:2203.15556."""
+FLOPS_PER_TOKEN = 6
+"""FLOPs of a training token for each active parameter: Kaplan et al., arXiv:2001.08361 section 2.1."""
+
+
+@cache
+def published() -> tuple[Proportions, ...]:
+    """The presets by their proportions."""
+    return tuple(proportions(preset.name, Architecture.from_config(preset.config)) for preset in models().values())
+
+
+def lint(answer: Weighed) -> None:
+    """What hardware, formats and engines like about its sizes."""
+    st.header(say("Checks of the design"), anchor=False)
+    layout = answer.report.scenario.layout
+    st.caption(say("For the chosen layout: TP {tp}.", tp=layout.tp))
+    own = proportions(answer.model.name, answer.architecture)
+    for check in checks(answer.architecture, layout, published(), own):
+        icon = ":green[:material/check_circle:]" if check.good else ":orange[:material/info:]"
+        with st.container(gap="xxsmall"):
+            st.markdown(f"{icon} {words.capitalized(say(check.what))}")
+            st.caption(say("{why} [Source]({source})", why=check.why, source=check.source))
+
+
+def standing(answer: Weighed) -> None:
+    """Width and depth among published models."""
+    title = say("Width and depth among {n} published models", n=len(published()))
+    st.header(title, anchor=False)
+    own = proportions(answer.model.name, answer.architecture)
+    plot.draw("standing", title, scatter(own, published(), charts.theme()))
+
+
+def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Figure:
+    """A mark a model: layers and hidden size, both in doublings; this model stands out."""
+    template = say(
+        "{name}<br>{layers} layers, {hidden} wide<br>{parameters} parameters",
+        name="%{customdata[0]}",
+        layers="%{x}",
+        hidden="%{y:,}",
+        parameters="%{customdata[1]}",
+    )
+
+    def marks(rows: Sequence[Proportions], marker: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [row.layers for row in rows],
+            "y": [row.hidden for row in rows],
+            "customdata": [[row.name, words.count(row.parameters)] for row in rows],
+            "marker": marker,
+            "hovertemplate": template + PLAIN,
+        }
+
+    dense = [row for row in others if row.active == row.parameters]
+    sparse = [row for row in others if row.active != row.parameters]
+    axis = {"type": "log", "tickformat": ",d"}
+    return charts.figure(
+        [
+            marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.55}),
+            marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.7, "symbol": "square"}),
+            marks(
+                [own], {"color": "#D55E00", "size": 15, "symbol": "star", "line": {"width": 1.5, "color": theme.text}}
+            ),
+        ],
+        theme,
+        height=380,
+        margin={"l": 8, "r": 8, "t": 40, "b": 48},
+        title={
+            "text": "  ".join(
+                f'<span style="color:{color}">{mark}</span> {label}'
+                for color, mark, label in (
+                    ("#0072B2", "●", say("dense")),
+                    ("#E69F00", "■", say("mixture of experts")),
+                    ("#D55E00", "★", say("this model")),
+                )
+            ),
+            "font": {"size": 13},
+            "x": 0,
+            "xref": "container",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 8, "l": 4},
+        },
+        hovermode="closest",
+        xaxis=axis | {"title": charts.small(say("Layers")), "tickvals": [8, 16, 32, 64, 128]},
+        yaxis=axis | {"title": charts.small(say("Hidden size")), "tickvals": [512, 1024, 2048, 4096, 8192, 16384]},
+    )
+
+
+def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
+    """What a budget may be of: its label, how a design is measured, and the unit that it is stated in."""
+    asked, gpu = answer.serving, find_gpu(answer.focus.gpu) if answer.focus else answer.scenario.first_gpu()
+    workload = answer.report.scenario.workload
+
+    def memory(architecture: Architecture) -> int:
+        laid_out = Serving(architecture, asked.engine, asked.precision, asked.layout, asked.overhead)
+        return laid_out.on(gpu, workload).memory.total
+
+    return {
+        "parameters": (say("Parameters (B)"), lambda design: design.parameters().total, 1e9),
+        "memory": (say("Memory per GPU (GiB)"), memory, GIB),
+        "flops": (say("FLOPs per token (G)"), lambda design: token_flops(design, workload.context), 1e9),
+    }
+
+
+def scale_to(answer: Weighed) -> None:
+    """The value of one field that meets a budget."""
+    settings, known = answer.model.settings or {}, measures(answer)
+    fields = {name: control for name, control in controlled(settings).items() if isinstance(control, Control)}
+    if not fields:
+        return
+    st.header(say("Scale to a budget"), anchor=False)
+    with st.grid(3, min_column_width=130, gap="small"):
+        kind = st.selectbox(say("Budget of"), list(known), format_func=lambda name: known[name][0], key="scale_kind")
+        _, measure, unit = known[kind]
+        now = measure(answer.architecture)
+        budget = st.number_input(
+            say("Budget"),
+            min_value=0.001,
+            value=ceil(1000 * now / unit) / 1000,
+            format="%g",
+            key=f"scale_{kind}_{answer.model.name}",
+        )
+        name = st.selectbox(
+            say("Field to solve for"), list(fields), format_func=lambda name: say(fields[name].label), key="scale_field"
+        )
+    control = fields[name]
+    values = range(-(-control.least // control.step) * control.step, control.most + 1, control.step)
+    found = scaled(answer.model.config or {}, name, values, measure, int(budget * unit))
+    st.caption(say("All other fields stay as they are; now {value:,}.", value=settings[name]))
+    original = (answer.model.published.settings or {})[name]
+    told = ((found.below, say("within the budget")), (found.above, say("the next one, beyond it")))
+    for design, what in told:
+        if design is not None:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.button(
+                    say("Use {value}", value=f"{design.value:,}"),
+                    key=f"scale_use_{design.value}",
+                    on_click=put,
+                    args=(name, design.value, original),
+                )
+                st.markdown(row(design, what, name, kind))
+    if found.below is None:
+        st.caption(say("No smaller value makes a valid model within this budget."))
+
+
+def row(design: Design, what: str, name: str, kind: str) -> str:
+    """One answer."""
+    amounts = {
+        "parameters": words.count(design.amount),
+        "memory": words.size(design.amount),
+        "flops": say("{n} GFLOPs", n=words.figure(design.amount / 1e9)),
+    }
+    return say(
+        "`{field}` = **{value:,}**: {amount}, {what}", field=name, value=design.value, amount=amounts[kind], what=what
+    )
+
+
+def notes(answer: Weighed) -> None:
+    """How long it would be trained, and how sparse it is, by the papers."""
+    st.header(say("By the papers"), anchor=False)
+    own, count = proportions(answer.model.name, answer.architecture), answer.architecture.parameters()
+    tokens = TOKENS_PER_PARAMETER * count.active
+    lines = [
+        say(
+            "**Compute-optimal training** takes about {each} tokens for each parameter "
+            "([Chinchilla](https://arxiv.org/abs/2203.15556)): {tokens} tokens here, {flops:.2e} FLOPs by 6·N·D "
+            "([Kaplan et al.](https://arxiv.org/abs/2001.08361)). Models that many will use are trained far longer: "
+            "Llama 3 8B on 15 T tokens, about 1,900 for each parameter ([Llama 3](https://arxiv.org/abs/2407.21783)).",
+            each=TOKENS_PER_PARAMETER,
+            tokens=words.count(tokens),
+            flops=float(FLOPS_PER_TOKEN * count.active * tokens),
+        )
+    ]
+    if count.active < count.total:
+        lines.append(
+            say(
+                "**Sparsity**: {ratio:.1f} parameters for each active one. The law above is of dense models; here N is "
+                "the active parameters, and a mixture of experts of the same compute is better than the dense model "
+                "([routed scaling laws](https://arxiv.org/abs/2202.01169)). Smaller and more experts help further "
+                "([DeepSeekMoE](https://arxiv.org/abs/2401.06066), "
+                "[granularity](https://arxiv.org/abs/2402.07871)).",
+                ratio=own.sparsity,
+            )
+        )
+    st.markdown("\n\n".join(lines))

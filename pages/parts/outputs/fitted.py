@@ -1,0 +1,191 @@
+"""What fits where, as maps; and a GPU's roofline with the passes of a model under it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from calc import ConfigError, Precision
+from calc.hardware.custom_gpu import find_gpu
+from calc.time.fitting import Fitting
+from calc.time.operating_points import OperatingPoint
+from pages.parts import words
+from pages.parts.inputs.control import explain
+from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import charts, maps, plot
+from pages.parts.outputs.plans import several
+from pages.parts.state import fitted
+from pages.parts.state.planned import own_gpus
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
+from presets import models
+
+MOST = 60
+"""Rows of a map, unless all are asked for."""
+
+
+def models_on_a_gpu(scenario: Scenario) -> None:
+    """Which presets fit in which format, up to which context, and how fast."""
+    asked, presets = scenario.hardware, models()
+    found = fitted.models_on(asked.card, asked.cards, asked.length)
+    makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in found.names}))
+    rows = [
+        row
+        for row, name in enumerate(found.names)
+        if found.max_context[row].max() > 0 and (not makers or name.partition("/")[0] in makers)
+    ]
+    st.caption(
+        say(
+            "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under vLLM's defaults at the high end of "
+            "the overhead; the largest first.",
+            fit=sum(found.max_context.max(axis=1) > 0),
+            n=len(found.names),
+            gpus=asked.cards,
+            gpu=find_gpu(asked.card).name,
+        )
+    )
+    draw(scenario, found, rows, [presets[name].name for name in found.names], "models")
+
+
+def model_on_gpus(answer: Answer) -> None:
+    """One model on all GPUs."""
+    if answer.error is not None:
+        st.error(say(answer.error.message), icon=":material/error:")
+        return
+    asked = answer.scenario.hardware
+    kinds, found = fitted.on_gpus(answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length)
+    with st.container(horizontal=True, gap="small"):
+        vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}))
+        forms = several(say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), words.FORMS)
+    passing = [
+        row
+        for row, gpu in enumerate(kinds)
+        if (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)
+    ]
+    rows = sorted(
+        (row for row in passing if found.max_context[row].max() > 0), key=lambda row: -found.tokens_per_s[row].max()
+    )
+    st.caption(
+        say(
+            "{name} fits {fit:,} of {n:,} GPUs in some format ({gpus:,} of each), under vLLM's defaults at the high "
+            "end of the overhead; the fastest first.",
+            name=answer.model.name,
+            fit=len(rows),
+            n=len(passing),
+            gpus=asked.cards,
+        )
+    )
+    draw(answer.scenario, found, rows, [gpu.name for gpu in kinds], "formats")
+
+
+def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[str], key: str) -> None:
+    """The map of some rows, and the same as a table, from which one is weighed."""
+    if not rows:
+        st.info(say("Nothing fits."), icon=":material/info:")
+        return
+    if len(rows) > MOST and not st.toggle(say("All {n:,} rows", n=len(rows)), key=f"map_all_{key}"):
+        rows = rows[:MOST]
+    asked = scenario.hardware
+    shown = found.max_context if asked.figure == "context" else found.tokens_per_s
+    write = maps.tokens if asked.figure == "context" else words.figure
+    labels = [names[row] for row in rows]
+    title = say("Longest context, tokens") if asked.figure == "context" else say("Tokens/s of one user")
+    st.header(title, anchor=False)
+    plot.draw(f"map_{key}", title, maps.heat_map(labels, fitted.FORMATS, shown[rows], write, charts.theme()))
+    with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
+        if is_open:
+            table(scenario, found, rows, names, key)
+
+
+def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
+    """Context and speed of every format; a row that is clicked is weighed."""
+    whole = st.column_config.NumberColumn
+    picked = st.dataframe(
+        [
+            {
+                "name": names[row],
+                **{f"context {form}": int(found.max_context[row][at]) for at, form in enumerate(fitted.FORMATS)},
+                **{f"speed {form}": float(found.tokens_per_s[row][at]) for at, form in enumerate(fitted.FORMATS)},
+            }
+            for row in rows
+        ],
+        hide_index=True,
+        key=f"map_rows_{key}",
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config={
+            "name": st.column_config.TextColumn(say("Name"), pinned=True),
+            **{
+                f"context {form}": whole(say("Context, {format}", format=form), format="localized")
+                for form in fitted.FORMATS
+            },
+            **{
+                f"speed {form}": whole(say("Tokens/s, {format}", format=form), format="%.1f") for form in fitted.FORMATS
+            },
+        },
+    )
+    for index in picked.selection.rows:
+        if index < len(rows) and st.button(
+            say("Weigh {name}", name=names[rows[index]]),
+            key=f"map_weigh_{key}",
+            icon=":material/arrow_forward:",
+            on_click=taken,
+            args=(scenario, found, rows[index], key),
+        ):
+            st.switch_page("weigh.py")
+
+
+def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:
+    """A model of the map, or a GPU, with the layout and the first format that fits."""
+    asked, serving = scenario.hardware, scenario.serving
+    form = fitted.FORMATS[int(np.argmax(found.max_context[row] > 0))]
+    length = int(min(asked.length, found.max_context[row].max()))
+    work = serving.workload.model_copy(update={"batch": 1, "context": length})
+    layout = found.layouts[row] or serving.layout
+    chosen = serving.model_copy(update={"workload": work, "weights": form, "layout": layout}).with_engine(fitted.ENGINE)
+    if key == "formats":
+        change(gpu=(found.names[row],), serving=chosen)
+    else:
+        source = scenario.source.model_copy(
+            update={"model": found.names[row], "revision": None, "file": None, "pasted": None, "assume": None}
+        )
+        change(gpu=(asked.card,), serving=chosen, source=source, overrides={})
+
+
+def roofline(answer: Answer) -> None:
+    """What a GPU can do at most, and where the passes of a model stand."""
+    if answer.error is not None:
+        st.error(say(answer.error.message), icon=":material/error:")
+        return
+    asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
+    precision = Precision.of(answer.model.published.config or {}, answer.scenario.serving.weights)
+    try:
+        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length)
+    except ConfigError as problem:
+        explain(problem, lambda near: None)
+        return
+    st.caption(
+        say(
+            "{name} in {format} on {gpu}, {n:,} tokens of context, whether it fits or not. A pass under the slope "
+            "waits for memory, one under a ceiling for arithmetic; points lie below by what kernels, links and the "
+            "host cost.",
+            name=answer.model.name,
+            format=precision.weights,
+            gpu=gpu.name,
+            n=asked.length,
+        )
+    )
+    if layout.gpus > 1:
+        st.caption(say("One rank of {layout}.", layout=words.layout(layout)))
+    plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()))
+    with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
+        if is_open:
+            head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Bound by")]
+            st.markdown(words.table(head, [row_of(point) for point in points], numbers=2))
+
+
+def row_of(point: OperatingPoint) -> tuple[str, ...]:
+    figures = words.figure(point.intensity), words.figure(point.tflops)
+    return say(point.what), *figures, say(words.BOUNDS[point.bound])

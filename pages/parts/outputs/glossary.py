@@ -1,0 +1,72 @@
+"""Every word of the pages with what it means: the texts are those of the controls, the drawings and the derivations."""
+
+from collections.abc import Callable, Iterable
+
+import streamlit as st
+
+from calc.model.counting import WHAT
+from calc.model.derivation import SYMBOLS
+from pages.parts import words
+from pages.parts.inputs.fields import CONTROLS
+from pages.parts.outputs import attention_kinds as kinds
+from pages.parts.outputs.paper import SIDEWAYS
+from pages.parts.state.scenario import Uses, places
+from pages.parts.words import say
+
+Row = tuple[str, str]
+
+
+def draw() -> None:
+    """The words, those that hold what the reader looks for."""
+    sought = st.text_input(
+        say("Find a word"), placeholder=say("KV heads, MLA, ZeRO"), icon=":material/search:", key="sought"
+    ).casefold()
+    parts: tuple[tuple[str, Callable[[], Iterable[Row]]], ...] = (
+        (say("Sizes of a model"), sizes),
+        (say("Parts of a model"), components),
+        (say("Kinds of attention and what replaces it"), mixers),
+        (say("Serving"), lambda: options("serving")),
+        (say("Training"), lambda: options("training")),
+        (say("Planning"), lambda: options("planning")),
+        (say("Symbols of the derivations"), symbols),
+    )
+    for title, rows in parts:
+        found = [row for row in rows() if sought in " ".join(row).casefold()]
+        if found:
+            st.header(title, anchor=False)
+            st.markdown(
+                SIDEWAYS.format(table=words.table([say("Word"), say("Meaning")], found, numbers=0)),
+                unsafe_allow_html=True,
+            )
+
+
+def sizes() -> Iterable[Row]:
+    """Each once, though configs have several names for it."""
+    return dict.fromkeys((f"**{say(control.label)}**", say(control.help)) for control in CONTROLS.values())
+
+
+def components() -> Iterable[Row]:
+    return [(f"**{words.part(name)}**", say(text)) for name, text in WHAT.items()]
+
+
+def mixers() -> Iterable[Row]:
+    """Their texts begin with the word."""
+    texts = (kinds.MHA, kinds.MQA, kinds.LATENT, kinds.COMPRESSED, kinds.SINKS, kinds.CROSS, kinds.SHARED)
+    for text in (*texts, *kinds.RECURRENT.values()):
+        _, word, rest = say(text).split("**", 2)
+        yield f"**{word}**", words.capitalized(rest.strip().removeprefix(":").removeprefix("：").strip())
+
+
+def options(part: Uses) -> Iterable[Row]:
+    """Fields that controls and links set."""
+    for name, place in places((part,)).items():
+        if place.option.description is not None:
+            yield f"**{words.field(name)}**", say(place.option.description)
+
+
+def symbols() -> Iterable[Row]:
+    return dict.fromkeys((f"`{symbol}`", symbol_meaning(meaning)) for symbol, meaning in SYMBOLS.values())
+
+
+def symbol_meaning(meaning: str) -> str:
+    return f"`{meaning}`" if "_" in meaning else say(meaning)

@@ -1,0 +1,229 @@
+"""The verdict of each GPU: up to four as cards as wide as the row, more as a table that sorts and filters."""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import note
+from calc.hardware.parallel import Layout
+from calc.serving.kv_budget import KVBudget
+from calc.serving.verdict import Verdict
+from calc.time.prices import price_of
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.outputs import paper
+from pages.parts.outputs.answer import longest, use_layout
+from pages.parts.outputs.bar import bar
+from pages.parts.outputs.cards import BADGES, headroom, most
+from pages.parts.outputs.charts import served
+from pages.parts.outputs.derivations import ServingDerivations
+from pages.parts.outputs.figure import derivation
+from pages.parts.state.weighed import Weighed
+from pages.parts.words import say
+
+CARDS = 4
+"""GPUs that stand beside each other."""
+LEAST = (24, 48, 80)
+"""GB of memory by which rows are chosen."""
+ORDER = (
+    *("gpu", "verdict", "share", "headroom", "min_gpus", "layout", "batch", "context", "concurrency"),
+    *("range", "memory_context", "need", "usable", "price"),
+)
+"""Columns, those that decide first."""
+MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗"}
+
+
+def draw(answer: Weighed) -> None:
+    verdicts = answer.report.verdicts
+    if len(verdicts) > CARDS:
+        table(answer)
+    elif verdicts:
+        with st.grid(len(verdicts), min_column_width=230, gap="small"):
+            for verdict in verdicts:
+                card(answer, verdict)
+
+
+def card(answer: Weighed, verdict: Verdict) -> None:
+    """Whether it fits, by how much, what is the most that would, and on how few GPUs; the reason one click away."""
+    word, color, icon = BADGES[verdict.verdict]
+    gpu = find_gpu(verdict.gpu)
+    with st.container(border=True, height="stretch", gap="xsmall"):
+        st.markdown(f"**{gpu.name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {gpu.name}**")
+        st.badge(say(word), color=color, icon=icon)
+        for flag in verdict.flags:
+            st.markdown(f"`{flag}`")
+        if len(answer.report.verdicts) > 1:  # the answer has the bar of one
+            bar(verdict.memory, verdict.usable, served([verdict.memory]), labelled=False)
+        st.markdown(headroom(verdict))
+        st.markdown("  \n".join(largest(verdict, budget_of(answer, verdict), answer.architecture.max_positions)))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(fewest(verdict))
+            if verdict.layout is not None and verdict.layout != answer.report.scenario.layout:
+                use = partial(use_layout, answer, verdict.gpu, verdict.layout)
+                st.button(say("Use this"), key=f"fewest_{verdict.gpu}", type="tertiary", on_click=use)
+        reasons = partial(why, answer, verdict, ServingDerivations(answer, gpu).verdict)
+        derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.beside, answer, "verdict", reasons))
+
+
+def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
+    """What the verdict hangs on, what the card can't do, and how it comes about."""
+    st.markdown(say(verdict.reason))
+    for sentence in notes(answer, verdict):
+        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+    lines()
+
+
+def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
+    """What the card can't do, and what the engine asks of it."""
+    engine: Any = answer.scenario.serving.engine
+    asked = note(find_gpu(verdict.gpu), engine)
+    return verdict.notes if asked is None else (*verdict.notes, asked)
+
+
+def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> list[str]:
+    """What it needs, with the range; the most that fits; what the engine will print; what it costs."""
+    memory = verdict.memory
+    size, low, high = map(words.gib, (memory.total, memory.low, memory.high))
+    lines = [
+        say("Max context length: **{n}**", n=longest(verdict, made_for)),
+        say("Max batch size: **{n}**", n=most(verdict.max_batch)),
+        say("Needs **{size}** ({low} to {high})", size=size, low=low, high=high),
+    ]
+    if budget is not None and budget.tokens:
+        tokens, requests = budget.tokens, budget.concurrency
+        lines.append(say("At start: {tokens:,} tokens, {requests:,.2f}x concurrency", tokens=tokens, requests=requests))
+    if (usd := price_of(verdict.gpu)) is not None:
+        lines.append(say("{price} per GPU-hour (list price)", price=words.dollars(usd)))
+    return lines
+
+
+def fewest(verdict: Verdict) -> str:
+    """On how few GPUs it fits, and laid out how."""
+    if verdict.min_gpus is None:
+        return say("Min. GPUs: **more than 1,024**")
+    degrees = "" if verdict.layout is None else words.layout(verdict.layout)
+    if not degrees:
+        return say("Min. GPUs: **{n:,}**", n=verdict.min_gpus)
+    return say("Min. GPUs: **{n:,}** ({layout})", n=verdict.min_gpus, layout=degrees)
+
+
+def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
+    """What an engine sets aside for its cache there."""
+    return next((budget for budget in answer.report.kv_budget if budget.gpu == verdict.gpu), None)
+
+
+def table(answer: Weighed) -> None:
+    """A row a GPU; one that is clicked opens its card below."""
+    asked = choice(answer.report.verdicts)
+    shown = [verdict for verdict in answer.report.verdicts if passes(verdict, asked)]
+
+    def take() -> None:
+        verdict = shown[st.session_state.gpu_layout.row]
+        use_layout(answer, verdict.gpu, verdict.layout or Layout())
+
+    picked = st.dataframe(
+        [row(answer, verdict) for verdict in shown],
+        hide_index=True,
+        key="gpu_rows",
+        column_order=ORDER,
+        placeholder="–",
+        height="content",
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=columns(take),
+        alt=say("The verdict of each GPU"),
+    )
+    for index in picked.selection.rows:
+        if index < len(shown):
+            card(answer, shown[index])
+
+
+def choice(verdicts: Collection[Verdict]) -> list[str]:
+    """What a reader wants of the rows."""
+    kinds = [find_gpu(verdict.gpu) for verdict in verdicts]
+    vendors = list(dict.fromkeys(gpu.vendor for gpu in kinds))
+    labels = {
+        "fits": say("Only those that fit"),
+        "fp8": say("With fp8 units"),
+        **{str(gb): say("From {gb} GB", gb=gb) for gb in LEAST},
+        **{vendor: vendor for vendor in vendors if len(vendors) > 1},
+    }
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        return st.pills(
+            say("Rows"),
+            list(labels),
+            selection_mode="multi",
+            format_func=lambda name: labels[name],
+            key="gpu_filter",
+            label_visibility="collapsed",
+            help=say("A row that is chosen opens below, with its reason and its derivation."),
+        )
+
+
+def passes(verdict: Verdict, asked: Collection[str]) -> bool:
+    """Whether a row is what a reader wants; of vendors, one of those."""
+    gpu = find_gpu(verdict.gpu)
+    vendors = {name for name in asked if name not in ("fits", "fp8") and not name.isdecimal()}
+    return (
+        ("fits" not in asked or verdict.verdict == "fits")
+        and ("fp8" not in asked or "fp8" in gpu.formats)
+        and all(gpu.memory_gb >= int(name) for name in asked if name.isdecimal())
+        and (not vendors or gpu.vendor in vendors)
+    )
+
+
+def row(answer: Weighed, verdict: Verdict) -> dict[str, Any]:
+    gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
+    word, _, _ = BADGES[verdict.verdict]
+    other = verdict.layout not in (None, answer.report.scenario.layout)
+    degrees = "" if verdict.layout is None else words.layout(verdict.layout)
+    return {
+        "gpu": gpu.name,
+        "verdict": f"{MARKS[verdict.verdict]} {say(word)}",
+        "share": memory.total / verdict.usable,
+        "headroom": verdict.spare / GIB,
+        "range": f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
+        "batch": verdict.max_batch,
+        "concurrency": None if budget is None else budget.concurrency,
+        "context": verdict.max_context,
+        "memory_context": verdict.max_context_memory,
+        "min_gpus": verdict.min_gpus,
+        "layout": (degrees or say("Alone")) if other else "",
+        "need": memory.total / GIB,
+        "usable": verdict.usable / GIB,
+        "price": price_of(verdict.gpu),
+    }
+
+
+def columns(take: Callable[[], None]) -> dict[str, Any]:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    return {
+        "gpu": text(say("GPU"), pinned=True),
+        "verdict": text(say("Verdict")),
+        "share": st.column_config.ProgressColumn(
+            say("Need of usable"), format="percent", max_value=1, help=say("What is needed, of what is usable.")
+        ),
+        "headroom": number(say("Headroom, GiB"), format="%.2f", help=say("Below zero: short by so many.")),
+        "range": text(say("Headroom, range"), help=say("At the high and the low end of the overhead.")),
+        "batch": number(say("Max batch size"), format="localized"),
+        "concurrency": number(
+            say("Concurrency"), format="%.2fx", help=say("Requests of the whole context, as the engine prints it.")
+        ),
+        "context": number(say("Max context length"), format="localized", help=say("The smaller of memory and model.")),
+        "memory_context": number(say("Context, by memory"), format="localized"),
+        "min_gpus": number(say("Min. GPUs"), format="localized"),
+        "layout": st.column_config.ButtonColumn(
+            say("Use this layout"),
+            type="tertiary",
+            key="gpu_layout",
+            on_click=take,
+            help=say("Sets so many GPUs of this kind in this layout."),
+        ),
+        "need": number(say("Need, GiB"), format="%.2f"),
+        "usable": number(say("Usable, GiB"), format="%.2f"),
+        "price": number(say("Price per hour"), format="dollar", help=say("Median of a dated sample of list prices.")),
+    }

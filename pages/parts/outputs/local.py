@@ -1,0 +1,303 @@
+"""What runs on the reader's own machine: the answer, the files of the model, what to type, and the presets."""
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
+from calc.serving.engines.llamacpp.slots import cache_types, slots
+from calc.time.local import LocalRun, WhereRun
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import charts, plot
+from pages.parts.outputs.maps import heat_map
+from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
+from pages.parts.state.published import of_preset
+from pages.parts.state.scenario import ServingChoice
+from pages.parts.state.url import change, choose
+from pages.parts.words import say
+
+HEAT_CONTEXTS = (4096, 16_384, 32_768, 131_072)
+HEAT = 10
+"""Presets of the heat map."""
+
+
+def place(run: LocalRun, layers: int) -> str:
+    """What lies where."""
+    options = run.options
+    kinds: dict[WhereRun, str] = {
+        "gpu": say("all on the GPU"),
+        "host": say("all on the host"),
+        "nowhere": say("does not fit"),
+    }
+    if options is None or run.where in kinds:
+        return kinds[run.where if options is not None else "nowhere"]
+    if run.where == "experts":
+        return say("experts of {n} of {all} layers on the host", n=options.n_cpu_moe, all=layers)
+    count = options.n_gpu_layers if isinstance(options.n_gpu_layers, int) else layers + 1
+    return say("{n} of {all} layers on the GPU", n=min(count, layers), all=layers)
+
+
+def best(answer: LocalAnswer) -> None:
+    """The file to take, in one sentence."""
+    run, context = answer.best, answer.workload.context
+    values: dict[str, Any] = {
+        "model": answer.model.name,
+        "file": run.file.weights,
+        "size": words.gib(run.file.bytes),
+        "context": context,
+    }
+    if run.tokens_per_s is None:
+        st.error(
+            say("**Not on this machine.** Even {file} ({size}) has no room at {context:,} tokens.", **values),
+            icon=":material/cancel:",
+        )
+        return
+    speed = {"rate": words.figure(run.tokens_per_s.expected), "span": words.span(run.tokens_per_s)}
+    where = place(run, answer.architecture.num_layers)
+    text = say("**Take {file}** ({size}): {where}, {rate} tokens/s ({span}).", **values, **speed, where=where)
+    if run.where == "gpu":
+        st.success(text, icon=":material/check_circle:")
+    else:
+        st.warning(text, icon=":material/tune:")
+
+
+def files(answer: LocalAnswer) -> None:
+    """Every file, the largest first; a click on a row is what the commands below are for."""
+    repository = answer.model.published.hub is not None and bool(answer.model.published.hub.gguf_files)
+    st.caption(
+        say(
+            "The files of the repository at {context:,} tokens of context, {kv} cache. Click a row for its commands.",
+            **asked(answer),
+        )
+        if repository
+        else say(
+            "What llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for its "
+            "commands.",
+            **asked(answer),
+        )
+    )
+    st.dataframe(
+        [file_row(row, answer) for row in answer.files],
+        hide_index=True,
+        key="local_files",
+        placeholder="–",
+        height="content",
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=columns(),
+    )
+    if any(not row.is_exact for row in answer.files):
+        st.caption(say("≈ The name says no mix of llama.cpp's own: types and speed are those of the nearest in size."))
+
+
+def asked(answer: LocalAnswer) -> dict[str, Any]:
+    kv = "f16" if answer.kv == "bf16" else answer.kv
+    return {"context": answer.workload.context, "kv": kv}
+
+
+def file_row(row: FileRow, answer: LocalAnswer) -> dict[str, Any]:
+    run = row.run
+    types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
+    return {
+        "file": row.name if row.is_exact else f"≈ {row.name}",
+        "size": row.bytes / GIB,
+        "where": place(run, answer.architecture.num_layers),
+        "rate": None if run.tokens_per_s is None else run.tokens_per_s.expected,
+        "span": None if run.tokens_per_s is None else words.span(run.tokens_per_s),
+        "prompt": None if run.prompt_tokens_per_s is None else run.prompt_tokens_per_s.expected,
+        "gpu": run.on_gpus / GIB if run.options is not None else None,
+        "host": run.on_host / GIB if run.options is not None else None,
+        "longest": run.longest or None,
+        "bits": run.file.bits_per_weight,
+        "types": types,
+    }
+
+
+def columns() -> dict[str, Any]:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    return {
+        "file": text(say("File"), pinned=True),
+        "model": text(say("Model"), pinned=True),
+        "size": number(say("Size, GiB"), format="%.2f"),
+        "where": text(say("Where it lies")),
+        "rate": number(say("Tokens/s"), format="%.1f", help=say("Expected, of all sequences, half way through.")),
+        "span": text(say("from–to")),
+        "prompt": number(say("Prompt tokens/s"), format="%.0f"),
+        "gpu": number(say("On GPUs, GiB"), format="%.2f", help=say("Weights, cache and the largest pass.")),
+        "host": number(say("On the host, GiB"), format="%.2f"),
+        "longest": number(say("Max context length"), format="localized", help=say("With what lies where as it is.")),
+        "bits": number(say("Bits per weight"), format="%.2f"),
+        "types": text(say("Types")),
+        "parameters": text(say("Parameters")),
+    }
+
+
+def chosen(answer: LocalAnswer) -> FileRow | None:
+    """The file whose row was clicked; else the best one."""
+    rows: list[int] = st.session_state.local_files.selection.rows
+    if rows and rows[0] < len(answer.files):
+        return answer.files[rows[0]]
+    return next((row for row in answer.files if row.run.file.weights == answer.best.file.weights), None)
+
+
+def commands(answer: LocalAnswer) -> None:
+    """What to type for a file."""
+    row = chosen(answer)
+    if row is None or row.run.options is None:
+        return
+    options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
+    types, count = cache_types(options, answer.kv), slots(options, answer.workload.batch)
+    source = source_of(answer, row)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown(say("**What to type for {file}**", file=row.name))
+        if st.button(
+            say("Weigh it"),
+            key="local_weigh",
+            icon=":material/arrow_forward:",
+            help=say("Opens Weigh with llama.cpp, this format and these flags."),
+            on_click=weigh,
+            args=(answer, row),
+        ):
+            st.switch_page("weigh.py")
+    first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
+    with first:
+        st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)
+    with second:
+        st.code(cli(source, options, length, types).text, language="bash", wrap_lines=True)
+    with third:
+        setup = ollama(source, options, length, count, types, layers)
+        environment = " ".join(f"{name}={value}" for name, value in setup.environment.items())
+        st.code(setup.modelfile, language="dockerfile", wrap_lines=True)
+        name = answer.model.name.rpartition("/")[2].lower()
+        if environment:
+            st.code(f"{environment} ollama serve", language="bash", wrap_lines=True)
+        st.code(f"ollama create {name} -f Modelfile && ollama run {name}", language="bash", wrap_lines=True)
+        for note in setup.notes:
+            st.caption(say(note))
+    with fourth:
+        fields = lm_studio(options, length, count, types, layers)
+        st.markdown(words.table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()]))
+
+
+def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
+    """From the repository where there is one; else a file at hand."""
+    hub = answer.model.published.hub
+    if hub is not None and hub.gguf_files and row.is_exact:
+        return GGUFSource(repository=hub.id, tag=row.run.file.weights)
+    return GGUFSource(file=row.name.rpartition("/")[2])
+
+
+def weigh(answer: LocalAnswer, row: FileRow) -> None:
+    """Weigh with this file; for callbacks."""
+    asked, options = answer.scenario.serving, row.run.options
+    serving = ServingChoice(workload=asked.workload, weights=row.run.file.weights, kv=asked.kv)
+    kept = {} if options is None else {name: value for name, value in options if name not in ("device",)}
+    serving = serving.with_engine("llamacpp")
+    serving = serving.model_copy(update={"options": serving.options.model_copy(update=kept)})
+    changes: dict[str, Any] = {"serving": serving}
+    if answer.computer.my_gpus:
+        changes["gpu"] = answer.computer.my_gpus[:1]
+    change(**changes)
+
+
+def presets(answer: LocalAnswer) -> None:
+    """Presets on this machine, each in the best file; and over contexts."""
+    computer, workload, kv = answer.computer, answer.workload, answer.kv
+    names = candidates(computer, FEW)
+    st.caption(
+        say(
+            "The largest presets that there is room for and that answer fast enough to read along, at {context:,} "
+            "tokens: each in the best file that the GPU holds whole, else the best one that is fast enough. Click a "
+            "row to see its files.",
+            context=workload.context,
+        )
+    )
+    runs = {name: of_preset_on(name, computer, workload, kv) for name in names}
+    picked = st.dataframe(
+        [preset_row(name, run) for name, run in runs.items()],
+        hide_index=True,
+        key="local_presets",
+        placeholder="–",
+        height="content",
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config=columns(),
+    )
+    for index in picked.selection.rows:
+        if index < len(names):
+            name = names[index]
+            st.button(
+                say("Files of {model}", model=name),
+                key="local_open",
+                icon=":material/arrow_upward:",
+                on_click=choose,
+                args=(name,),
+            )
+    with drawer(say("Speed over contexts"), "local_heat_drawer", icon=":material/grid_on:") as is_open:
+        if is_open:
+            heat(answer, names[:HEAT])
+
+
+def preset_row(name: str, run: LocalRun) -> dict[str, Any]:
+    architecture = of_preset(name, None).architecture
+    return {
+        "model": name,
+        "file": run.file.weights,
+        "size": run.file.bytes / GIB,
+        "where": place(run, architecture.num_layers if architecture is not None else 0),
+        "rate": None if run.tokens_per_s is None else run.tokens_per_s.expected,
+        "span": None if run.tokens_per_s is None else words.span(run.tokens_per_s),
+        "prompt": None if run.prompt_tokens_per_s is None else run.prompt_tokens_per_s.expected,
+        "longest": run.longest or None,
+    }
+
+
+def heat(answer: LocalAnswer, names: list[str]) -> None:
+    """Tokens a second by model and context, each in its best file there."""
+
+    def rate(name: str, context: int) -> float:
+        workload = answer.workload.model_copy(update={"context": context})
+        run = of_preset_on(name, answer.computer, workload, answer.kv)
+        return 0.0 if run.tokens_per_s is None else run.tokens_per_s.expected
+
+    rates = np.array([[rate(name, context) for context in HEAT_CONTEXTS] for name in names])
+    if rates.any():
+        labels = [name.rpartition("/")[2] for name in names]
+        contexts = [words.tokens(context) for context in HEAT_CONTEXTS]
+        shown = heat_map(labels, contexts, rates, words.figure, charts.theme())
+        plot.draw("local_heat", say("Speed over contexts"), shown)
+
+
+def traps() -> None:
+    """What llama.cpp does that one would not expect."""
+    st.header(say("What is easily overlooked"), anchor=False)
+    sentences = (
+        say(
+            "llama-server plans logits for its slots, one row each, and not for every token of a pass: llama-bench, "
+            "llama-completion and older versions plan for all of them, hundreds of MiB more with a large vocabulary."
+        ),
+        say(
+            "With CUDA a quantised cache pays for a 16-bit copy of one layer's keys and values beside it: with few "
+            "layers that keep the whole context it gives back part of what it saves."
+        ),
+        say(
+            "Tied embeddings exist twice: the host keeps the table that is looked up, and the GPU a copy that is the "
+            "output."
+        ),
+        say(
+            "llama.cpp ignores the windows of some families, Mistral 7B v0.1 and Phi-3 among them: all their layers "
+            "keep the whole context."
+        ),
+        say(
+            "Layers are counted from the end: --n-gpu-layers 20 are the last 19 and the output, and what stays on the "
+            "host are the first ones."
+        ),
+        say(
+            "Where part of the weights is on the host, the first GPU still computes long prompts: it has room for a "
+            "copy of the largest of them, and reads all of them over the bus in every pass."
+        ),
+    )
+    st.markdown("\n".join(f"- {sentence}" for sentence in sentences))

@@ -1,0 +1,142 @@
+"""Heat maps of what fits where, and a roofline."""
+
+from collections.abc import Callable, Sequence
+from math import log10
+
+import numpy as np
+
+from calc.hardware.gpu import GPU
+from calc.time.operating_points import OperatingPoint
+from calc.time.sizes import Array
+from pages.parts import words
+from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.words import say
+
+CELL = 24
+"""Pixels of a row."""
+LONGEST = 22
+"""Characters of a name beside a row; the rest is in the hover text."""
+SCALE = ((0.0, "#E8F1FA"), (1.0, "#74AEDB"))
+INK = "#14202B"  # on any of these shades
+ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
+"""Peaks that are drawn, and their colours."""
+
+
+def tokens(n: float) -> str:
+    """A context in short: 131,072 is 128k."""
+    if n >= 2**20:
+        return f"{n / 2**20:.3g}M"
+    return f"{n / 1024:.0f}k" if n >= 10_240 else f"{n / 1024:.1f}k" if n >= 1024 else f"{n:.0f}"
+
+
+def heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Array,
+    write: Callable[[float], str],
+    theme: Theme,
+) -> Figure:
+    """A cell for each row and format, darker where the figure is larger; empty where nothing fits."""
+    with np.errstate(divide="ignore"):
+        shades = np.where(values > 0, np.log10(values), np.nan)
+    low, high = float(np.nanmin(shades)), float(np.nanmax(shades))
+    cells = {
+        "type": "heatmap",
+        "x": list(columns),
+        "y": list(range(len(rows))),
+        "z": [[None if np.isnan(shade) else float(shade) for shade in line] for line in shades],
+        "zmin": low,
+        "zmax": max(high, low + 1e-9),
+        "colorscale": SCALE,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "hoverongaps": False,
+        "text": [[write(float(value)) if value > 0 else "" for value in line] for line in values],
+        "texttemplate": "%{text}",
+        "textfont": {"size": 12, "color": INK},
+        "customdata": [[name] * len(columns) for name in rows],
+        "hovertemplate": say("<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}")
+        + PLAIN,
+    }
+    return figure(
+        [cells],
+        theme,
+        height=CELL * len(rows) + 50,
+        margin={"l": 8, "r": 8, "t": 40, "b": 8},
+        xaxis={"side": "top", "showgrid": False, "type": "category"},
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "tickmode": "array",
+            "tickvals": list(range(len(rows))),
+            "ticktext": [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in rows],
+            "zeroline": False,
+        },
+    )
+
+
+def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure:
+    """TFLOP/s over FLOP per byte: a slope of the printed bandwidth, a ceiling for each printed peak, and the passes."""
+    peaks = {dtype: peak for dtype, peak in gpu.tflops.items() if dtype in ROOFS}
+    if gpu.tflops.get("bf16") == gpu.tflops.get("fp16"):
+        peaks.pop("fp16", None)
+    ends = [min(point.intensity for point in points) / 2, max(point.intensity for point in points) * 3]
+    slope = gpu.bandwidth_gb_s / 1000  # TFLOP/s for each FLOP per byte
+    top = max(peaks.values(), default=slope * ends[1])
+    roofs = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": say("{dtype}: {peak} TFLOP/s", dtype=dtype, peak=words.figure(peak)),
+            "x": [ends[0], peak / slope, max(ends[1], 3 * peak / slope)],
+            "y": [ends[0] * slope, peak, peak],
+            "line": {"color": ROOFS[dtype], "width": 2},
+            "hoverinfo": "skip",
+        }
+        for dtype, peak in peaks.items()
+    ]
+    marks = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": gpu.name,
+        "showlegend": False,
+        "x": [point.intensity for point in points],
+        "y": [point.tflops for point in points],
+        "text": [say(point.what) for point in points],
+        "textposition": ["bottom right"] * (len(points) - 2) + ["top left", "bottom center"],
+        "textfont": {"size": 12},
+        "marker": {"size": 11, "color": theme.text, "symbol": ["circle"] * (len(points) - 1) + ["diamond"]},
+        "cliponaxis": False,
+        "hovertemplate": say(
+            "<b>{what}</b><br>{intensity} FLOP per byte, {tflops} TFLOP/s",
+            what="%{text}",
+            intensity="%{x:,.3~g}",
+            tflops="%{y:,.3~g}",
+        )
+        + PLAIN,
+    }
+    least = min(point.tflops for point in points) / 2
+    return figure(
+        [*roofs, marks],
+        theme,
+        height=440,
+        margin={"l": 8, "r": 8, "t": 40, "b": 52},
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+        xaxis={
+            "type": "log",
+            "range": [log10(ends[0]), log10(max(ends[1], *(3 * peak / slope for peak in peaks.values()), 1))],
+            "dtick": 1,
+            "tickformat": ",.12~g",
+            "title": small(say("FLOP per byte of memory traffic")),
+        },
+        yaxis={
+            "type": "log",
+            "range": [log10(least), log10(2 * top)],
+            "dtick": 1,
+            "tickformat": ",.12~g",
+            "title": small(say("TFLOP/s")),
+        },
+    )

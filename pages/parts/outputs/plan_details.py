@@ -1,0 +1,56 @@
+"""One plan in detail: how it is started, and where the time of a step goes."""
+
+import streamlit as st
+
+from calc.time.plan_range import plan_operations
+from calc.time.plan_report import launch
+from calc.time.time_report import OperationTime
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.state.planned import Planned, Ranked
+from pages.parts.words import say
+
+
+def details(answer: Planned, ranked: Ranked, name: str) -> None:
+    """Both in drawers, computed when they are opened."""
+    with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
+        if is_open:
+            command(answer, ranked)
+    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
+        if is_open:
+            operations(answer, ranked)
+
+
+def command(answer: Planned, ranked: Ranked) -> None:
+    """What starts one copy."""
+    found = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if found is None:
+        return
+    st.code(found.text, language="bash")
+    for note in found.notes:
+        st.caption(say(note))
+    if ranked.plan.replicas > 1:
+        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+
+
+def operations(answer: Planned, ranked: Ranked) -> None:
+    """A step of a full copy by its kinds of work, the longest first, and what binds each."""
+    rows = plan_operations(answer.plans.search, ranked.plan)
+    st.caption(
+        say(
+            "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+            "larger of its arithmetic and its memory traffic."
+        )
+    )
+    head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
+    whole = sum(one.ms for one in rows)
+    st.markdown(words.table(head, [operation(one, whole) for one in rows], numbers=4))
+
+
+def operation(one: OperationTime, whole: float) -> tuple[str, ...]:
+    def ms(figure: float) -> str:
+        return words.figure(figure) if figure >= 0.01 else "< 0.01" if figure else "–"
+
+    name = say(words.WORK.get(one.what) or words.PARTS[one.what])
+    share = f"{one.ms / whole:.0%}"
+    return name, ms(one.ms), share, ms(one.compute_ms), ms(one.memory_ms), say(words.BOUNDS[one.bound])

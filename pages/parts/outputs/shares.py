@@ -1,0 +1,131 @@
+"""Where the parameters sit: component, group of layers, tensor."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from calc.model.tensor import Component, Tensor
+from pages.parts import words
+from pages.parts.outputs import plot
+from pages.parts.outputs.charts import LINE, PLAIN, Figure, Theme, figure, swatch
+from pages.parts.words import part, percent, say
+
+DEEP = {"attention", "ssm_linear"}  # these take white letters
+Node = list[Any]
+"""Name, parameters, colour and that of the letters (None: as above it), nodes below."""
+
+
+class ShareRow(NamedTuple):
+    """One slice at the end: the parameters of one tensor in one group of equal layers."""
+
+    component: Component
+    layers: str  # as people say it; empty outside the layers
+    tensor: str  # checkpoint name without the module that it sits in
+    parameters: int
+
+
+def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
+    """The tensors that are in the total, as slices."""
+    return [
+        ShareRow(
+            component=tensor.component,
+            layers=words.layers(tensor.layers) if tensor.layers else "",
+            tensor=_short(tensor),
+            parameters=tensor.parameters,
+        )
+        for tensor in tensors
+        if tensor.apart is None
+    ]
+
+
+def _short(tensor: Tensor) -> str:
+    """A tensor's name within its module: q_a_proj, or indexer.q_proj where the module has parts."""
+    within = tensor.name.split("{layer}.")[-1].removesuffix(".weight")
+    parts = [part for part in within.split(".") if part not in ("experts", "{expert}")]
+    if not tensor.layers:
+        return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
+    whole = len(parts) == 1 or parts[1:] == ["bias"] or tensor.component == "other"
+    return ".".join(parts if whole else parts[1:])
+
+
+def draw(total: int, tensors: Iterable[Tensor], theme: Theme) -> None:
+    """A pie whose slices can be looked into: component, then group of layers, then tensor."""
+    rows = share_rows(tensors)
+    plot.draw("shares", say("Parameter breakdown"), pie_frame(total, rows, theme), pie(total, rows, theme))
+
+
+def tree(total: int, rows: Iterable[ShareRow]) -> Node:
+    """Component, group of layers, tensor, each with the parameters of what is below it."""
+    order = list(words.PARTS)
+    root: Node = [words.count(total), 0, None, None, []]
+    for row in sorted(rows, key=lambda row: order.index(row.component) if row.component in order else len(order)):
+        node, letters = root, "#FFFFFF" if row.component in DEEP else "#1A1A1A"
+        for depth, name in enumerate((part(row.component), row.layers, row.tensor)):
+            if name:
+                node[1] += row.parameters
+                below: list[Node] = node[4]
+                known = next((inner for inner in below if inner[0] == name), None)
+                if known is None:
+                    known = [name, 0, *([None, None] if depth else [words.color(row.component), letters]), []]
+                    below.append(known)
+                node = known
+        node[1] += row.parameters
+    return root
+
+
+def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
+    """The tree, and how a level of it is drawn."""
+    trace = {
+        "type": "pie",
+        "hole": 0.42,
+        "sort": False,
+        "direction": "clockwise",
+        "textinfo": "label+text",
+        "textposition": "inside",
+        "insidetextorientation": "horizontal",
+        "marker": {"line": {"color": theme.ground, "width": 1}},
+        "hovertemplate": say(
+            "<b>{name}</b><br>{n} parameters<br>{share} of all",
+            name="%{customdata[0]}",
+            n="%{value:,}",
+            share="%{customdata[1]}",
+        )
+        + PLAIN,
+    }
+    middle = {"showarrow": False, "captureevents": True, "font": {"size": 15}, "x": 0.5, "y": 0.5}
+    return {"root": tree(total, rows), "trace": trace, "middle": middle, "all": say("{n}<br>parameters", n="{n}")}
+
+
+def pie_frame(total: int, rows: Sequence[ShareRow], theme: Theme) -> Figure:
+    """What stands round the pie: every component has a line in the key."""
+    components: dict[str, int] = {}
+    for row in rows:
+        components[row.component] = components.get(row.component, 0) + row.parameters
+    key = [
+        f"{swatch(name)} {part(name)} {percent(size / total)}"
+        for name, size in sorted(components.items(), key=lambda item: -item[1])
+    ]
+    half = -(-len(key) // 2)
+    columns = [
+        {
+            "text": "<br>".join(lines),
+            "align": "left",
+            "showarrow": False,
+            "xref": "paper",
+            "yref": "paper",
+            "x": x,
+            "y": 0,
+            "xanchor": "left",
+            "yanchor": "top",
+            "yshift": -8,
+        }
+        for x, lines in ((0, key[:half]), (0.52, key[half:]))
+        if lines
+    ]
+    return figure(
+        [],
+        theme,
+        height=350 + 12 + LINE * half,
+        margin={"l": 4, "r": 4, "t": 4, "b": 12 + LINE * half},
+        annotations=columns,
+        uniformtext={"minsize": 11, "mode": "hide"},
+    )

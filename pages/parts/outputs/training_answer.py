@@ -1,0 +1,119 @@
+"""The answer on Train: one sentence, one bar of one GPU, what would make it fit, and what each technique saves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.training.sharding import TrainingLayout
+from calc.training.training_levers import Together, TrainingLever
+from calc.training.training_verdict import TrainingVerdict
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs.answer import sentence
+from pages.parts.outputs.bar import bar
+from pages.parts.outputs.cards import BADGES, most
+from pages.parts.state.scenario import places
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Trained
+from pages.parts.words import say
+
+
+def draw(answer: Trained) -> None:
+    focus, report = answer.focus, answer.report
+    if focus is None:
+        st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
+        return
+    sentence(report.verdicts, focus, where(focus, report.scenario.layout))
+    if focus.verdict == "fits":
+        st.caption(room(focus))
+    bar(report.memory, focus.usable, words.TRAINED)
+    if focus.verdict != "fits":
+        offers(answer, focus)
+    levers(answer, focus)
+
+
+def where(verdict: TrainingVerdict, layout: TrainingLayout) -> str:
+    """The GPUs and the layout over them: 8 × H100 SXM 80GB with DP 8, ZeRO-3."""
+    name = find_gpu(verdict.gpu).name
+    if verdict.gpus == 1:
+        return name
+    return say("{n:,} × {gpu} with {layout}", n=verdict.gpus, gpu=name, layout=spelled(layout))
+
+
+def spelled(layout: TrainingLayout) -> str:
+    """Its degrees, and how much is sharded."""
+    degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "dp", "ep", "cp"))
+    some = [text for text in degrees if not text.endswith(" 1")]
+    return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
+
+
+def room(focus: TrainingVerdict) -> str:
+    """What the headroom would buy."""
+    return say(
+        "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens.",
+        batch=most(focus.max_micro_batch),
+        sequence=most(focus.max_sequence),
+    )
+
+
+def offers(answer: Trained, focus: TrainingVerdict) -> None:
+    """The least changes on the same GPUs, and the fewest GPUs with what has to change for that."""
+    assert answer.smaller is not None
+    least, spread = answer.smaller.least, answer.more_gpus(focus)
+    if least is not None:
+        offer(say("Apply the least that fits"), "least", least, said(least.what), kind="primary")
+    if spread is not None and spread.gpus > focus.gpus:
+        offer(say("Use this"), "more_gpus", spread, on_gpus(spread))
+    if least is None and spread is None:
+        st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
+
+
+def offer(label: str, key: str, together: Together, what: str, kind: Any = "secondary") -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(label, key=key, type=kind, on_click=use, args=(together.changes,))
+        st.markdown(
+            say("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(together.spare)), width="stretch"
+        )
+
+
+def said(what: Iterable[Message]) -> str:
+    return words.listed(say(part) for part in what)
+
+
+def on_gpus(spread: Together) -> str:
+    """So many GPUs, and what has to change beside that."""
+    if not spread.what:
+        return say("{n:,} GPUs with ZeRO-3", n=spread.gpus)
+    return say("{n:,} GPUs with ZeRO-3; {what}", n=spread.gpus, what=said(spread.what))
+
+
+def levers(answer: Trained, focus: TrainingVerdict) -> None:
+    """Every change by itself: what it saves, what is left then, what it costs."""
+    with drawer(say("What each technique saves"), "levers_drawer", opened=False) as is_open:
+        if is_open and answer.smaller is not None:
+            name = find_gpu(focus.gpu).name
+            st.caption(say("Each by itself, on {gpu}, the least change first.", gpu=name))
+            for lever in answer.smaller.levers:
+                row(lever)
+
+
+def row(lever: TrainingLever) -> None:
+    word, color, icon = BADGES[lever.verdict]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{say(lever.what)}**  \n:small[{say(lever.cost)}]", width=430)
+        st.markdown(say("saves **{size}**", size=words.gib(lever.saves)), width=125)
+        st.badge(left(lever) if lever.verdict == "does not fit" else say(word), color=color, icon=icon, width=150)
+        st.button(say("Use this"), key=f"lever_{lever.name}", on_click=use, args=(lever.changes,))
+
+
+def left(lever: TrainingLever) -> str:
+    """What is missing still."""
+    return say("{size} short", size=words.gib(-lever.spare))
+
+
+def use(changes: Mapping[str, Any]) -> None:
+    known = places(("training",))
+    change({known[name]: value for name, value in changes.items()})

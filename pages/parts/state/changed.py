@@ -1,0 +1,40 @@
+"""What each slider that differs does by itself, next to the model as it was published."""
+
+from typing import Any
+
+import streamlit as st
+
+from calc import Architecture, ConfigError
+from calc.families import override
+from calc.serving.effect import Effect, effect
+from pages.parts.state.weighed import Answer
+
+MOST = 64
+"""Changed models that a session keeps."""
+
+
+def effect_of(answer: Answer, name: str) -> Effect | None:
+    """Of one field of the config that differs; None where no model has only that changed."""
+    about, scenario = answer.model.published, answer.scenario
+    after = alone(answer, name)
+    if about.architecture is None or after is None:
+        return None
+    serving = scenario.serving
+    return effect(about.architecture, after, serving.kv, serving.workload.context)
+
+
+def alone(answer: Answer, name: str) -> Architecture | None:
+    """The model with one change only: what is on screen, where there is no other."""
+    about, overrides = answer.model.published, answer.scenario.overrides
+    if len(overrides) == 1:
+        return answer.model.architecture
+    kept: dict[Any, Architecture | None] = st.session_state.setdefault("changed", {})
+    key = str(about.name), id(about), name, overrides[name]
+    if key not in kept:
+        try:
+            kept[key] = Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
+        except ConfigError:
+            kept[key] = None
+        while len(kept) > MOST:
+            del kept[next(iter(kept))]
+    return kept[key]

@@ -1,0 +1,57 @@
+"""What is chosen on the page of GPUs, and the efficiencies that a reader knows better."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from calc.errors import Frozen
+from calc.hardware.custom_gpu import find_gpu
+from calc.time.efficiency import Efficiency
+from calc.time.estimate import Estimate
+from calc.units import decimal
+
+
+def stated_share(text: str) -> tuple[str, Estimate]:
+    """NAME=LOW/EXPECTED/HIGH. Raises ValueError."""
+    name, _, figures = text.partition("=")
+    if name not in Efficiency.model_fields:
+        raise ValueError(name)
+    low, expected, high = (float(figure) for figure in figures.split("/"))
+    return name, Estimate(low=low, expected=expected, high=high)
+
+
+def written_share(name: str, share: Estimate) -> str:
+    return f"{name}={'/'.join(decimal(figure) for _, figure in share)}"
+
+
+def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, the last. Raises ValueError."""
+    return tuple(written_share(name, share) for name, share in dict(map(stated_share, chosen)).items())
+
+
+class HardwareChoice(Frozen):
+    """What the page of GPUs shows."""
+
+    view: Literal["gpus", "models", "formats", "roofline"] = Field(default="gpus", description="What is shown.")
+    card: Annotated[str, AfterValidator(lambda text: find_gpu(text).id)] = Field(
+        default="h100-sxm", examples=["h100-sxm"], description="The GPU that models are tried on."
+    )
+    cards: int = Field(default=1, ge=1, le=64, description="GPUs that share each model.")
+    length: int = Field(default=8192, ge=1, le=2**24, description="Tokens of context at which the speed is shown.")
+    figure: Literal["context", "speed"] = Field(
+        default="context", description="The longest context that fits, or tokens/s of one user."
+    )
+
+
+class EfficiencyChoice(Frozen):
+    """What a reader knows better than the usual efficiencies; it holds for every GPU."""
+
+    share: Annotated[tuple[str, ...], AfterValidator(shares)] = Field(
+        default=(),
+        examples=["bandwidth=0.7/0.8/0.9;layer_us=20/40/90"],
+        description="Your shares of the printed peaks, low, expected and high.",
+    )
+
+    @property
+    def edits(self) -> dict[str, Estimate]:
+        return dict(map(stated_share, self.share))

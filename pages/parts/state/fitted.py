@@ -1,0 +1,53 @@
+"""What fits where: maps that are computed once for all sessions."""
+
+from functools import lru_cache
+from typing import Literal
+
+from calc import Architecture, Precision
+from calc.formats import WeightFormat
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import runs
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.serving.engines import ENGINES
+from calc.time.fitting import Fitting, fitting, fitting_gpus, layout_on
+from calc.time.operating_points import OperatingPoint, operating_points
+from presets import gpus, models
+
+FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
+ENGINE: Literal["vllm"] = "vllm"
+NODE = 8
+
+
+@lru_cache(maxsize=1)
+def architectures() -> dict[str, Architecture]:
+    """Of all presets, the largest first."""
+    known = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+    return dict(sorted(known.items(), key=lambda row: -row[1].parameters().total))
+
+
+@lru_cache(maxsize=64)
+def models_on(card: str, count: int, context: int) -> Fitting:
+    """All presets in all formats on so many of a GPU."""
+    formats = [Precision(weights=form) for form in FORMATS]
+    return fitting(architectures(), find_gpu(card), ENGINES[ENGINE](), formats, count=count, context=context, node=NODE)
+
+
+def on_gpus(model: Architecture, own: tuple[str, ...], count: int, context: int) -> tuple[list[GPU], Fitting]:
+    """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
+    formats = [Precision(weights=form) for form in FORMATS]
+    known = [find_gpu(name) for name in (*own, *gpus())]
+    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINE)]
+    return kinds, fitting_gpus(model, kinds, ENGINES[ENGINE](), formats, count=count, context=context, node=NODE)
+
+
+def points_on(
+    model: Architecture, precision: Precision, card: str, count: int, context: int
+) -> tuple[Layout, tuple[OperatingPoint, ...]]:
+    """Where prefill and decode stand under a GPU's roofline. Raises ConfigError where no layout shares the model."""
+    engine = ENGINES[ENGINE]()
+    layout = layout_on(model, engine, precision, min(count, NODE), NODE)
+    if layout is None or layout.pp > 1:
+        engine.check_layout(model, precision, Layout(tp=min(count, NODE)))
+        layout = Layout()
+    return layout, operating_points(model, engine, precision, find_gpu(card), layout, context)

@@ -1,0 +1,174 @@
+"""What runs on the reader's own machine: every file of the model on screen, and the presets."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import streamlit as st
+
+from calc import ConfigError, Precision, Workload
+from calc.formats import MIXES, CacheFormat, WeightFormat
+from calc.hardware.computer import Computer
+from calc.options import checked
+from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.time.local import COMMON, LEAST_SPEED, LocalRun, best_file, file_of, reads, run
+from pages.parts.state.published import of_preset
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.weighed import Answer, read
+from presets import models
+
+OPTIONS = LlamaCppOptions()
+FEW = 12
+"""Presets in sight."""
+FOUR_BITS, HOST_SHARE = 0.6, 0.55
+"""Bytes of a weight in four bits, with scales and what stays wider; the share of its bandwidth that a host reaches."""
+TAG = re.compile(r"(?i)(?<![a-z0-9])(UD-)?(I?Q[1-8]_(?:K_)?[A-Z0-9]+(?:_[SMLX]{1,2})?|BF16|F16|MXFP4)(?![a-z0-9])")
+"""What a GGUF file's name says of its types."""
+PLAIN: dict[str, WeightFormat] = {"BF16": "bf16", "F16": "fp16", "MXFP4": "mxfp4"}
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """A file to download: one of a GGUF repository, or one that llama.cpp would make."""
+
+    name: str
+    bytes: int
+    run: LocalRun
+    is_exact: bool  # its types are those of a mix of llama.cpp
+
+
+@dataclass(frozen=True)
+class LocalAnswer(Answer):
+    """What the page draws."""
+
+    @property
+    def computer(self) -> Computer:
+        return self.scenario.machine
+
+    @property
+    def workload(self) -> Workload:
+        return self.scenario.serving.workload
+
+    @property
+    def kv(self) -> CacheFormat:
+        return self.scenario.serving.kv
+
+    @cached_property
+    def known(self) -> dict[WeightFormat, LocalRun]:
+        return {}
+
+    def on(self, weights: WeightFormat) -> LocalRun:
+        if weights not in self.known:
+            precision = Precision(weights=weights, kv=self.kv)
+            self.known[weights] = run(self.architecture, precision, self.computer, self.workload, OPTIONS)
+        return self.known[weights]
+
+    @cached_property
+    def best(self) -> LocalRun:
+        return best_file(self.architecture, self.computer, self.workload, OPTIONS, Precision(kv=self.kv))
+
+    @cached_property
+    def files(self) -> tuple[FileRow, ...]:
+        """The largest first."""
+        found = self.model.published.hub
+        rows = list(self.of_repository()) if found is not None and found.gguf_files else list(self.of_mixes())
+        return tuple(sorted(rows, key=lambda row: -row.bytes))
+
+    def of_mixes(self) -> Iterator[FileRow]:
+        stem = self.model.name.rpartition("/")[2]
+        for weights in COMMON:
+            one = self.on(weights)
+            yield FileRow(f"{stem}-{weights}.gguf", one.file.bytes, one, is_exact=True)
+
+    def of_repository(self) -> Iterator[FileRow]:
+        """Every file of a type that llama.cpp makes; of others the mix that is nearest in size."""
+        found = self.model.published.hub
+        assert found is not None
+        for name, size in series(found.files):
+            said, exact = mix_of(name)
+            weights = said if said is not None and exact else self.nearest(size)
+            yield FileRow(name, size, self.on(weights), is_exact=exact)
+
+    def nearest(self, size: int) -> WeightFormat:
+        """The mix whose file is nearest in size."""
+        return min(COMMON, key=lambda mix: abs(file_of(self.architecture, mix).bytes - size))
+
+
+def series(files: dict[str, int | None]) -> Iterator[tuple[str, int]]:
+    """The GGUF files of a repository, each series of parts as its first one with the bytes of all."""
+    sizes: dict[str, tuple[str, int]] = {}
+    for name, size in sorted(files.items()):
+        if name.endswith(".gguf") and size is not None and "mmproj" not in name:
+            stem = re.sub(r"-\d{5}-of-\d{5}\.gguf$", "", name)
+            first, before = sizes.get(stem, (name, 0))
+            sizes[stem] = first, before + size
+    yield from sizes.values()
+
+
+def mix_of(name: str) -> tuple[WeightFormat | None, bool]:
+    """The mix that a file's name says, and whether it is one of llama.cpp's own."""
+    found = TAG.search(name.rpartition("/")[2])
+    if found is None:
+        return None, False
+    tag = found[2].upper()
+    known: dict[str, WeightFormat] = {mix.upper(): mix for mix in MIXES} | PLAIN
+    return known.get(tag), found[1] is None and tag in known
+
+
+def local_answer(scenario: Scenario) -> LocalAnswer:
+    """Kept for the session while nothing that it hangs on changes."""
+    model, serving = read(scenario), scenario.serving
+    if model.error is not None or model.architecture is None:
+        return LocalAnswer(scenario, model, model.error)
+    key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
+    kept: tuple[Any, LocalAnswer] | None = st.session_state.get("local")
+    if kept is not None and kept[0] == key:
+        return kept[1]
+    try:
+        checked(serving.workload)
+        checked(scenario.machine)
+        if (why := LlamaCpp().refusal(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv))) is not None:
+            raise ConfigError(why, "kv" if reads(model.architecture) else "model", ["q8_0"])
+    except ConfigError as problem:
+        return LocalAnswer(scenario, model, problem)
+    answer = LocalAnswer(scenario, model)
+    st.session_state.local = key, answer
+    return answer
+
+
+@lru_cache(maxsize=2048)
+def of_preset_on(name: str, computer: Computer, workload: Workload, kv: CacheFormat) -> LocalRun:
+    """The best file of a preset."""
+    architecture = of_preset(name, None).architecture
+    assert architecture is not None
+    return best_file(architecture, computer, workload, OPTIONS, Precision(kv=kv))
+
+
+@lru_cache(maxsize=1)
+def readable() -> tuple[tuple[str, int, int], ...]:
+    """Presets that llama.cpp reads, with all and the active parameters, the largest first."""
+    found = []
+    for name in models():
+        architecture = of_preset(name, None).architecture
+        if architecture is not None and reads(architecture):
+            parameters = architecture.parameters()
+            found.append((name, parameters.total, parameters.active))
+    return tuple(sorted(found, key=lambda row: -row[1]))
+
+
+def candidates(computer: Computer, most: int) -> list[str]:
+    """The largest presets that roughly have room in four bits and answer fast enough to read along, one of each size
+    and maker: what lies on the host is read at its bandwidth."""
+    on_gpus = sum(gpu.usable_bytes for gpu in computer.gpus)
+    held = computer.host_bytes + (0 if computer.is_unified else on_gpus)
+    rate = HOST_SHARE * computer.host.bandwidth_gb_s * 1e9
+    names: dict[tuple[str, int], str] = {}
+    for name, parameters, active in readable():
+        size = FOUR_BITS * parameters
+        on_host = max(0.0, 1 - on_gpus / size)
+        if size <= held and FOUR_BITS * active * on_host / rate <= 1 / LEAST_SPEED:
+            names.setdefault((name.partition("/")[0], round(parameters / 1e9)), name)
+    return list(names.values())[:most]

@@ -1,0 +1,70 @@
+"""Training plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import usual_gpus
+from calc.options import checked
+from calc.time.training_plan import TrainingPlan, TrainingPlanReport, training_plan_report
+from calc.training.recipe import RECIPES
+from calc.training.training_workload import TrainingWorkload
+from pages.parts.state.planned import own_gpus
+from pages.parts.state.scenario import Scenario, TrainingChoice
+from pages.parts.state.weighed import Answer, looked
+
+
+@dataclass(frozen=True)
+class TrainingPlanned(Answer):
+    """What the page of training plans draws."""
+
+    @cached_property
+    def report(self) -> TrainingPlanReport:
+        """Raises ConfigError where no layout divides what is asked for."""
+        asked = self.scenario.planning
+        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, asked)
+        kept: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        found = training_plan_report(
+            self.model.config or {},
+            checked(asked.run),
+            gpus=candidates(self.scenario),
+            work=TrainingWorkload(sequence=asked.sequence, optimizer=asked.optimizer),
+            recipe=RECIPES[asked.recipe],
+            node=asked.node,
+            prices=asked.prices,
+        )
+        st.session_state.training_plans = key, found
+        return found
+
+
+def training_planned(scenario: Scenario) -> TrainingPlanned:
+    """The model alone; plans are searched when they are drawn."""
+    answer = looked(scenario)
+    return TrainingPlanned(scenario, answer.model, answer.error)
+
+
+def candidates(scenario: Scenario) -> list[GPU]:
+    """The GPUs that may be used: those chosen, or the usual ones and the reader's own."""
+    chosen = scenario.planning.plan_gpus
+    usual = (*own_gpus(scenario), *(gpu.id for gpu in usual_gpus()))
+    return [find_gpu(name) for name in chosen or dict.fromkeys(usual)]
+
+
+def trained(scenario: Scenario, plan: TrainingPlan) -> Scenario:
+    """A plan as Train has it."""
+    asked = scenario.planning
+    work = TrainingWorkload(
+        micro_batch=plan.micro_batch,
+        sequence=asked.sequence,
+        accumulation=plan.accumulation,
+        optimizer=asked.optimizer,
+        recompute=plan.recompute,
+    )
+    training = TrainingChoice(workload=work, recipe=asked.recipe, layout=plan.layout)
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "training": training})

@@ -1,0 +1,109 @@
+"""What `python -m benchmarks.accuracy.time` found: measured speeds beside the predictions with their ranges; and what
+`python -m benchmarks.accuracy.aiconfigurator` found: the same points by another tool."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.errors import Frozen, Message
+
+DOCS = Path(__file__).parents[3] / "docs"
+SPEEDS = {
+    "decode, batch 1": Message("Decode, one sequence"),
+    "prefill": Message("Prefill"),
+    "batched decode": Message("Batched decode"),
+    "full server": Message("Server at full load"),
+    "training": Message("Training"),
+    "training, with experts": Message("Training, models with experts"),
+    "all": Message("All of these"),
+}
+"""Kinds of measured speeds."""
+REASONS = {
+    "no such GPU in the catalogue": Message("The GPU is not in the catalogue: {name}"),
+    "no config of": Message("No config of the model: {name}"),
+    "format not stated exactly": Message("The format is not stated exactly: {name}"),
+    "requests waited for cache, whose size is not stated": Message(
+        "Requests waited for cache, and the size of the cache is not stated"
+    ),
+    "how many requests ran together is not stated": Message("How many requests ran together is not stated"),
+    "the cache holds no request": Message("By our count the cache holds no request"),
+}
+"""Why rows are left out, by the beginning of the benchmark's words."""
+
+
+class SpeedSummary(Frozen):
+    """Errors of one kind, engine or GPU."""
+
+    rows: int
+    median_error: float
+    bias: float
+    within_25: float
+    worst: float
+    inside: float
+    widest: float
+
+
+class CrossValidated(Frozen):
+    """The same with one factor an engine, fitted on half of the GPUs and judged on the other half."""
+
+    gpus: int
+    median_error: float
+    worst_half: float
+    within_25: float
+
+
+class SpeedLeftOut(Frozen):
+    kind: str
+    reason: str
+    count: int
+
+    @property
+    def message(self) -> Message:
+        """Why, in the reader's language."""
+        start = next(start for start in REASONS if self.reason.startswith(start))
+        return Message(REASONS[start].template, name=self.reason.removeprefix(start).lstrip(": "))
+
+
+class SpeedAccuracy(Frozen):
+    """All of them."""
+
+    by_kind: dict[str, SpeedSummary]
+    by_engine: dict[str, SpeedSummary]
+    by_gpu: dict[str, SpeedSummary]
+    halves: int
+    cross_validated: dict[str, CrossValidated]
+    served: int
+    measured_above_high: tuple[str, ...]
+    sources: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    left_out: tuple[SpeedLeftOut, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Rows with the names of their columns, their source's address and their error."""
+        for cells in self.rows:
+            row = dict(zip(self.columns, cells, strict=True))
+            yield row | {"source": self.sources[row["source"]], "error": row["expected"] / row["measured"] - 1}
+
+
+class SideBySide(Frozen):
+    """Median errors of both tools on the points that both answer."""
+
+    points: int
+    weighbridge: float
+    aiconfigurator: float
+
+
+@cache
+def speeds() -> SpeedAccuracy:
+    return SpeedAccuracy.model_validate_json((DOCS / "time.json").read_bytes())
+
+
+@cache
+def side_by_side() -> tuple[str, dict[str, SideBySide]]:
+    """The other tool's version, and both by kind."""
+    read = json.loads((DOCS / "aiconfigurator.json").read_bytes())
+    found = {kind: SideBySide(**row) for kind, row in read["median_error"].items()}
+    return read["aiconfigurator"], dict(sorted(found.items(), key=lambda row: row[0] == "all"))

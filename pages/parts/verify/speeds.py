@@ -1,0 +1,200 @@
+"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, and what is left out."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import streamlit as st
+
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import charts, plot
+from pages.parts.verify.accuracy_charts import MARKS
+from pages.parts.verify.speed_evidence import SPEEDS, SpeedAccuracy, SpeedSummary, side_by_side
+from pages.parts.words import say
+
+CUT = 1.25
+"""Errors of more are drawn at the edge."""
+
+
+def draw(found: SpeedAccuracy) -> None:
+    """All of it."""
+    st.markdown(
+        say(
+            "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
+            "is, and how often the measured one lies inside the range.",
+            n=len(found.rows),
+        )
+    )
+    kinds(found)
+    st.header(say("Errors of each kind"), anchor=False)
+    plot.draw("speed_errors", say("Errors of each kind"), errors(found, charts.theme()))
+    beside()
+    grouped(say("By engine"), "speed_engines", found.by_engine)
+    grouped(say("By GPU"), "speed_gpus", found.by_gpu)
+    records(found)
+    left_out(found)
+
+
+def kinds(found: SpeedAccuracy) -> None:
+    head = [say("Figure"), say("Records"), say("Median error"), say("Within 25%"), say("Worst")]
+    head += [say("Inside the range"), say("Widest range"), say("Median, cross-validated")]
+    rows = []
+    for kind, row in found.by_kind.items():
+        crossed = found.cross_validated[kind]
+        shares = (f"{share:.0%}" for share in (row.within_25, row.worst, row.inside))
+        median = f"**{row.median_error:.1%}**"
+        rows.append(
+            (
+                say(SPEEDS[kind]),
+                f"{row.rows}",
+                median,
+                *shares,
+                f"{row.widest:.2f} ×",
+                say("{share} ({n} GPUs)", share=f"{crossed.median_error:.1%}", n=crossed.gpus),
+            )
+        )
+    st.markdown(words.table(head, rows, numbers=7))
+    st.caption(
+        say(
+            "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
+            "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
+            "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
+            n=found.halves,
+        )
+    )
+    st.caption(
+        say(
+            "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
+            n=found.served,
+            above=len(found.measured_above_high),
+        )
+    )
+
+
+def errors(found: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
+    """A box from quarter to quarter for each kind, and every record as a point."""
+    by_kind: dict[str, list[tuple[float, str]]] = {}
+    for row in found.records():
+        if row["kind"] in found.by_kind:
+            name = f"{row['model'].rpartition('/')[2]}, {row['gpu']}, {row['format']}, {row['engine']}"
+            by_kind.setdefault(row["kind"], []).append((row["error"], name))
+    boxes = [
+        {
+            "type": "box",
+            "name": say("{kind} ({n})", kind=SPEEDS[kind], n=len(rows)),
+            "x": [100 * min(error, CUT) for error, _ in rows],
+            "text": [name for _, name in rows],
+            "boxpoints": "all",
+            "jitter": 0.5,
+            "pointpos": 0,
+            "marker": {"color": color, "size": 4, "opacity": 0.6},
+            "line": {"width": 1.5},
+            "hovertemplate": "%{text}<br>%{x:+.1f}%" + charts.PLAIN,
+        }
+        for (kind, rows), (color, _) in zip(by_kind.items(), MARKS, strict=False)
+    ]
+    return charts.figure(
+        boxes,
+        theme,
+        height=charts.ROW * len(boxes) + 60,
+        margin={"l": 8, "r": 8, "t": 8, "b": 50},
+        xaxis={"title": charts.small(say("Predicted more than measured, percent")), "zeroline": True},
+        yaxis={"autorange": "reversed", "showgrid": False},
+    )
+
+
+def beside() -> None:
+    """The points that another tool answers too."""
+    version, found = side_by_side()
+    st.header(say("Beside aiconfigurator {version}", version=version), anchor=False)
+    st.caption(
+        say(
+            "Median error of both on the measured points of the systems that it has kernel tables of; it was asked for "
+            "the same batch, lengths, ranks and formats."
+        )
+    )
+    head = [say("Figure"), say("Records"), "Weighbridge", "aiconfigurator"]
+    rows = [
+        (say(SPEEDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
+        for kind, row in found.items()
+    ]
+    st.markdown(words.table(head, rows, numbers=3))
+
+
+def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
+    """The errors of each engine or GPU, in a drawer."""
+    with drawer(title, key, icon=":material/table:") as is_open:
+        if not is_open:
+            return
+        rows = []
+        for name, row in groups.items():
+            kind, _, what = name.rpartition(": ")
+            rows.append(
+                {
+                    "figure": say(SPEEDS[kind]),
+                    "name": what,
+                    "rows": row.rows,
+                    "median": row.median_error,
+                    "bias": row.bias,
+                    "inside": row.inside,
+                }
+            )
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            rows,
+            hide_index=True,
+            key=f"{key}_table",
+            column_config={
+                "figure": say("Figure"),
+                "name": say("Name"),
+                "rows": say("Records"),
+                "median": number(say("Median error"), format="percent"),
+                "bias": number(say("Median, with its sign"), format="percent"),
+                "inside": number(say("Inside the range"), format="percent"),
+            },
+        )
+
+
+def records(found: SpeedAccuracy) -> None:
+    st.header(say("Record by record"), anchor=False)
+    number = st.column_config.NumberColumn
+    names = ("model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
+    figures = ("measured", "expected", "low", "high", "error")
+    st.dataframe(
+        [
+            {"figure": say(SPEEDS.get(row["kind"], SPEEDS["full server"]))}
+            | {name: str(row[name]) if name in ("batch", "output") else row[name] for name in names}
+            | {name: row[name] for name in figures}
+            | {"source": row["source"] if row["source"].startswith("https://") else None}
+            for row in found.records()
+        ],
+        hide_index=True,
+        key="speed_records",
+        column_config={
+            "figure": say("Figure"),
+            "model": say("Model"),
+            "gpu": say("GPU"),
+            "gpus": say("GPUs"),
+            "format": say("Weights"),
+            "engine": say("Engine"),
+            "batch": say("Batch size"),
+            "prompt": say("Prompt tokens"),
+            "output": say("Output tokens"),
+            "unit": say("Unit"),
+            "measured": number(say("Measured"), format="%.4g"),
+            "expected": number(say("Predicted"), format="%.4g"),
+            "low": number(say("Low"), format="%.4g"),
+            "high": number(say("High"), format="%.4g"),
+            "error": number(say("Error"), format="percent"),
+            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+        },
+    )
+
+
+def left_out(found: SpeedAccuracy) -> None:
+    st.header(say("Left out: {n:,} figures", n=sum(row.count for row in found.left_out)), anchor=False)
+    counts = Counter[str]()
+    for row in found.left_out:
+        counts[say(row.message)] += row.count
+    rows = [(why, f"{count}") for why, count in counts.most_common()]
+    st.markdown(words.table([say("Why"), say("Records")], rows))

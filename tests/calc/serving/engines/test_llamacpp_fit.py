@@ -1,0 +1,127 @@
+"""What goes on the GPUs of a machine: laws that hold for any model, by the plans that are held against dry runs."""
+
+import pytest
+
+from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
+from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, server
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.levers import levers
+from calc.serving.memory import Serving
+from calc.serving.verdict import judge
+from calc.units import GIB
+from presets import gpus, models
+
+LLAMA, EXPERTS, LARGE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-70B"
+ARCHITECTURES = {name: Architecture.from_config(models()[name].config) for name in (LLAMA, EXPERTS, LARGE)}
+CARD, OPTIONS = gpus()["rtx-3060-12gb"], LlamaCppOptions()
+
+
+def fitting(name, *rooms, host=64, weights="Q4_K_M", whole=None):
+    room = MachineRoom(tuple(size * GIB for size in rooms), host * GIB, whole)
+    return Offloading(ARCHITECTURES[name], Precision(weights=weights), OPTIONS, CARD if rooms else None, room)
+
+
+def more(options, layers):
+    """The next step towards the GPU."""
+    if options.n_cpu_moe:
+        return options.model_copy(update={"n_cpu_moe": options.n_cpu_moe - 1})
+    return options.model_copy(update={"n_gpu_layers": options.n_gpu_layers + 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "rooms", "context"),
+    [
+        pytest.param(LLAMA, (11,), 8192, id="all of it"),
+        pytest.param(LLAMA, (3,), 8192, id="layers"),
+        pytest.param(EXPERTS, (11,), 32_768, id="experts on the host"),
+        pytest.param(EXPERTS, (2,), 8192, id="experts of all layers, and more"),
+        pytest.param(LARGE, (22, 11), 8192, id="unequal GPUs"),
+        pytest.param(LARGE, (11, 22, 22), 8192, id="three"),
+        pytest.param(LLAMA, (), 8192, id="no GPU"),
+    ],
+)
+def test_what_fits_has_room_and_one_step_more_has_none(name, rooms, context):
+    one = fitting(name, *rooms)
+    found = one.fit(context)
+    totals = [buffer.model + buffer.context + buffer.compute for buffer in found.buffers]
+    assert all(total <= size * GIB for total, size in zip(totals, (*rooms, 64), strict=True))
+    offloads = found.options.n_cpu_moe or found.options.n_gpu_layers is not None
+    if offloads and len(rooms) == 1:
+        assert not one.has_room(more(found.options, one.layers), context)
+
+
+def test_unequal_gpus_are_filled_to_like_shares():
+    one = fitting(LARGE, 22, 11)
+    found = one.fit(8192)
+    first, second, _ = found.buffers
+    assert 0.85 < (first.model + first.context) / (22 * GIB) <= 1
+    assert 0.85 < (second.model + second.context) / (11 * GIB) <= 1
+    assert sum(map(int, found.options.tensor_split.split(","))) == found.options.n_gpu_layers
+
+
+def test_a_machine_without_room_holds_nothing():
+    assert fitting(LARGE, 22, host=8).fit(8192) is None
+    assert fitting(LLAMA, 11, whole=4 * GIB).fit(8192) is None
+
+
+def test_the_longest_context_fits_and_the_next_block_does_not():
+    one = fitting(EXPERTS, 11)
+    options = one.fit(8192).options
+    longest = one.longest(options, 2**20)
+    assert longest >= 8192
+    assert one.has_room(options, longest)
+    assert not one.has_room(options, longest + 256)
+
+
+@pytest.mark.parametrize("name", [LLAMA, EXPERTS])
+def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
+    def serving(**options):
+        return Serving(
+            ARCHITECTURES[name], LlamaCpp(LlamaCppOptions(**options)), Precision(weights="Q8_0"), Layout(), Overhead()
+        )
+
+    card, workload = gpus()["rtx-3070"], Workload(context=8192)
+    verdict = judge(card, serving(), workload)
+    assert verdict.verdict == "fits with"
+    decided = serving(n_gpu_layers="auto").on(card, workload)
+    assert verdict.flags == decided.serving.engine.flags(
+        {name: value for name, value in decided.serving.engine.options if value != getattr(OPTIONS, name)}
+    )
+    assert decided.memory.weights < serving().on(card, workload).memory.weights
+    assert judge(card, serving(n_gpu_layers="auto"), workload).verdict == "fits"
+    (first, *_) = levers(card, serving(), workload)
+    assert set(first.changes) <= {"n_gpu_layers", "n_cpu_moe", "tensor_split"}
+
+
+SOURCE = GGUFSource(repository="Qwen/Qwen3-8B-GGUF", tag="Q4_K_M")
+
+
+def test_what_to_type():
+    options = LlamaCppOptions(n_gpu_layers=20, ubatch_size=256)
+    types = ("q8_0", "q8_0")
+    assert server(SOURCE, options, 8192, 2, types).text.split(" \\\n  ") == [
+        "llama-server -hf Qwen/Qwen3-8B-GGUF:Q4_K_M",
+        "--ctx-size 16384",
+        "--cache-type-k q8_0",
+        "--cache-type-v q8_0",
+        "--ubatch-size 256",
+        "--n-gpu-layers 20",
+        "--parallel 2",
+    ]
+    setup = ollama(SOURCE, options, 8192, 2, types, 36)
+    assert setup.modelfile.splitlines() == [
+        "FROM hf.co/Qwen/Qwen3-8B-GGUF:Q4_K_M",
+        "PARAMETER num_ctx 8192",
+        "PARAMETER num_gpu 20",
+        "PARAMETER num_batch 256",
+    ]
+    assert setup.environment["OLLAMA_KV_CACHE_TYPE"] == "q8_0"
+    assert lm_studio(options, 8192, 2, types, 36)["GPU Offload"] == 20
+
+
+def test_ollama_can_not_keep_experts_on_the_host():
+    setup = ollama(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16"), 48)
+    assert "num_gpu" not in setup.modelfile
+    assert setup.notes

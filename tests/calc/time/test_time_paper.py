@@ -1,0 +1,41 @@
+"""The time on paper: its lines end with what the report says, and every formula can be typeset."""
+
+import pytest
+
+from calc import Workload
+from calc.hardware.gpus import gpus
+from calc.model.paper import Code, Formula, PaperTable
+from calc.model.typeset import latex, mathml, parsed
+from calc.time.figures import shown
+from calc.time.time_paper import time_section
+from calc.time.time_report import time_report
+from tests.calc.time.test_derivation import CASES, serving
+
+WORK = Workload(batch=16, context=6000, generated=500)
+
+
+@pytest.mark.parametrize(("model", "weights", "layout"), CASES)
+def test_the_lines_end_with_the_report(model, weights, layout):
+    weighed, gpu = serving(model, weights, **layout), gpus()["h100-sxm"]
+    tables = [item for item in time_section(weighed, gpu, WORK).items if isinstance(item, PaperTable)]
+    results = {
+        getattr(row[0], "written", ""): row[1].text
+        for table in tables
+        for row in table.rows
+        if isinstance(row[1], Code)
+    }
+    report = time_report(weighed, gpu, WORK)
+    step, first = report.decode.step_ms.expected, report.prefill.ttft_ms.expected
+    assert results["step"] == (f"{step:.4g} ms" if step < 1000 else f"{step / 1000:,.4g} s")
+    assert results["ttft"] == (f"{first:.4g} ms" if first < 1000 else f"{first / 1000:,.4g} s")
+    for table in tables:
+        for cell in (cell for row in table.rows for cell in row if isinstance(cell, Formula) and cell.written):
+            assert latex(parsed(cell.written))
+            assert mathml(parsed(cell.written))
+
+
+def test_a_power_of_ten_under_a_fraction_bar_stays_there():
+    """A divisor of 7.62 times ten to the 14th, not a quotient times it."""
+    assert shown(7.6192e14) == "7.6192e14"
+    assert latex(parsed(f"6 / {shown(7.6192e14)}")) == r"\frac{6}{7.6192 \cdot 10^{14}}"
+    assert "<mn>14</mn>" in mathml(parsed("7.6192e14"))

@@ -1,0 +1,71 @@
+"""My machine: the files of a model, what to type, and what runs on it."""
+
+import pytest
+
+from calc.hardware.computer import Computer
+from pages.parts.outputs import local as drawn
+from pages.parts.state.local import candidates, mix_of, series
+from pages.parts.state.query import MACHINE, WEIGH, decode, encode
+from pages.parts.state.scenario import Scenario
+from tests.pages.app import opened, page, run, texts
+
+
+@pytest.mark.parametrize(
+    ("name", "mix", "exact"),
+    [
+        ("Qwen3-8B-Q4_K_M.gguf", "Q4_K_M", True),
+        ("Q8_0/Qwen3-8B-Q8_0-00001-of-00002.gguf", "Q8_0", True),
+        ("qwen2.5-7b-instruct-q5_k_s.gguf", "Q5_K_S", True),
+        ("Qwen3-30B-A3B-IQ3_XXS.gguf", "IQ3_XXS", True),
+        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", None, False),
+        ("Qwen3-30B-A3B-UD-Q2_K.gguf", "Q2_K", False),
+        ("gpt-oss-20b-MXFP4.gguf", "mxfp4", True),
+        ("Qwen3-8B-BF16.gguf", "bf16", True),
+        ("model.gguf", None, False),
+    ],
+)
+def test_what_a_file_name_says(name, mix, exact):
+    assert mix_of(name) == (mix, exact)
+
+
+def test_parts_of_a_file_are_one_and_a_projector_is_none():
+    files = {"a-00001-of-00002.gguf": 5, "a-00002-of-00002.gguf": 7, "b.gguf": 3, "mmproj-F16.gguf": 2, "c.bin": 1}
+    assert dict(series(files)) == {"a-00001-of-00002.gguf": 12, "b.gguf": 3}
+
+
+def test_a_larger_machine_has_larger_candidates():
+    small, large = candidates(Computer(ram_gib=16), 5), candidates(Computer(ram_gib=512), 5)
+    assert len(small) == len(large) == 5
+    assert small != large
+
+
+def test_the_machine_is_in_the_link():
+    machine = Computer(my_gpus=("rtx-3090", "rtx-3060-12gb"), ram_gib=64, system_gib=6)
+    scenario = Scenario(machine=machine)
+    params = encode(scenario, MACHINE)
+    assert params == {"my_gpus": "rtx-3090,rtx-3060-12gb", "ram_gib": "64", "system_gib": "6"}
+    assert decode(params, MACHINE, Scenario(), lambda source: {})[0].machine == machine
+    assert encode(scenario, WEIGH) == {}
+    without = Scenario(machine=Computer(my_gpus=()))
+    assert decode(encode(without, MACHINE), MACHINE, Scenario(), lambda source: {})[0].machine.my_gpus == ()
+
+
+def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
+    """Which file, where it lies, what to type; a click on a row of presets opens its files."""
+    monkeypatch.setattr(drawn, "FEW", 2)
+    monkeypatch.setattr(drawn, "HEAT_CONTEXTS", (4096, 16_384))
+    app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer")
+    assert "Take Q4_K_M" in texts(app.warning)[0]
+    files = app.dataframe[0].value
+    usual = files.set_index("file").loc["Qwen3-30B-A3B-Q4_K_M.gguf"]
+    assert usual["where"].startswith("experts of")
+    assert usual["gpu"] < 12
+    assert usual["host"] < 28
+    assert files["size"].is_monotonic_decreasing
+    command = texts(app.code)[0]
+    assert "--n-cpu-moe" in command
+    assert "--ctx-size 16384" in command
+    app.session_state.scenario = app.session_state.scenario.model_copy(update={"machine": Computer(my_gpus=())})
+    app.session_state.touched = True
+    run(app)
+    assert "all on the host" in texts(app.warning)[0]
