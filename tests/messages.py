@@ -15,6 +15,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from calc.model.derivation import SYMBOLS
+from calc.time.legend import MACHINE, SHARES
 from pages.parts.verify.evidence import accuracy
 from tests import ROOT
 
@@ -25,10 +26,10 @@ NAMING = ("calc/model", "calc/serving", "calc/time", "calc/training")
 WORDS = re.compile(r"(?=.*[a-z]{2}.* )[A-Za-z0-9({][\w ,'’/.(){}-]*[\w})]")
 SINGLE = set(
     """
-    activated activation alpha attention available beta blocks bytes convolution decay dt embeddings experts gate
-    gated headroom keys logits loss mask norm overhead_high overhead_low parameters places positions probabilities
-    product queries relu requested rotated router scan scores sequences squares state states tokens turned up values
-    weighted weights
+    activated activation alpha attention available beta blocks bytes communication convolution decay dt embeddings
+    experts gate gated headroom keys latents logits loss mask norm overhead_high overhead_low parameters places
+    positions probabilities product prompts queries relu requested rotated router scan scores seconds sequences squares
+    state states tokens turned up values weighted weights
     """.split()
 )
 """Names of one word."""
@@ -51,9 +52,10 @@ def templates() -> dict[Key, set[str]]:
             tree = ast.parse(file.read_text(encoding="utf-8"))
             for key in [*said(tree), *(named(tree) if where.startswith(NAMING) and where != HABITS else ())]:
                 found.setdefault(key, set()).add(where)
-    for _, meaning in SYMBOLS.values():
-        if "_" not in meaning:
-            found.setdefault((meaning, None), set()).add("calc/model/derivation.py")
+    for legend, symbols in (("model/derivation", SYMBOLS), ("time/legend", SHARES), ("time/legend", MACHINE)):
+        for _, meaning, *_ in symbols.values():
+            if "_" not in meaning:
+                found.setdefault((meaning, None), set()).add(f"calc/{legend}.py")
     for row in accuracy().left_out:
         found.setdefault((row.reason, None), set()).add("docs/accuracy.json")
     plurals = {one: many for one, many in found if many is not None}

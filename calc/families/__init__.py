@@ -122,14 +122,14 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterator[Message]:
-    if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
-        yield Message("This config states no size: each one is the default of its class in transformers.")
     if ASSUMED in config:
         yield Message(
             "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
             "that assumption.",
             family=shown(config[ASSUMED]),
         )
+    if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
+        yield Message("This config states no size: each one is the default of its class in transformers.")
     if family.assumption is not None:
         yield family.assumption
 

@@ -16,6 +16,8 @@ NAME = re.compile(r"[^\W_](?:[\w .+()-]{0,38}[\w.+)-])?")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 LIMITS = {"memory": (1, 4096, "GiB"), "bandwidth": (1, 100_000, "GB/s"), "link": (1, 100_000, "GB/s")}
 PEAK = (0.1, 1_000_000, "TFLOPS")
+OWN = "your own"
+"""The vendor of a GPU that the user describes."""
 
 
 def custom_gpu(
@@ -45,7 +47,7 @@ def custom_gpu(
     gpu = GPU(
         id="",
         name=name,
-        vendor="your own",
+        vendor=OWN,
         platform=None,
         memory_gb=memory_gib,
         memory_mib=round(memory_gib * 1024),

@@ -69,9 +69,9 @@ class Figure(float):
 
 def formula_of(number: Any) -> Any:
     """The formula of a number: itself, without what a float adds to it, where it has none."""
-    from sympy import Rational
+    from sympy import Rational, sympify
 
-    return number.formula if isinstance(number, Figure) else Rational(str(float(number)))
+    return sympify(number.formula) if isinstance(number, Figure) else Rational(str(float(number)))
 
 
 class TimeStep(Frozen):

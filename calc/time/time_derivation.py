@@ -250,7 +250,7 @@ class ServingDerivations:
             on = self.speed.machines(self.end)
             ttft = total(figures, [("t_request", on.request)]) + seconds
             if rest:
-                ttft = ttft + figures.figure("t_rest", rest, f"seconds of the other passes, {len(others):,}")
+                ttft = ttft + figures.figure("t_rest", rest, "seconds of the other passes")
             yield figures.step("ttft", ttft, "s")
             first_token = figures.figure("TTFT", float(ttft), "seconds until the last prompt's first token")
             prompts = figures.figure("N", work.batch, "prompts") * figures.figure("S", work.prompt, "tokens of each")

@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import Message
+from calc.hardware.custom_gpu import OWN
 from calc.hardware.parallel import Layout
 from calc.time.estimate import Estimate
 from calc.units import GIB, KIB, MIB, TIB
@@ -110,6 +111,11 @@ def figure(number: float) -> str:
     if number >= 1000:
         return f"{float(f'{number:.3g}'):,.0f}"
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def vendor(name: str) -> str:
+    """Who makes a GPU; the reader's own have none."""
+    return say("your own") if name == OWN else name
 
 
 def span(estimate: Estimate) -> str:

@@ -17,10 +17,12 @@ from tests.pages.app import charts as drawn
 from tests.pages.app import page, texts
 
 GIB = 2**30
+SCALES = {"GiB": 1, "TiB": 1024}
 KINDS = ("v100-sxm2-16gb", "a100-sxm-40gb", "rtx-4090", "h200-sxm")
 CENT = 0.0051
 """GiB that two decimals leave open."""
-HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+) GiB (?:headroom )?of ([\d,.]+) GiB$")
+HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+) ([GT]iB) (?:headroom )?of ([\d,.]+) GiB$")
+UNIT = re.compile(r"%\{x:,.2f\} ([GT]iB)")
 BATCH = re.compile(r"Max batch size: \*\*([\d,]+|none|no limit)\*\*")
 CONTEXT = re.compile(r"Max context length: \*\*([\d,]+|none|no limit)(?: \(.+\))?\*\*")
 
@@ -35,15 +37,18 @@ def most(text):
 
 
 def of_card(text):
-    """Headroom and usable memory in GiB."""
-    short, size, usable = HEADROOM.match(text).groups()
-    return -number(size) if short else number(size), number(usable)
+    """Headroom and usable memory in GiB, and what two decimals of the headroom leave open."""
+    short, size, unit, usable = HEADROOM.match(text).groups()
+    spare = number(size) * SCALES[unit]
+    return -spare if short else spare, number(usable), CENT * SCALES[unit]
 
 
 def stacked(traces):
-    """What the bars of each GPU add up to without what the overhead may add, and where its memory ends."""
+    """What the bars of each GPU add up to without what the overhead may add, and where its memory ends, in GiB."""
     *parts, _ = [trace for trace in traces if trace["type"] == "bar"]
-    return [sum(sizes) for sizes in zip(*(bar["x"] for bar in parts), strict=True)], traces[-1]["x"]
+    scale = SCALES[UNIT.search(traces[-1]["hovertemplate"])[1]]
+    held = [scale * sum(sizes) for sizes in zip(*(bar["x"] for bar in parts), strict=True)]
+    return held, [scale * end for end in traces[-1]["x"]]
 
 
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
@@ -55,10 +60,10 @@ def test_what_is_drawn_agrees(model, engine):
     file, rows = json.loads(asked.model_dump_json()), kv_budget.rows(asked)
     assert len(held) == len(file["verdicts"]) == len(KINDS)
     for place, (verdict, saved) in enumerate(zip(asked.verdicts, file["verdicts"], strict=True)):
-        spare, usable = of_card(cards.headroom(verdict))
-        assert held[place] + spare == pytest.approx(usable, abs=2 * CENT)
+        spare, usable, cent = of_card(cards.headroom(verdict))
+        assert held[place] + spare == pytest.approx(usable, abs=CENT + cent)
         assert ends[place] == pytest.approx(usable, abs=CENT)
-        assert saved["spare"] / GIB == pytest.approx(spare, abs=CENT)
+        assert saved["spare"] / GIB == pytest.approx(spare, abs=cent)
         assert saved["required"] == sum(saved["memory"].get(part, 0) for part in words.SEEING)
         length, batch, *_ = gpu_rows.largest(verdict, None, 131_072)
         assert most(CONTEXT.match(length)[1]) == saved["max_context"]
@@ -87,9 +92,9 @@ def test_what_the_page_shows_agrees(model, engine):
     spares = [of_card(text) for text in shown if HEADROOM.match(text)]
     batches = [most(found[1]) for text in shown if (found := BATCH.search(text))]
     assert len(spares) == len(batches) == len(KINDS)
-    for size, end, (spare, usable) in zip(held, ends, spares, strict=True):
+    for size, end, (spare, usable, cent) in zip(held, ends, spares, strict=True):
         assert end == pytest.approx(usable, abs=CENT)
-        assert size + spare == pytest.approx(end, abs=CENT)
+        assert size + spare == pytest.approx(end, abs=cent)
     if ENGINES[engine].title == "transformers":
         return
     requests = next(list(table.value["requests"]) for table in app.dataframe if "requests" in table.value)

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from calc import Layout, Overhead, Range, TrainingLayout, TrainingWorkload, Workload
 from calc.families import settings as config_settings
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.computer import MOST_CARDS
 from calc.serving.engines import ENGINES
 from calc.text import pack
+from calc.time.efficiency import Efficiency
+from calc.time.estimate import Estimate
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state import query
+from pages.parts.state.choices import written_share
 from pages.parts.state.query import EVERYTHING, FORMERLY, PAGES, TRAIN, VERIFY, WEIGH, encode
 from pages.parts.state.scenario import (
     DEFAULT_MODEL,
@@ -278,6 +282,13 @@ def test_any_query_gives_a_scenario(page, params):
     assert all(len(str(problem)) < 500 for problem in problems)
 
 
+RISING = (
+    st.lists(st.floats(0, 1e6), min_size=3, max_size=3)
+    .map(sorted)
+    .map(lambda ends: Estimate(low=ends[0], expected=ends[1], high=ends[2]))
+)
+
+
 def values(option):
     """Any value that a field takes."""
     if option.choices:
@@ -307,6 +318,12 @@ def values(option):
                 st.sampled_from(["h100-sxm", "l4", "My own:48GiB:960GB/s:bf16=181,fp8=362"]),
                 st.floats(0, 1e6, exclude_max=True),
             ).map(lambda stated: tuple(f"{name}={decimal(usd)}" for name, usd in stated.items())),
+            "my_gpus": st.lists(
+                st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), max_size=MOST_CARDS
+            ).map(tuple),
+            "share": st.dictionaries(st.sampled_from(sorted(Efficiency.model_fields)), RISING).map(
+                lambda stated: tuple(written_share(name, share) for name, share in stated.items())
+            ),
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
             "version": st.sampled_from(["0.11", "5.2.1"]),
             "card": st.sampled_from(list(gpus())),

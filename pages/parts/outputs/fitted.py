@@ -57,8 +57,10 @@ def model_on_gpus(answer: Answer) -> None:
     asked = answer.scenario.hardware
     kinds, found = fitted.on_gpus(answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length)
     with st.container(horizontal=True, gap="small"):
-        vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}))
-        forms = several(say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), words.FORMS)
+        vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
+        forms = several(
+            say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), lambda form: say(words.FORMS[form])
+        )
     passing = [
         row
         for row, gpu in enumerate(kinds)

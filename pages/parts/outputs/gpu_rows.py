@@ -150,7 +150,7 @@ def choice(verdicts: Collection[Verdict]) -> list[str]:
         "fits": say("Only those that fit"),
         "fp8": say("With fp8 units"),
         **{str(gb): say("From {gb} GB", gb=gb) for gb in LEAST},
-        **{vendor: vendor for vendor in vendors if len(vendors) > 1},
+        **{name: words.vendor(name) for name in vendors if len(vendors) > 1},
     }
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         return st.pills(

@@ -93,9 +93,9 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
         st.html(SCROLL % json.dumps(opened), unsafe_allow_javascript=True)
 
 
-SIDEWAYS = '<div style="overflow-x:auto">\n\n{table}\n\n</div>'
+SIDEWAYS = '<div tabindex="0" style="overflow-x:auto">\n\n{table}\n\n</div>'
 """A table too wide for a telephone moves sideways by itself, not with the page."""
-UNBROKEN = '<div style="overflow-x:auto;white-space:nowrap">\n\n{table}\n\n</div>'
+UNBROKEN = '<div tabindex="0" style="overflow-x:auto;white-space:nowrap">\n\n{table}\n\n</div>'
 """The same of a table without sentences, whose cells stay on one line."""
 SCROLL = """<script>
 const start = Date.now();

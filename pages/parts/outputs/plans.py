@@ -1,11 +1,10 @@
 """Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import streamlit as st
 
-from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.frontier import Point
 from calc.time.plan import Plan
@@ -179,9 +178,16 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
     """The numbers of the plans that pass the filters above the table."""
     gpus = {plan.gpu: find_gpu(plan.gpu) for plan in plans}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}))
-        forms = several(say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), words.FORMS)
-        bounds = several(say("Bound by"), "plan_bounds", sorted({plan.bound for plan in plans}), words.BOUNDS)
+        vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}), words.vendor)
+        forms = several(
+            say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), lambda form: say(words.FORMS[form])
+        )
+        bounds = several(
+            say("Bound by"),
+            "plan_bounds",
+            sorted({plan.bound for plan in plans}),
+            lambda bound: say(words.BOUNDS[bound]),
+        )
         most = st.number_input(
             say("GPUs, at most"), min_value=1, value=None, step=1, key="plan_most", placeholder=say("any"), width=150
         )
@@ -197,12 +203,12 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
     ]
 
 
-def several(label: str, key: str, options: list[str], names: Mapping[str, Message] | None = None) -> list[str]:
+def several(label: str, key: str, options: list[str], called: Callable[[str], str] = str) -> list[str]:
     """A filter that lets everything pass until something is chosen."""
     return st.multiselect(
         label,
         options,
-        format_func=lambda name: say(names[name]) if names else name,
+        format_func=called,
         key=key,
         placeholder=say("any"),
         width=210,
