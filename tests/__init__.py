@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[1]
 CHECKPOINT_ENGINES = ("vllm", "transformers", "sglang")
 """Those that load any checkpoint. llama.cpp reads files of its own, and has laws of its own in test_llamacpp.py."""
 DATA = Path(__file__).parent / "data"
+EXAMPLES = ROOT / "pages" / "parts" / "verify" / "examples"
 
 
 def load(name: str) -> Any:

@@ -69,6 +69,11 @@ class Comparison(Frozen):
     def difference(self) -> int:
         return self.theirs - self.ours
 
+    @property
+    def meets(self) -> bool:
+        """Whether any name is in both."""
+        return self.matched > 0 or any(row.status == "other shape" for row in self.differences)
+
 
 def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
     """Everything that we list (vision encoder and MTP layers too) against what the checkpoint holds."""

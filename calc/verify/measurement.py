@@ -1,6 +1,8 @@
 """What `benchmarks/measure.py` measured on somebody's GPU, and the same sizes as predicted."""
 
 import json
+from collections.abc import Sequence
+from statistics import median
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
@@ -211,6 +213,23 @@ def beside(measurement: Measurement) -> list[MeasuredRow]:
             )
         )
     return rows
+
+
+class Closeness(Frozen):
+    """How many sizes were measured, how many of them are exact, and the share by which half and all of them miss."""
+
+    sizes: int
+    exact: int
+    half: float
+    most: float
+
+
+def closeness(rows: Sequence[MeasuredRow]) -> Closeness | None:
+    """None where nothing was measured."""
+    misses = [abs(row.share) for row in rows if row.share is not None]
+    if not misses:
+        return None
+    return Closeness(sizes=len(misses), exact=misses.count(0), half=median(misses), most=max(misses))
 
 
 def predicted(row: Measured, architecture: Architecture, serving: Serving, recipe: Recipe) -> int:

@@ -41,8 +41,8 @@ ALWAYS = (
         "config to see what is missing."
     ),
     Message(
-        "Nor does a print-out say which modules share their weights: each is counted in every place where it is "
-        "printed."
+        "Nor does a print-out say which modules share their weights: apart from a tied head, each is counted in every "
+        "place where it is printed."
     ),
 )
 
@@ -119,7 +119,7 @@ def read_printed(text: str) -> Printed:
                 most=MAX_TENSORS,
             )
         )
-    unseen = (*_missing(sizeless), *_tied(modules, tensors), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
+    unseen = (*_missing(sizeless), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
     return Printed(kind=root.kind, tensors=tuple(tensors), unseen=unseen)
 
 
@@ -222,22 +222,6 @@ def _missing(sizeless: list[Module]) -> Iterator[Message]:
             )
     if len(kinds) > MAX_KINDS_NAMED:
         yield Message("Nor does it give sizes for {more:,} further kinds of module.", more=len(kinds) - MAX_KINDS_NAMED)
-
-
-def _tied(modules: list[Module], tensors: list[PrintedTensor]) -> Iterator[Message]:
-    """A head of the embedding's shape may be the embedding itself."""
-    kinds = {f"{module.name}.weight": module for module in modules if not module.repeats}
-    alone = [(tensor, kinds[tensor.name]) for tensor in tensors if tensor.name in kinds]
-    tables = {tensor.shape: tensor.name for tensor, module in alone if "Embedding" in module.kind}
-    for tensor, module in alone:
-        if tensor.shape in tables and "in_features" in module.arguments[1]:
-            yield Message(
-                "{head} has the shape of {table}: if the model ties them, they are one tensor, and its {n:,} "
-                "parameters are counted twice here.",
-                head=tensor.name,
-                table=tables[tensor.shape],
-                n=tensor.parameters,
-            )
 
 
 def _assumed(modules: list[Module]) -> Iterator[Message]:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from calc import Architecture
 from presets import models
-from tests import DATA
+from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
 from tests.pages.conftest import running_app
 
@@ -179,7 +179,7 @@ def test_an_own_measurement_is_laid_beside_the_prediction(page, address):
     page.goto(f"{address}/verify")
     page.get_by_role("radio", name="Own measurement").click()
     chooser = page.get_by_test_id("stMain").get_by_test_id("stFileUploaderDropzoneInput")
-    chooser.set_input_files(DATA / "measurement.json")
+    chooser.set_input_files(EXAMPLES / "measurement.json")
     expect(page.get_by_text("qwen3 on")).to_be_visible()
     chooser.set_input_files({"name": "other.json", "mimeType": "application/json", "buffer": b"[1]"})
     expect(page.get_by_text("This is not a measurement")).to_be_visible()

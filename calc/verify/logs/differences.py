@@ -241,24 +241,24 @@ def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
 
 
 def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
-    """What the process held and asked for against our total, where PyTorch ran out."""
-    held = failure.in_use
-    if held is None and failure.allocated is not None:
-        held = failure.allocated + (failure.reserved or 0)
+    """What was in use and asked for against our total, where PyTorch ran out."""
+    who, held = Message("The process"), failure.in_use
+    if held is None and failure.allocated is not None:  # as before torch 2.1
+        who, held = Message("PyTorch"), failure.allocated + (failure.reserved or 0)
     if held is None:
         return
     wanted, memory = held + failure.tried, ours.memory
     known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
-    known |= {"held": held / GIB, "tried": failure.tried / GIB}
+    known |= {"who": who, "held": held / GIB, "tried": failure.tried / GIB}
     if failure.free is None:
         sentence = Message(
-            "The process held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} "
-            "GiB for this workload.",
+            "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB for "
+            "this workload.",
             **known,
         )
     else:
         sentence = Message(
-            "The process held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
+            "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
             "{low:.2f} to {high:.2f} GiB for this workload.",
             **known,
             free=failure.free / GIB,

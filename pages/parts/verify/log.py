@@ -4,16 +4,17 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
+from calc.serving.engines import LOGS
 from calc.serving.engines.llamacpp.startup_log import states_buffers
-from calc.verify.logs import Difference, Log, differences, largest, read_log, weigh_as
+from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest, read_log, weigh_as
 from pages.parts import words
 from pages.parts.state.url import choose
 from pages.parts.state.weighed import Answer
-from pages.parts.verify import buffers
+from pages.parts.verify import buffers, example
 from pages.parts.words import say
 from presets import gpus, models
 
-LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
+PLACEHOLDER = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
 """What such a log looks like."""
 TERMS = {
     "weights": Message("Weights"),
@@ -25,7 +26,7 @@ TERMS = {
     "cuda_graphs": Message("CUDA graphs"),
     "libraries": Message("Outside PyTorch"),
     "KV budget": Message("Available KV cache memory"),
-    "memory": Message("Memory in use"),
+    "memory": Message("In use and asked for"),
 }
 STATED = {
     "weights": Message("weights {size}"),
@@ -36,6 +37,15 @@ STATED = {
     "total": Message("memory of the GPU {size}"),
     "free": Message("free at the start {size}"),
 }
+RAN_OUT = {
+    "in_use": Message("in use {size}"),
+    "tried": Message("asked for {size}"),
+    "free": Message("free {size}"),
+    "total": Message("memory of the GPU {size}"),
+    "allocated": Message("allocated by PyTorch {size}"),
+    "reserved": Message("reserved by PyTorch and not allocated {size}"),
+}
+"""The same of an out-of-memory message."""
 
 
 def draw(answer: Answer) -> None:
@@ -44,8 +54,9 @@ def draw(answer: Answer) -> None:
         key="log",
         height=200,
         persist_state="session",
-        placeholder=LOG,
+        placeholder=PLACEHOLDER,
     )
+    example.buttons("log")
     if not text.strip():
         return
     if states_buffers(text):
@@ -120,10 +131,15 @@ def share(row: Difference) -> str:
 
 def stated(log: Log) -> None:
     """What was read, so that the reader sees what was not."""
-    engine = f"{log.engine} {log.version}" if log.version else log.engine
-    sizes = {name: getattr(log, name) for name in STATED}
-    found = [say(STATED[name], size=words.size(value)) for name, value in sizes.items() if value is not None]
+    engine = " ".join(filter(None, (LOGS[log.engine].engine.title if log.engine in LOGS else "PyTorch", log.version)))
+    found = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
     asked = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
     st.caption(say("Read from the log: {list}.", list=words.listed([engine, *found, *asked])))
     for note in log.notes:
         st.caption(say(note))
+
+
+def sizes(source: Log | OutOfMemory, names: dict[str, Message]) -> list[str]:
+    """The sizes that are stated."""
+    known = {name: getattr(source, name) for name in names}
+    return [say(names[name], size=words.size(value)) for name, value in known.items() if value is not None]

@@ -4,7 +4,9 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
-from calc.verify.measurement import MeasuredRow, Measurement, beside, read_measurement
+from calc.verify.measurement import MeasuredRow, Measurement, beside, closeness, read_measurement
+from pages.parts import words
+from pages.parts.verify import example
 from pages.parts.words import choice, say
 
 KINDS = {
@@ -27,19 +29,42 @@ def draw() -> None:
         )
     )
     st.code("python measure.py Qwen/Qwen3-0.6B --batch 1 4 --context 512 4096 --out measured.json", language="bash")
-    file = st.file_uploader(say("The file that it wrote"), type="json", max_upload_size=1, key="measured_file")
-    if file is None:
+    st.file_uploader(say("The file that it wrote"), type="json", max_upload_size=1, key="measured_file")
+    example.buttons("measured_file")
+    data = example.uploaded("measured_file", "")
+    if data is None:
         return
     try:
-        measurement = read_measurement(file.getvalue().decode())
+        measurement = read_measurement(data.decode())
         rows = beside(measurement)
     except UnicodeDecodeError:
         st.error(say("The file is not text; the script writes JSON in UTF-8."), icon=":material/error:")
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
     else:
+        summary(rows)
         about(measurement)
         table(rows)
+
+
+def summary(rows: list[MeasuredRow]) -> None:
+    """How close, in one line."""
+    found = closeness(rows)
+    if found is None:
+        st.info(say("Nothing was measured; the reasons are below."), icon=":material/info:")
+        return
+    half, most = map(words.percent, (found.half, found.most))
+    st.success(
+        say(
+            "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
+            "within {most}.",
+            n=found.sizes,
+            exact=found.exact,
+            half=half,
+            most=most,
+        ),
+        icon=":material/balance:",
+    )
 
 
 def about(measurement: Measurement) -> None:

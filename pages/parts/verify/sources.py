@@ -12,6 +12,7 @@ from pages.parts import words
 from pages.parts.outputs.cards import published_total
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
+from pages.parts.verify import example
 from pages.parts.words import say
 
 SOURCES = {
@@ -83,6 +84,7 @@ def _from_print_out(_: Answer) -> Checkpoint | None:
         persist_state="session",
         placeholder=PRINTED,
     )
+    example.buttons("printed")
     if not text.strip():
         return None
     printed = read_printed(text)
@@ -90,8 +92,8 @@ def _from_print_out(_: Answer) -> Checkpoint | None:
     return Checkpoint(tensors=shapes, unseen=printed.unseen)
 
 
-def _from_file(_: Answer) -> Checkpoint | None:
-    file = st.file_uploader(
+def _from_file(answer: Answer) -> Checkpoint | None:
+    st.file_uploader(
         say("A safetensors file or its header, model.safetensors.index.json, or a GGUF file"),
         key="table_file",
         max_upload_size=MAX_FILE_MB,
@@ -100,15 +102,17 @@ def _from_file(_: Answer) -> Checkpoint | None:
             command=f"`head -c {MAX_FILE_MB}M model.safetensors > header.safetensors`",
         ),
     )
-    if file is None:
+    example.buttons("table_file")
+    data = example.uploaded("table_file", answer.scenario.source.model)
+    if data is None:
         return None
-    data = file.getvalue()
     return read_gguf(data).checkpoint if data[:4] == b"GGUF" else read_safetensors(data)
 
 
 def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
     found = compare(architecture, checkpoint)
-    if found.matched == 0:
+    n = sum(row.count for row in found.differences)
+    if not found.meets:
         st.warning(
             say(
                 "No tensor has a name that the computed list has: this is another model, or a file that names its "
@@ -116,11 +120,23 @@ def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
             ),
             icon=":material/help:",
         )
-    elif not found.differences:
+    elif found.differences:
+        st.warning(
+            say(
+                "One tensor differs; {matched:,} agree.",
+                plural="{n:,} tensors differ; {matched:,} agree.",
+                n=n,
+                matched=found.matched,
+            ),
+            icon=":material/balance:",
+        )
+    elif checkpoint.elements:
         st.success(
             say("All {matched:,} tensors agree in name and shape.", matched=found.matched),
             icon=":material/check_circle:",
         )
+    else:
+        st.success(say("All {matched:,} tensors agree in name.", matched=found.matched), icon=":material/check_circle:")
     hidden = say("not shown")
     with st.grid(5, min_column_width=150, gap="xsmall"):
         st.metric(say("Parameters, computed"), f"{found.ours:,}", border=True)

@@ -9,19 +9,19 @@ from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
 from calc.verify.measurement import beside, read_measurement
 from presets import models
-from tests import DATA, load
+from tests import DATA, EXAMPLES, load
 from tests.mutation import mutated
 
 # Each was written by the script, with torch and transformers, from the config that it holds.
-QWEN3 = "measurement.json"
-FILES = [QWEN3, *(f"measurement-{name}.json" for name in ("deepseek_v3", "gpt_oss", "llama", "qwen3_moe"))]
+QWEN3 = EXAMPLES / "measurement.json"
+FILES = [QWEN3, *(DATA / f"measurement-{name}.json" for name in ("deepseek_v3", "gpt_oss", "llama", "qwen3_moe"))]
 
 
 def rows(file):
-    return beside(read_measurement((DATA / file).read_text(encoding="utf-8")))
+    return beside(read_measurement(file.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_weights_are_exact(file):
     parameters, weights = rows(file)[:2]
     assert (parameters.kind, weights.kind) == ("parameters", "weights")
@@ -30,7 +30,7 @@ def test_weights_are_exact(file):
     assert weights.difference == 0
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 @pytest.mark.parametrize("generated", [0, 1])
 def test_the_cache_is_exact(file, generated):
     caches = [row for row in rows(file) if row.kind == "cache" and row.generated == generated]
@@ -38,14 +38,14 @@ def test_the_cache_is_exact(file, generated):
     assert [row.measured for row in caches] == [row.predicted for row in caches]
 
 
-@pytest.mark.parametrize("file", [QWEN3, "measurement-llama.json"])
+@pytest.mark.parametrize("file", [QWEN3, DATA / "measurement-llama.json"], ids=lambda file: file.stem)
 def test_the_peak_of_eager_attention_is_exact(file):
     peaks = [row for row in rows(file) if row.kind == "prefill" and row.attention == "eager"]
     assert {(row.batch, row.logits) for row in peaks} == {(1, "last"), (1, "all"), (2, "last"), (2, "all")}
     assert [row.measured for row in peaks] == [row.predicted for row in peaks]
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_training_step_comes_close(file):
     steps = [row for row in rows(file) if row.kind == "train" and not row.checkpointing and row.measured is not None]
     assert {row.batch for row in steps} == {1, 2}
@@ -53,7 +53,7 @@ def test_a_training_step_comes_close(file):
 
 
 def test_a_refused_combination_keeps_its_reason():
-    refused = [row for row in rows("measurement-gpt_oss.json") if row.error]
+    refused = [row for row in rows(DATA / "measurement-gpt_oss.json") if row.error]
     assert {row.attention for row in refused} == {"flash"}  # transformers has no sdpa for it
     assert all(row.measured is None and row.difference is None for row in refused)
 

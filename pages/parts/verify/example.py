@@ -1,0 +1,102 @@
+"""One of each kind of input, as its program wrote it, for readers who have none at hand."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from calc.errors import Frozen, Message
+from pages.parts.state.url import choose
+from pages.parts.words import say
+
+FOLDER = Path(__file__).with_name("examples")
+
+
+class Example(Frozen):
+    """A file of `examples/`, the model that it is of, and where it is from."""
+
+    file: str
+    model: str | None
+    label: Message
+    source: Message
+
+    def text(self) -> str:
+        return (FOLDER / self.file).read_text(encoding="utf-8")
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "printed": (
+        Example(
+            file="printed.txt",
+            model="Qwen/Qwen2.5-0.5B",
+            label=Message("Try a print-out"),
+            source=Message("{model}, printed by transformers 5", model="Qwen2.5-0.5B"),
+        ),
+    ),
+    "table_file": (
+        Example(
+            file="model.safetensors.index.json",
+            model="google/gemma-2b",
+            label=Message("Try a file"),
+            source=Message("{model}: the index that transformers wrote, head included", model="gemma-2b"),
+        ),
+    ),
+    "log": (
+        Example(
+            file="startup.log",
+            model="meta-llama/Llama-3.1-8B",
+            label=Message("Try a log"),
+            source=Message("Llama-3.1-8B on an RTX 3090: {link}", link="github.com/vllm-project/vllm/issues/10517"),
+        ),
+        Example(
+            file="out_of_memory.log",
+            model="openai/gpt-oss-120b",
+            label=Message("Try an out-of-memory message"),
+            source=Message("gpt-oss-120b on an H100: {link}", link="github.com/vllm-project/vllm/issues/27508"),
+        ),
+    ),
+    "measured_file": (
+        Example(
+            file="measurement.json",
+            model=None,
+            label=Message("Try a measurement"),
+            source=Message("A small Qwen3 on a CPU, by {script}", script="`benchmarks/measure.py`"),
+        ),
+    ),
+}
+"""By the key of the widget that takes the reader's own."""
+
+
+def buttons(key: str) -> None:
+    """Examples of what a widget takes, each with its model."""
+    with st.container(horizontal=True, gap="small"):
+        for example in EXAMPLES[key]:
+            st.button(
+                say(example.label),
+                key=f"try_{example.file}",
+                icon=":material/science:",
+                type="tertiary",
+                help=say(example.source),
+                on_click=_take,
+                args=(key, example),
+            )
+
+
+def uploaded(key: str, model: str) -> bytes | None:
+    """The file that a reader gave, or the example that is tried in its place, while its model is on screen."""
+    if st.session_state[key] is not None:
+        data: bytes = st.session_state[key].getvalue()
+        return data
+    example: Example | None = st.session_state.get(f"{key}_example")
+    if example is None or example.model not in (None, model):
+        return None
+    st.caption(say(example.source))
+    return example.text().encode()
+
+
+def _take(key: str, example: Example) -> None:
+    if example.model is not None:
+        choose(example.model)
+    if key in ("printed", "log"):
+        st.session_state[key] = example.text()
+    else:
+        st.session_state[f"{key}_example"] = example

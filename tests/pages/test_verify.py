@@ -1,0 +1,47 @@
+"""Verify without a browser: an example of each kind of input, and the line that sums each up."""
+
+import pytest
+
+from tests.pages.app import page, run, texts
+
+
+def verify(choice, **query):
+    return run(page("verify", **query).segmented_control(key="beside").set_value(choice))
+
+
+def alerts(app):
+    return texts([*app.success, *app.warning, *app.info, *app.error])
+
+
+def tried(choice, file):
+    return run(verify(choice).button(key=f"try_{file}").click())
+
+
+@pytest.mark.parametrize(
+    ("choice", "file", "summary"),
+    [
+        # 24 layers of 12 tensors, embedding and norm; the head that is printed too is the embedding's
+        ("printed", "printed.txt", "All 290 tensors agree in name and shape."),
+        ("file", "model.safetensors.index.json", "All 164 tensors agree in name."),  # 18 layers of 9
+        ("log", "startup.log", "Every figure that the log states agrees."),
+        ("log", "out_of_memory.log", "What differs most: **In use and asked for**."),
+        ("measured", "measurement.json", "Of 30 sizes, "),
+    ],
+)
+def test_an_example_of_each_kind_is_summed_up_in_one_line(choice, file, summary):
+    app = tried(choice, file)
+    first = alerts(app)[0]
+    assert first.startswith(summary)
+    assert not any("counted twice" in text for text in (*alerts(app), *texts(app.caption)))
+
+
+def test_an_out_of_memory_message_says_what_it_says():
+    """github.com/vllm-project/vllm/issues/27508"""
+    (stated,) = [text for text in texts(tried("log", "out_of_memory.log").caption) if text.startswith("Read from")]
+    assert "PyTorch; in use 78.96 GiB; asked for 786.00 MiB; free 140.75 MiB" in stated
+
+
+def test_what_differs_is_counted_in_the_first_line():
+    app = verify("printed", model="Qwen/Qwen3-0.6B")
+    run(app.text_area(key="printed").set_value("Model(\n  (embed_tokens): Embedding(151936, 896)\n)"))
+    assert alerts(app)[0] == "310 tensors differ; 0 agree."
