@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable
 from gettext import NullTranslations, translation
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,11 @@ def dollars(usd: float) -> str:
 def percent(share: float) -> str:
     """A share that is not nothing never reads as nothing."""
     return "< 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
+
+
+def within(share: float) -> str:
+    """The least bound, in hundredths of a per cent, that a share stays below."""
+    return f"{ceil(share * 10_000) / 10_000:.2%}"
 
 
 def difference(share: float) -> str:

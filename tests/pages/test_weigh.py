@@ -351,6 +351,13 @@ def test_a_slider_that_differs_says_what_it_does():
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
 
 
+def test_a_slider_of_other_limits_shows_the_model_s_value():
+    """Both have 8 KV heads; the slider reaches as far as the query heads, 32 and 64."""
+    app = page(model="Qwen/Qwen3-8B")
+    run(app.selectbox(key="model").select("openai/gpt-oss-120b"))
+    assert app.slider(key="field_num_key_value_heads").value == 8
+
+
 def test_a_refused_value_keeps_the_last_answer():
     app = page(model="Qwen/Qwen2.5-3B")
     run(app.slider(key="field_num_key_value_heads").set_value(3))

@@ -121,11 +121,12 @@ def ranged(place: Place, usual: Range, most: float) -> None:
     """A slider with two ends; the usual range is no choice."""
     now: Range = place.of(st.session_state.scenario) or usual
     key = f"range_{place.name}"
-    show(key, (now.low, now.high))
+    most = max(most, now.high)
+    show(key, (now.low, now.high), most)
     st.slider(
         field(place.name),
         0.0,
-        max(most, now.high),
+        most,
         step=0.01,
         format="%.2f",
         key=key,

@@ -149,11 +149,12 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         low, high = control.span(original)
         if name == "num_key_value_heads":
             high = max(high, values.get("num_attention_heads") or values.get("n_head") or 0)  # multi-head attention
-        show(key, now)
+        low, high = min(low, now), max(high, now)
+        show(key, now, low, high, control.step)
         st.slider(
             label,
-            min_value=min(low, now),
-            max_value=max(high, now),
+            min_value=low,
+            max_value=high,
             step=control.step,
             key=key,
             help=cost.of_field(say(control.help), name, now, control.step),
@@ -165,11 +166,12 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
     """The width of the feed-forward as a multiple of the hidden size."""
     key, hidden = f"field_{name}", values[MULTIPLIERS[name]]
     now = round(values[name] / hidden, 4)
-    show(key, now)
+    low, high = min(0.125, now), max(16.0, now)
+    show(key, now, low, high)
     st.slider(
         label,
-        min_value=min(0.125, now),
-        max_value=max(16.0, now),
+        min_value=low,
+        max_value=high,
         step=0.125,
         format="%.4g",
         key=key,

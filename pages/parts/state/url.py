@@ -145,11 +145,14 @@ def link(scenario: Scenario, page: Page) -> str | None:
     return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
-def show(key: str, value: Any) -> None:
-    """Set a widget to the scenario's value before it is drawn. A browser that was answered before it was heard has all
-    of them set again."""
-    if st.session_state.get(key) != value or st.session_state.get("resumed"):
-        st.session_state[key] = value
+def show(key: str, value: Any, *limits: float) -> None:
+    """Set a widget to the scenario's value before it is drawn. A slider of other limits is a new one, which Streamlit
+    puts at its lowest; and a browser that was answered before it was heard has all of them set again."""
+    state = st.session_state
+    drawn: dict[str, tuple[float, ...]] = state.setdefault("limits", {})
+    if state.get(key) != value or drawn.get(key, limits) != limits or state.get("resumed"):
+        state[key] = value
+    drawn[key] = limits
 
 
 def bind(place: Place, key: str | None = None) -> dict[str, Any]:

@@ -53,15 +53,14 @@ def summary(rows: list[MeasuredRow]) -> None:
     if found is None:
         st.info(say("Nothing was measured; the reasons are below."), icon=":material/info:")
         return
-    half, most = map(words.percent, (found.half, found.most))
     st.success(
         say(
             "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
             "within {most}.",
             n=found.sizes,
             exact=found.exact,
-            half=half,
-            most=most,
+            half=words.within(found.half),
+            most=words.within(found.most),
         ),
         icon=":material/balance:",
     )

@@ -138,7 +138,7 @@ def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
     else:
         st.success(say("All {matched:,} tensors agree in name.", matched=found.matched), icon=":material/check_circle:")
     hidden = say("not shown")
-    with st.grid(5, min_column_width=150, gap="xsmall"):
+    with st.grid(5, min_column_width=180, gap="xsmall"):
         st.metric(say("Parameters, computed"), f"{found.ours:,}", border=True)
         st.metric(say("Checkpoint"), f"{found.theirs:,}" if checkpoint.elements else hidden, border=True)
         st.metric(say("Difference"), f"{found.difference:+,}" if found.difference else "0", border=True)
