@@ -14,7 +14,7 @@ from pages.parts.verify import buffers, example
 from pages.parts.words import say
 from presets import gpus, models
 
-PLACEHOLDER = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
+LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
 """What such a log looks like."""
 TERMS = {
     "weights": Message("Weights"),
@@ -54,7 +54,7 @@ def draw(answer: Answer) -> None:
         key="log",
         height=200,
         persist_state="session",
-        placeholder=PLACEHOLDER,
+        placeholder=LOG,
     )
     example.buttons("log")
     if not text.strip():
