@@ -45,13 +45,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             file="startup.log",
             model="meta-llama/Llama-3.1-8B",
             label=Message("Try a log"),
-            source=Message("Llama-3.1-8B on an RTX 3090: {link}", link="github.com/vllm-project/vllm/issues/10517"),
+            source=Message(
+                "Llama-3.1-8B on an RTX 3090: {link}", link="https://github.com/vllm-project/vllm/issues/10517"
+            ),
         ),
         Example(
             file="out_of_memory.log",
             model="openai/gpt-oss-120b",
             label=Message("Try an out-of-memory message"),
-            source=Message("gpt-oss-120b on an H100: {link}", link="github.com/vllm-project/vllm/issues/27508"),
+            source=Message("gpt-oss-120b on an H100: {link}", link="https://github.com/vllm-project/vllm/issues/27508"),
         ),
     ),
     "measured_file": (
