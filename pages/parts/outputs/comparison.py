@@ -21,6 +21,7 @@ from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 from presets import models
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 SUGGESTED = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3")
 
 
@@ -197,11 +198,11 @@ def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
 
 
 def verdict(found: Verdict) -> str:
-    """Whether it fits, and by how much."""
+    """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
     word, color, _ = BADGES[found.verdict]
-    room = words.gib(abs(found.spare))
     if found.flags:
-        return f":{color}-badge[{say(word)}] `{' '.join(found.flags)}`"
+        return f":{color}-badge[{say(word)}]"
+    room = words.gib(abs(found.spare)).replace(" ", NO_BREAK)
     said = say("{size} headroom", size=room) if found.spare >= 0 else say("short by {size}", size=room)
     return f":{color}-badge[{say(word)}] {said}"
 
