@@ -1,5 +1,5 @@
 """Ours beside every public record and every computed training step: docs/accuracy.json, which the Accuracy screen
-shows, and the table in the README.
+shows, and the table in both READMEs.
 
 They are those under tests/data, each with its address.
 """
@@ -19,10 +19,10 @@ from benchmarks.accuracy.weights import loaded_weights
 from calc.errors import Message
 from calc.units import GIB, MIB
 from pages.parts.verify.evidence import EXPLAINED, FILE, KINDS, Accuracy, Compared, LeftOut, summaries
-from pages.parts.words import percent
+from pages.parts.words import percent, say_in, table
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+READMES = {"en": ROOT / "README.md", "zh": ROOT / "README.zh-CN.md"}
 START, END = "<!-- written by python -m benchmarks.accuracy -->\n", "<!-- to here -->\n"
 TRACKER = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/_tools/mem_tracker.py"
 UNITS = {"GiB": GIB, "MiB": MIB, "tokens": 1, "bytes": 1}
@@ -77,13 +77,21 @@ def compared(row: Comparison) -> Compared:
     )
 
 
-def table(accuracy: Accuracy) -> str:
+HEAD = (Message("Figure"), Message("Records"), Message("Median error"), Message("95% within"))
+
+
+def readme_table(accuracy: Accuracy, language: str) -> str:
     """The README's, a line for each kind."""
-    lines = ["| figure | records | median error | 95 % within |", "| --- | ---: | ---: | ---: |"]
-    for row in summaries(accuracy):
-        figure = Message(EXPLAINED[row.kind].template, kind=KINDS[row.kind])
-        lines.append(f"| {figure} | {row.records} | {percent(row.median)} | {percent(row.p95)} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        (
+            say_in(language, EXPLAINED[row.kind], kind=KINDS[row.kind]),
+            str(row.records),
+            percent(row.median),
+            percent(row.p95),
+        )
+        for row in summaries(accuracy)
+    ]
+    return table((say_in(language, title) for title in HEAD), rows, numbers=3) + "\n"
 
 
 def in_readme(text: str) -> str:
@@ -102,6 +110,7 @@ def written(accuracy: Accuracy) -> str:
 
 def write(accuracy: Accuracy) -> None:
     FILE.write_text(written(accuracy), encoding="utf-8")
-    text = README.read_text(encoding="utf-8")
-    before, after = text.partition(START)[0], text.partition(END)[2]
-    README.write_text(f"{before}{START}{table(accuracy)}{END}{after}", encoding="utf-8")
+    for language, readme in READMES.items():
+        text = readme.read_text(encoding="utf-8")
+        before, after = text.partition(START)[0], text.partition(END)[2]
+        readme.write_text(f"{before}{START}{readme_table(accuracy, language)}{END}{after}", encoding="utf-8")

@@ -33,11 +33,18 @@ def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> 
 
     `plural` is the template where `n` is not one.
     """
+    return say_in(language(), text, plural=plural, **values)
+
+
+def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
+    """The same in a language that is known."""
     if isinstance(text, Message):
-        return say(text.template, plural=text.plural, **text.values | values)
-    catalogue = CATALOGUES[language()]
+        return say_in(spoken, text.template, plural=text.plural, **text.values | values)
+    catalogue = CATALOGUES[spoken]
     template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
-    return template.format(**{name: _said(value) for name, value in values.items()})
+    return template.format(
+        **{name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
+    )
 
 
 def language() -> str:
@@ -45,10 +52,6 @@ def language() -> str:
     chosen: str | None = st.session_state.get("language")
     of_browser = (st.context.locale or "").partition("-")[0]
     return chosen or (of_browser if of_browser in CATALOGUES else "en")
-
-
-def _said(value: Any) -> Any:
-    return say(value) if isinstance(value, Message) else value
 
 
 def listed(items: Iterable[str]) -> str:

@@ -1,6 +1,8 @@
-"""The Accuracy screen and the README show what the formulas of today give beside the public records."""
+"""The Accuracy page and the READMEs show what the formulas of today give beside the public records."""
 
-from benchmarks.accuracy.evidence import README, evidence, in_readme, table
+import pytest
+
+from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_table
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
 from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
@@ -14,9 +16,10 @@ def test_the_file_is_what_the_formulas_give_now():
     assert accuracy() == evidence()
 
 
-def test_the_readme_agrees_with_the_file():
+@pytest.mark.parametrize(("language", "readme"), READMES.items())
+def test_the_readme_agrees_with_the_file(language, readme):
     """Likewise."""
-    assert in_readme(README.read_text(encoding="utf-8")) == table(accuracy())
+    assert in_readme(readme.read_text(encoding="utf-8")) == readme_table(accuracy(), language)
 
 
 def test_every_kind_is_explained_and_every_record_counted():
