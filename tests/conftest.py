@@ -1,12 +1,16 @@
-"""How Hypothesis draws, and which worker runs what."""
+"""How Hypothesis draws, and which worker runs what.
+
+It draws the same in every run, so that a change is judged by what it changed; `pytest --hypothesis-profile explore`
+draws anew, and ten times as much.
+"""
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "noisy machines", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("noisy machines")
+PATIENT = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("every run", PATIENT, derandomize=True)
+settings.register_profile("explore", PATIENT, max_examples=500)
+settings.load_profile("every run")
 
 
 def pytest_collection_modifyitems(items):

@@ -19,14 +19,16 @@ from tests import CHECKPOINT_ENGINES
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 SETS_ASIDE = [name for name in CHECKPOINT_ENGINES if name != "transformers"]
-SAMPLE = {
-    "gpu": st.sampled_from(KINDS["vllm"]),
-    "model": st.sampled_from(list(models())),
-    "engine": st.sampled_from(CHECKPOINT_ENGINES),
-    "workload": st.builds(
-        Workload, batch=st.sampled_from([1, 2, 16, 200]), context=st.sampled_from([1, 500, 8192, 100_000])
-    ),
-}
+
+
+@st.composite
+def asked(draw):
+    """A GPU, a preset, an engine, and a workload whose context the model has positions for."""
+    model = draw(st.sampled_from(list(models())))
+    most = ARCHITECTURES[model].learned_positions
+    contexts = [n for n in (1, 500, 8192, 100_000) if most is None or n <= most]
+    workload = Workload(batch=draw(st.sampled_from([1, 2, 16, 200])), context=draw(st.sampled_from(contexts)))
+    return draw(st.sampled_from(KINDS["vllm"])), model, draw(st.sampled_from(CHECKPOINT_ENGINES)), workload
 
 
 @cache
@@ -113,9 +115,10 @@ def test_json_has_the_same_figures(model, engine):
     assert [row["bytes"] for row in written["kv_budget"]] == [budget.bytes for budget in found.kv_budget]
 
 
-@given(**SAMPLE)
+@given(asked())
 @settings(max_examples=60, deadline=None)
-def test_flags_that_are_named_do_it(gpu, model, engine, workload):
+def test_flags_that_are_named_do_it(case):
+    gpu, model, engine, workload = case
     config, kind = models()[model].config, ENGINES[engine]
     (verdict,) = report(config, engine=kind(), workload=workload, gpus=[gpu]).verdicts
     assert (verdict.verdict == "fits with") == bool(verdict.flags)
@@ -125,9 +128,10 @@ def test_flags_that_are_named_do_it(gpu, model, engine, workload):
         assert (again.verdict, again.min_gpus) == ("fits", 1)
 
 
-@given(**SAMPLE)
+@given(asked())
 @settings(max_examples=40, deadline=None)
-def test_the_fewest_gpus_do_and_fewer_do_not(gpu, model, engine, workload):
+def test_the_fewest_gpus_do_and_fewer_do_not(case):
+    gpu, model, engine, workload = case
     config, kind, architecture = models()[model].config, ENGINES[engine], ARCHITECTURES[model]
     (verdict,) = report(config, engine=kind(), workload=workload, gpus=[gpu]).verdicts
 
