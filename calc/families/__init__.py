@@ -27,6 +27,8 @@ ASSUMED = "assumed_from"
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
 IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 """model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
+FOURFOLD = ("n_inner", "ffn_hidden_size")
+"""Feed-forward widths that are four times the hidden size where a config leaves them null."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -152,8 +154,7 @@ def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[st
     if attention is not None:
         derived = {"head_dim": attention.d_head, "num_key_value_heads": attention.n_kv}
         values |= {name: value for name, value in derived.items() if name in values and values[name] is None}
-    if "n_inner" in values and values["n_inner"] is None:
-        values["n_inner"] = 4 * architecture.hidden
+    values |= {name: 4 * architecture.hidden for name in FOURFOLD if name in values and values[name] is None}
     return architecture, values
 
 

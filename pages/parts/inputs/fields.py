@@ -70,6 +70,27 @@ FFN = Control(
     step=64,
     help=Message("Feed-forward width over hidden size. The config holds the product: `intermediate_size`."),
 )
+KV_HEADS = Control(
+    label=Message("KV heads"),
+    least=1,
+    most=512,
+    step=1,
+    help=Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
+)
+SHARED_FFN = Control(
+    label=Message("Shared expert FFN size"),
+    least=1,
+    most=131_072,
+    step=64,
+    help=Message("Width of the shared expert: `shared_expert_intermediate_size`."),
+)
+STATE = Control(
+    label=Message("State size"),
+    least=1,
+    most=1024,
+    step=8,
+    help=Message("Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."),
+)
 EXPERTS = Control(
     label=Message("Routed experts"),
     least=1,
@@ -80,17 +101,15 @@ EXPERTS = Control(
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
     "n_embd": HIDDEN,
+    "d_model": HIDDEN,
     "num_hidden_layers": LAYERS,
     "n_layer": LAYERS,
+    "n_layers": LAYERS,
     "num_attention_heads": HEADS,
     "n_head": HEADS,
-    "num_key_value_heads": Control(
-        label=Message("KV heads"),
-        least=1,
-        most=512,
-        step=1,
-        help=Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
-    ),
+    "n_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "num_kv_heads": KV_HEADS,
     "head_dim": Control(
         label=Message("Head dimension"),
         least=8,
@@ -123,6 +142,16 @@ CONTROLS: dict[str, Control | Switch] = {
     ),
     "intermediate_size": FFN,
     "n_inner": FFN,
+    "ffn_hidden_size": FFN,
+    "expansion_ratio": Control(
+        label=Message("FFN multiplier"),
+        least=1,
+        most=64,
+        step=1,
+        help=Message("Feed-forward width over hidden size: `expansion_ratio`."),
+    ),
+    "state_size": STATE,
+    "mamba_d_state": STATE,
     "vocab_size": Control(
         label=Message("Vocabulary"),
         least=64,
@@ -158,13 +187,8 @@ CONTROLS: dict[str, Control | Switch] = {
         step=1,
         help=Message("Experts that every token passes through: `n_shared_experts`."),
     ),
-    "shared_expert_intermediate_size": Control(
-        label=Message("Shared expert FFN size"),
-        least=1,
-        most=131_072,
-        step=64,
-        help=Message("Width of the shared expert: `shared_expert_intermediate_size`."),
-    ),
+    "shared_expert_intermediate_size": SHARED_FFN,
+    "shared_intermediate_size": SHARED_FFN,
     "moe_intermediate_size": Control(
         label=Message("Expert FFN size"),
         least=1,
@@ -180,13 +204,13 @@ CONTROLS: dict[str, Control | Switch] = {
         help=Message("Layers before the first one with experts: `first_k_dense_replace`."),
     ),
 }
-MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd"}
+MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd", "ffn_hidden_size": "hidden_size"}
 """Feed-forward width -> the hidden size that its slider multiplies."""
 RARE = frozenset(
     {
         *("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "sliding_window"),
         *("vocab_size", "tie_word_embeddings", "n_shared_experts", "shared_expert_intermediate_size"),
-        "first_k_dense_replace",
+        *("first_k_dense_replace", "state_size", "mamba_d_state"),
     }
 )
 """Fields that fewer readers move: they stand in a drawer."""

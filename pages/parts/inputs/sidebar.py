@@ -9,7 +9,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.fields import MULTIPLIERS, RARE, Control, Switch, controlled
+from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RARE, Control, Switch, controlled
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.changed import effect_of
@@ -147,8 +147,8 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         multiplier(label, name, control, original, values, cost)
     else:
         low, high = control.span(original)
-        if name == "num_key_value_heads":
-            high = max(high, values.get("num_attention_heads") or values.get("n_head") or 0)  # multi-head attention
+        if control is KV_HEADS:  # as far as multi-head attention
+            high = max(high, *(values.get(heads) or 0 for heads, other in CONTROLS.items() if other is HEADS))
         low, high = min(low, now), max(high, now)
         show(key, now, low, high, control.step)
         st.slider(

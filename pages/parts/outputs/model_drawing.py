@@ -9,7 +9,6 @@ from html import escape
 
 from calc.model.architecture import Architecture
 from calc.model.attention_shapes import Sides, made
-from calc.model.block import Norm
 from calc.model.diagram import Diagram, LayerKind, ModelPart
 from calc.model.feedforward import MLP, MoE
 from calc.model.tensor import Tensor
@@ -220,7 +219,7 @@ def branch(
     canvas.path(f"M{SPINE:g} {canvas.y:g}H{middle:g}")
     canvas.arrow(middle, 22, state)
     if kind.norms_before:
-        norm(canvas, kind.norms, kind.block.norm, number)
+        norm(canvas, kind, number)
         canvas.arrow(middle, 14)
     before = None
     for drawn in half:
@@ -233,7 +232,7 @@ def branch(
         before = drawn
     if kind.norms_behind:
         canvas.arrow(middle, 14)
-        norm(canvas, kind.norms, kind.block.norm, number)
+        norm(canvas, kind, number)
     canvas.path(f"M{middle:g} {canvas.y:g}v12H{SPINE + 8:g}")
     canvas.y += 12
     canvas.shapes.append(
@@ -243,16 +242,18 @@ def branch(
     canvas.y += 12
 
 
-def norm(canvas: Canvas, norms: ModelPart | None, applied: Norm, number: int) -> None:
+def norm(canvas: Canvas, kind: LayerKind, number: int) -> None:
     """One norm of a layer, which is chosen with all of them."""
-    if norms is None:
+    if kind.norms is None:
         return
-    title = say("LayerNorm") if applied == "layer" else say("RMSNorm")
+    title = say("LayerNorm") if kind.block.norm == "layer" else say("RMSNorm")
+    if kind.parallel and len(kind.block.norms) > 1:  # Falcon 40B and 180B, GPT-NeoX
+        title = say("{norm}, one for each branch", norm=title)
     canvas.begin(f"{number}.norms", title)
     canvas.box(LEFT, canvas.y, RIGHT - LEFT, 20, 'class="edge chip"')
     canvas.box(LEFT, canvas.y, 5, 20, f'fill="{words.color("norms")}"')
     canvas.text(LEFT + 14, canvas.y + 14, title, "s")
-    canvas.text(RIGHT - 8, canvas.y + 14, words.shape(norms.tensors[0].shape), "m", "end")
+    canvas.text(RIGHT - 8, canvas.y + 14, words.shape(kind.norms.tensors[0].shape), "m", "end")
     canvas.end()
     canvas.y += 20
 
