@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import steps
+from benchmarks.accuracy import sglang, steps
 from benchmarks.accuracy.found import Comparison, Found
 from benchmarks.accuracy.found import LeftOut as OneLeftOut
 from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
@@ -51,6 +51,7 @@ def found() -> list[Found]:
     served = load("measured.json")
     kinds = (loaded_weights, vllm_tokens, vllm_budgets, transformers_peaks, other_engines)
     return [row for kind in kinds for row in kind(served)] + [
+        *sglang.logs(served + load("sglang.json")),
         *training_peaks(load("train_peaks.json")),
         *tracked_steps(),
     ]

@@ -102,29 +102,17 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
         )
 
 
-def other_engines(measured: list[dict[str, Any]]) -> Iterator[Found]:
-    """Bytes of the tokens that SGLang and llama.cpp print."""
+def other_engines(measured: list[dict[str, Any]]) -> Iterator[Comparison]:
+    """Bytes of the cells that llama.cpp prints."""
     for record in measured:
-        log, kind = record["measured"], record["kind"]
-        config = resolve(record["model"]) if kind in ("sglang_startup", "llamacpp") else None
-        if kind == "sglang_startup" and "kv_tokens" in log and config is not None:
-            rank = Architecture.from_config(config).rank(record["tp"])
-            predicted, unit = log["kv_tokens"] * bytes_per_token(growth(rank.blocks, "bf16")) / GIB, "GiB"
-            found = log["k_gb"] + log["v_gb"]
-        elif kind == "llamacpp" and config is not None:
+        config = resolve(record["model"]) if record["kind"] == "llamacpp" else None
+        if config is not None:
             blocks = Architecture.from_config(config).blocks
-            predicted, unit = record["n_ctx"] * bytes_per_token(growth(blocks, "q8_0")) / MIB, "MiB"
-            found = log["kv_mib"]
-        elif kind in ("sglang_startup", "llamacpp"):
-            yield LeftOut(kind="cache of other engines", name=record["model"], reason="prints no tokens of cache")
-            continue
-        else:
-            continue
-        yield Comparison(
-            kind="cache of other engines",
-            name=record["model"],
-            predicted=predicted,
-            measured=found,
-            unit=unit,
-            source=record["url"],
-        )
+            yield Comparison(
+                kind="cache of other engines",
+                name=record["model"],
+                predicted=record["n_ctx"] * bytes_per_token(growth(blocks, "q8_0")) / MIB,
+                measured=record["measured"]["kv_mib"],
+                unit="MiB",
+                source=record["url"],
+            )

@@ -77,7 +77,9 @@ class Derivations:
         batch = symbols.of("batch", workload.batch)
         blocks = symbols.named("blocks", cache.request_blocks(workload.context), "blocks of a request")
         size = symbols.named("block_bytes", cache.block_bytes[self.allocation.fullest], "bytes of a block")
-        return [symbols.line("kv_cache", batch * blocks * size)]
+        fixed = cache.fixed_bytes(self.allocation.fullest)
+        more = symbols.named("fixed", fixed, "bytes that flags set aside") if fixed else 0
+        return [symbols.line("kv_cache", batch * blocks * size + more)]
 
     def activations(self) -> Lines:
         """The tensors that are alive at the moment that decides."""
@@ -128,7 +130,8 @@ class Derivations:
         """Blocks on the stage that has room for the fewest."""
         available = enumerate(self.allocation.available(MIDDLE))
         sizes = cache.block_bytes
-        room = [(size // sizes[stage], stage, size) for stage, size in available if sizes[stage]]
+        left = [(stage, size - cache.fixed_bytes(stage)) for stage, size in available]
+        room = [(size // sizes[stage], stage, size) for stage, size in left if sizes[stage]]
         _, stage, size = min(room)
         whole = "bytes for the cache, where there is room for the fewest blocks"
         return self.symbols.named("available", size, whole) // self.symbols.named(

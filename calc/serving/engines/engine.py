@@ -34,6 +34,10 @@ class Limits(Frozen):
     """Of the GPU's memory, set aside at start; None: the engine takes what it needs when it needs it."""
     in_flight_tokens: int
     """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
+    kept_free: int = 0
+    """Bytes of what is set aside that the cache does not get."""
+    tables: int = 0
+    """Bytes of what is not set aside that tables of the requests take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,11 @@ class Pool(Cache):
         """Blocks of a request of that length."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return batch * self.request_blocks(length) * self.block_bytes[stage]
+        return batch * self.request_blocks(length) * self.block_bytes[stage] + self.fixed_bytes(stage)
+
+    def fixed_bytes(self, stage: int) -> int:
+        """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""
+        return 0
 
     def stated_bytes(self, stage: int) -> int | None:
         """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
@@ -177,7 +185,8 @@ class Pool(Cache):
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        return min(max(0, budget) // size for budget, size in zip(budgets, self.block_bytes, strict=True) if size)
+        room = [budget - self.fixed_bytes(stage) for stage, budget in enumerate(budgets)]
+        return min(max(0, budget) // size for budget, size in zip(room, self.block_bytes, strict=True) if size)
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""
@@ -186,6 +195,14 @@ class Pool(Cache):
     @abstractmethod
     def tokens(self, blocks: int, length: int) -> int:
         """Tokens, as the engine prints them."""
+
+    def tokens_of(self, nbytes: int, length: int) -> int:
+        """Tokens, as the engine prints them, of so many bytes on every stage, as the engine prints those."""
+        return self.tokens(self.blocks([nbytes] * len(self.block_bytes)), length)
+
+    def states_bytes(self, stage: int, states: int) -> int | None:
+        """Bytes of a pool of so many recurrent states, where there is one."""
+        return None
 
     @abstractmethod
     def starts(self, budgets: Sequence[int], length: int) -> bool:

@@ -35,6 +35,10 @@ LogTerm = Literal[
     "cuda_graphs",
     "total",
     "free",
+    "states",
+    "state_bytes",
+    "left",
+    "graph_batch",
 ]
 DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 SIZE = r"(?P<NAME>-?DECIMAL) ?(?P<NAME_unit>bytes|[KMG]i?B)".replace("DECIMAL", DECIMAL)
@@ -75,6 +79,12 @@ class LogSettings(Frozen):
     dtype: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str | None = None
+    swa_full_tokens_ratio: float | None = None
+    mamba_full_memory_ratio: float | None = None
+    mamba_radix_cache_strategy: str | None = None
+    max_mamba_cache_size: int | None = None
+    disable_radix_cache: bool | None = None
+    cuda_graph_max_bs: int | None = None
     enforce_eager: bool | None = None
     enable_lora: bool | None = None
     speculative: bool | None = None  # True: a draft is configured
@@ -103,6 +113,10 @@ class StartupLog(ABC):
     """Rounded sizes that the cache's bytes are the sum of."""
     states_version_rules: ClassVar[bool] = False
     """Whether the settings and the version decide what is left for the cache, so that it can be computed."""
+    share_of_free: ClassVar[bool] = False
+    """Whether a stated share of the free memory is for weights and cache, so that what it leaves can be computed."""
+    loading_libraries: ClassVar[int] = 0
+    """Bytes that libraries take while weights are loaded, where they are counted with these."""
     one_kind_tokens: ClassVar[bool] = False
     """Whether the tokens of a cache of several kinds of layers are those that its pool reckons."""
 
@@ -128,6 +142,14 @@ class StartupLog(ABC):
         if vision:
             yield Message("The weights with the vision encoder"), self.engine()
         yield Message("The weights"), self.engine().with_options(language_model_only=vision)
+
+    def tables(self, settings: LogSettings, context: int) -> int:
+        """Bytes of tables of requests of up to so many tokens, which are not in the cache."""
+        return 0
+
+    def graph_batches(self, settings: LogSettings, free: int, ranks: int) -> list[int]:
+        """Batches that CUDA graphs are captured for on a GPU with so much free memory; empty: not known."""
+        return []
 
     @abstractmethod
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:

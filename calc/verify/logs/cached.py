@@ -65,10 +65,7 @@ class Pages(NamedTuple):
 
     def tokens(self, case: Case, nbytes: int) -> int:
         """What the engine prints for so many bytes on every stage."""
-        return case.pool.tokens(self.blocks(case, nbytes), self.length)
-
-    def blocks(self, case: Case, nbytes: int) -> int:
-        return case.pool.blocks([nbytes] * len(self.serving.laid_out.stages))
+        return case.pool.tokens_of(nbytes, self.length)
 
     def request(self, case: Case) -> int:
         """Bytes of a request of the whole context on the most loaded stage."""
@@ -110,11 +107,18 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
         elif log.engine in LOGS and LOGS[log.engine].one_kind_tokens:
-            yield _tokens(log.kv_bytes, log.kv_tokens, cache)
+            yield _tokens(log.kv_bytes, log.kv_tokens, rounding_of(log), cache)
+    if log.states and log.state_bytes:
+        yield from _states(log, log.states, log.state_bytes, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
         yield _one_request(log.kv_needed, cache)
     if log.concurrency and log.concurrency_length == cache.length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
+
+
+def rounding_of(log: Log) -> int:
+    """Bytes by which the cache's may be off."""
+    return ROUNDING * (LOGS[log.engine].cache_sizes if log.engine in LOGS else 1)
 
 
 def block_size(log: Log, cache: Pages) -> int:
@@ -125,7 +129,7 @@ def block_size(log: Log, cache: Pages) -> int:
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
     one, block = cache.token, block_size(log, cache)
-    rounding = ROUNDING * (LOGS[log.engine].cache_sizes if log.engine in LOGS else 1)
+    rounding = rounding_of(log)
     low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
     if agrees:
@@ -166,11 +170,11 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Messa
     return Message("another cache format, layout or model than ours")
 
 
-def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
+def _tokens(kv_bytes: int, tokens: int, rounding: int, cache: Pages) -> Difference:
     """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
     0.21, the requests times their length; in the case that is nearest."""
     case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
-    low, high = cache.tokens(case, kv_bytes - ROUNDING), cache.tokens(case, kv_bytes + ROUNDING)
+    low, high = cache.tokens(case, kv_bytes - rounding), cache.tokens(case, kv_bytes + rounding)
     agrees = low <= tokens <= high
     known: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": kv_bytes / GIB}
     known |= {"low": low, "high": high, "tokens": tokens}
@@ -190,6 +194,26 @@ def _tokens(kv_bytes: int, tokens: int, cache: Pages) -> Difference:
     return Difference(
         term="tokens", unit="tokens", log=tokens, ours=ours, low=low, high=high, agrees=agrees, sentence=sentence
     )
+
+
+def _states(log: Log, states: int, nbytes: int, cache: Pages) -> Iterator[Difference]:
+    """The pool of recurrent states: what the convolutions look back on, and the states proper."""
+    stages = range(len(cache.serving.laid_out.stages))
+    ours = max((cache.cases[0].pool.states_bytes(stage, states) or 0 for stage in stages), default=0)
+    if not ours:
+        return
+    agrees = abs(nbytes - ours) <= rounding_of(log)
+    if agrees:
+        sentence = Message("{states:,} recurrent states, and one for padding, take as much in both.", states=states)
+    else:
+        sentence = Message(
+            "{states:,} recurrent states, and one for padding, take {stated:.2f} GiB in the log and {computed:.2f} GiB "
+            "in ours: states in other bits, those of speculation, or another model.",
+            states=states,
+            stated=nbytes / GIB,
+            computed=ours / GIB,
+        )
+    yield Difference(term="states", unit="bytes", log=nbytes, ours=ours, agrees=agrees, sentence=sentence)
 
 
 def pages_of(case: Case, engine: str) -> Message:

@@ -10,8 +10,11 @@ Term = Literal[
     "concurrency",
     "activations",
     "cuda_graphs",
+    "graph batch",
     "libraries",
+    "states",
     "KV budget",
+    "left",
     "memory",
 ]
 
@@ -20,7 +23,7 @@ class Difference(Frozen):
     """A term in the log and ours; the sentence says whether they agree, and if not, why that is so."""
 
     term: Term
-    unit: Literal["bytes", "tokens"]
+    unit: Literal["bytes", "tokens", "sequences"]
     log: int
     ours: int  # the middle, where ours is a range
     low: int | None = None

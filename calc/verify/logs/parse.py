@@ -17,7 +17,7 @@ MAX_LINE = 20_000  # the longest, which lists an engine's settings, has some 5,0
 SHORTEST = min(len(wording.words) for log in LOGS.values() for wording in log.lines)  # characters
 OOM_LINES = 12  # over which a narrow terminal breaks PyTorch's message
 ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
-LEAST = ("kv_bytes", "kv_tokens", "blocks", "concurrency", "free")  # less means a fuller rank
+LEAST = ("kv_bytes", "kv_tokens", "blocks", "concurrency", "free", "left")  # less means a fuller rank
 OF_RANKS: tuple[LogTerm, ...] = (
     "weights",
     "activations",

@@ -17,6 +17,8 @@ KINDS = {
     "transformers peaks, 16 bits": Message("Peaks of transformers, 16 bits"),
     "transformers peaks, quantised": Message("Peaks of transformers, quantized"),
     "cache of other engines": Message("Cache of other engines"),
+    "SGLang weights": Message("Weights, SGLang"),
+    "SGLang KV budget": Message("Available KV cache memory (SGLang)"),
     "training peaks": Message("Training peaks"),
     "training steps, computed": Message("Training steps, computed by torch"),
 }
@@ -30,7 +32,11 @@ EXPLAINED = {
     "transformers peaks, quantised": Message(
         "{kind}: the same with GPTQ and AWQ, whose kernels need memory of their own"
     ),
-    "cache of other engines": Message("{kind}: SGLang and llama.cpp"),
+    "cache of other engines": Message("{kind}: bytes of the tokens and states that SGLang and llama.cpp print"),
+    "SGLang weights": Message(
+        "{kind}: what is gone from the free memory after loading, of which libraries take a part"
+    ),
+    "SGLang KV budget": Message("{kind}: what its share of the free memory leaves beside our weights"),
     "training peaks": Message("{kind}: torch's or the driver's peak of a training step"),
     "training steps, computed": Message(
         "{kind}: whole steps under fake tensors, each storage tracked by torch; no GPU was run"

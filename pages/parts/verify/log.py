@@ -24,8 +24,11 @@ TERMS = {
     "concurrency": Message("Concurrency × length"),
     "activations": Message("Peak activation memory (profiling)"),
     "cuda_graphs": Message("CUDA graphs"),
+    "graph batch": Message("Largest batch with a CUDA graph"),
     "libraries": Message("Outside PyTorch"),
+    "states": Message("Recurrent states"),
     "KV budget": Message("Available KV cache memory"),
+    "left": Message("Free memory after the pools"),
     "memory": Message("In use and asked for"),
 }
 STATED = {
@@ -36,6 +39,8 @@ STATED = {
     "cuda_graphs": Message("CUDA graphs {size}"),
     "total": Message("memory of the GPU {size}"),
     "free": Message("free at the start {size}"),
+    "state_bytes": Message("recurrent states {size}"),
+    "left": Message("free after the pools {size}"),
 }
 RAN_OUT = {
     "in_use": Message("in use {size}"),

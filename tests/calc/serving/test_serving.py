@@ -6,10 +6,12 @@ import pytest
 
 from benchmarks.accuracy.found import Comparison, LeftOut
 from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
+from benchmarks.accuracy.sglang import logs
 from tests import load
 
 MEASURED = load("measured.json")
 FOUND = [row for kind in (transformers_peaks, vllm_tokens, vllm_budgets, other_engines) for row in kind(MEASURED)]
+FOUND += logs(MEASURED + load("sglang.json"))
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,9 @@ FOUND = [row for kind in (transformers_peaks, vllm_tokens, vllm_budgets, other_e
         pytest.param("transformers peaks, 16 bits", 48, 0.01, 0.05, 0.95, id="Qwen's speed benchmarks on A100 and H20"),
         pytest.param("KV tokens given KV bytes", 25, 0.001, 0.01, 0.95, id="start-up logs of vLLM 0.6 to 0.21"),
         pytest.param("vLLM KV budget", 9, 0.03, 0.08, 1, id="by the settings of the log alone"),
-        pytest.param("cache of other engines", 2, 0.001, 0.01, 1, id="SGLang and llama.cpp"),
+        pytest.param("cache of other engines", 17, 0.001, 0.003, 0.9, id="SGLang and llama.cpp"),
+        pytest.param("SGLang weights", 11, 0.01, 0.02, 0.8, id="beside which libraries take up to 0.15 GiB"),
+        pytest.param("SGLang KV budget", 5, 0.015, 0.055, 1, id="by SGLang's share of the free memory"),
     ],
 )
 def test_as_measured(kind, records, middle, most, share):

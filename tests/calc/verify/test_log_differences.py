@@ -284,6 +284,30 @@ def test_the_term_that_differs(model, text, sentence):
     assert str(most.sentence) == sentence
 
 
+def test_each_line_of_a_start_of_sglang():
+    """github.com/didier-durand/llms-in-clouds, docs/sglang.md: QwQ-32B, whose sizes are Qwen2.5-32B's, on four L4. The
+    table of its 2,049 requests and one for padding, of 131,072 tokens and four more, takes 4 bytes for each."""
+    found, most = ours(LOGS["sglang-whole"], "Qwen/Qwen2.5-32B")
+    assert most is None
+    assert found["bytes per token"].ours == 65_536
+    assert found["KV budget"].log == 2 * gib(1.42)
+    assert found["KV budget"].ours == int(gib(21.63) * 0.85) - found["weights"].ours
+    table = 4 * 2050 * 131_076
+    assert found["left"].ours == int(gib(21.63) * (1 - 0.85)) - table
+    assert found["left"].log == gib(2.09)
+
+
+def test_the_states_of_sglang():
+    """github.com/sgl-project/sglang/pull/18040: 38 states of 36 layers, each 64 heads of 64 x 128 in fp32 and three
+    columns of 4,352 channels in 16 bits, and one more for padding; 4 layers of 8 x 64 keep keys and values."""
+    found, most = ours(LOGS["sglang-states"], "ibm-granite/granite-4.0-h-micro")
+    assert found["states"].ours == 39 * 36 * (64 * 64 * 128 * 4 + 3 * 4352 * 2)
+    assert found["tokens"].log == 399_740
+    assert found["graph batch"].ours == 8
+    assert [row.term for row in found.values() if not row.agrees] == []
+    assert most is None
+
+
 def test_two_states_of_a_request_where_prefixes_are_cached():
     """https://github.com/noonghunna/club-3090/issues/612, which does not state the version: it is a default since 0.26,
     and a flag before."""

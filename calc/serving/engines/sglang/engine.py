@@ -15,14 +15,14 @@ from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libr
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers
-from calc.model.linear_attention import KimiDelta
-from calc.model.mixers import CompressedAttention
-from calc.model.mla import LatentAttention
+from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights, reads_another_cache
 from calc.serving.engines.launch import Launch, degrees, quantised, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
+from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
 from calc.serving.engines.vllm.engine import FUSED
@@ -38,9 +38,9 @@ ranks and with more (`handle_gpu_memory_settings`)."""
 LARGEST = (16_384, 512, 512)
 LARGE, LARGE_RESERVE = 60 * 1024, 10 * 1024
 """MiB: of a GPU larger than the first at least the second is kept free."""
-CUDA_GRAPHS = Range(low=0.1, high=4)
-"""GiB. A log of SGLang has 1.04 ("Capture cuda graph end", github.com/sgl-project/sglang/pull/12978); how far others
-are from it is an assumption."""
+CUDA_GRAPHS = Range(low=0.07, high=4)
+"""GiB, "Capture cuda graph end": 0.09 for 4 batches (github.com/sgl-project/sglang/pull/18040), 0.93 for 13, 1.04 and
+1.44 for 52 (pull/12978, pull/11830); the high end is an assumption."""
 SEQUENCES = 2048
 """Sequences at once, at least, where no flag says how many (`resolve_max_num_reqs`)."""
 STEPS, SHARE = (4096, 2048, 1024), 0.9
@@ -51,6 +51,17 @@ SPELLING = {
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
 }
 """Flags that have other names since 0.5.23."""
+
+
+def tier(memory: int) -> tuple[int, int, int]:
+    """The row of `TIERS` of a GPU with so many bytes, without the limit."""
+    return next((row[1:] for row in TIERS if memory < row[0] * GIB), LARGEST)
+
+
+def request_table(requests: int, context: int) -> int:
+    """Bytes of the table that says where the tokens of each request lie (`ReqToTokenPool`): 32 bits each, one request
+    for padding, four tokens more."""
+    return 4 * (requests + 1) * (context + 4)
 
 
 class SGLang(Engine):
@@ -102,25 +113,44 @@ class SGLang(Engine):
         return rotary_tables(rank)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        """Defaults by the GPU's memory; the share leaves what a chunk and CUDA graphs are reckoned to take."""
+        """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""
         options, ranks = self.options, layout.tp * layout.dp  # it counts data-parallel attention within its tp
-        chunk, few, many = next((tier[1:] for tier in TIERS if gpu.memory_bytes < tier[0] * GIB), LARGEST)
-        step = options.chunked_prefill_size or chunk
-        usual = few if ranks < 4 else many
-        batch = options.cuda_graph_max_bs or min(usual, options.max_running_requests or usual)
+        step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
+        images = self.loads_vision and reads_images(architecture)
         total = gpu.memory_bytes / MIB
         reserved = 512 + max(step, 2048) * 1.5 + ranks * layout.pp * 128
         if not options.disable_cuda_graph:
-            reserved += decode_graphs(batch, layout.dp) + prefill_graphs(step, architecture, layout, self.loads_vision)
+            without = images and not has_graphs(architecture)
+            reserved += decode_graphs(self.largest_batch(gpu.memory_bytes, ranks), layout.dp)
+            reserved += prefill_graphs(step, architecture, layout, without)
         if total > LARGE:
             reserved = max(reserved, LARGE_RESERVE)
-        share = options.mem_fraction_static or round((total - reserved) / total, 3)
+        share = round((total - reserved) / total, 3)
+        if images and architecture.vision is not None:
+            share *= share_left(architecture.vision)
         sequences = options.max_running_requests or SEQUENCES
-        return Limits(step_tokens=step, sequences=sequences, share=share, in_flight_tokens=step)
+        states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
+        known = not states or options.max_running_requests is not None  # states may allow fewer
+        return Limits(
+            step_tokens=step,
+            sequences=sequences,
+            share=options.mem_fraction_static or share,
+            in_flight_tokens=step,
+            kept_free=EMBEDDINGS if images else 0,
+            tables=request_table(-(-sequences // layout.dp), workload.context) if known else 0,
+        )
+
+    def largest_batch(self, memory: int, ranks: int) -> int:
+        """Sequences of the largest CUDA graph on a GPU with so many bytes."""
+        few, many = tier(memory)[1:]
+        usual = few if ranks < 4 else many
+        return self.options.cuda_graph_max_bs or min(usual, self.options.max_running_requests or usual)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
         stages = [stage.blocks for stage in laid_out.stages]
-        return TokenPool(laid_out.whole.model_type, stages, laid_out.precision.kv, self.options)
+        return TokenPool(
+            laid_out.whole.model_type, stages, laid_out.precision.kv, self.options, limits, laid_out.layout.dp
+        )
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of a prefill chunk; logits are of the few sequences that it ends."""
@@ -142,10 +172,10 @@ class SGLang(Engine):
         stated: int | None,
     ) -> Budget:
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
-        pass and its graphs."""
+        table of requests, a pass and its graphs."""
         free = total - overhead["cuda_context"] - overhead["libraries"]
-        requested = int(free * (limits.share or 1))
-        missing = max(0, requested + working + overhead["cuda_graphs"] - free)
+        requested = int(free * (limits.share or 1)) - limits.kept_free
+        missing = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": loaded}, sum(overhead.values()), missing)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
@@ -179,23 +209,3 @@ class SGLang(Engine):
         yield from shares
         yield from chunks
         yield from (share | chunk for share in shares for chunk in chunks)
-
-
-def decode_graphs(batch: int, dp: int) -> float:
-    """MiB that are kept free for CUDA graphs up to a batch; copies of the attention are padded to each other's size."""
-    padding = (3 if batch <= 300 else 4.5) * batch * dp if dp > 1 else 0
-    return 2 * batch + padding
-
-
-def prefill_graphs(most: int, architecture: Architecture, layout: Layout, loads_vision: bool) -> int:
-    """The same for graphs of prompts up to so many tokens, which some models and pipelines go without
-    (`disable_breakable_cudagraph_if_incompatible`): 8 MiB for each, 1,536 for all with a latent."""
-    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
-    images = loads_vision and architecture.vision is not None
-    if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
-        return 0
-    if any(isinstance(mixer, LatentAttention) for mixer in mixers):
-        return 1536
-    lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
-    lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]
-    return 8 * len([length for length in lengths if length <= most])

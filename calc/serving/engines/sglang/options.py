@@ -1,8 +1,12 @@
 """What SGLang is started with: its flags under their own names."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from calc.errors import Frozen
+
+StateStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
 class SGLangOptions(Frozen):
@@ -23,5 +27,12 @@ class SGLangOptions(Frozen):
     mamba_full_memory_ratio: float = Field(
         default=0.9, gt=0, le=100, description="Memory of recurrent states, per memory of the KV cache."
     )
+    max_mamba_cache_size: int | None = Field(
+        default=None, ge=1, le=2**24, description="Recurrent states, instead of a share of the memory."
+    )
+    mamba_radix_cache_strategy: StateStrategy | None = Field(
+        default=None, description="How the prefix cache keeps recurrent states: copies that a request takes along."
+    )
+    disable_radix_cache: bool = Field(default=False, description="No prefix cache.")
     disable_cuda_graph: bool = Field(default=False, description="No CUDA graphs.")
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")

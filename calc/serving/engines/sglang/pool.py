@@ -1,18 +1,20 @@
 """SGLang's cache: a pool of tokens, one of tokens in layers with a window, and one of recurrent states.
 
 Read in SGLang 0.5.23: `model_executor/pool_configurator.py` (`HybridSWAPoolConfigurator`: the window pool has its share
-of the tokens) and `mem_cache/kv_cache_configurator.py` (`_handle_max_mamba_cache`: states get a share of the memory;
-`_calculate_mamba_ratio`: states of a request).
+of the tokens; `SWARequestCapPoolConfigurator`: or room for a number of requests) and
+`mem_cache/kv_cache_configurator.py` (`_handle_max_mamba_cache`: states get a share of the memory, or as many as flags
+say; `_calculate_mamba_ratio`: states of a request).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from calc.formats import CacheFormat
 from calc.hardware.solver import largest
 from calc.model.block import Block
-from calc.serving.engines.engine import Pool
-from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.kv_cache import growth, state_bytes
+from calc.model.mixers import Recurrent
+from calc.serving.engines.engine import Limits, Pool
+from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
+from calc.serving.kv_cache import growth
 
 WINDOWED = frozenset(
     "deepseek_v4 gemma4_text gemma4_unified_text gpt_oss granitemoe_swa granite_swa inkling_text laguna llama4_text "
@@ -21,16 +23,40 @@ WINDOWED = frozenset(
 """Model types whose windows get a pool of their own (`is_hybrid_swa_model`); all others keep the whole context."""
 FEW = frozenset({"deepseek_v4", "inkling_text"})
 """Those whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
-STATES = 5
-"""States of a request: three, and two that follow it for the prefix cache (`extra_buffer`)."""
+STATES: dict[StateStrategy, int] = {"no_buffer": 3, "extra_buffer_lazy": 4, "extra_buffer": 5}
+"""States of a request: three, and those that follow it for the prefix cache."""
+DEFAULT_STRATEGY: StateStrategy = "extra_buffer"
+"""Of all models with states but a few (`_MAMBA_EXTRA_BUFFER_ARCHS`)."""
+EVICTION, CHUNKS = 128, 2
+"""Tokens that a request keeps behind its window until they are freed, and chunks of a prompt in flight."""
+
+
+def slot_bytes(blocks: Iterable[Block]) -> int:
+    """Bytes of a recurrent state, in fp32, and of the columns that its convolution looks back on, one fewer than the
+    kernel has, in 16 bits (`configs/mamba_utils.py`)."""
+    found = 0
+    for block in blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, Recurrent):
+                columns = getattr(mixer, "d_conv", None)
+                conv = mixer.conv_elements()
+                conv = conv if columns is None else conv // columns * (columns - 1)
+                found += len(block.runs_in) * (4 * mixer.state_elements() + 2 * conv)
+    return found
 
 
 class TokenPool(Pool):
-    """All pools grow together: a block is a page of tokens with its shares of the window pool and of the states.
-    `budgets` are the bytes of all of them on each stage."""
+    """All pools grow together: a block is a page of tokens with its shares of the window pool and of the states, as far
+    as flags do not say how large those are. `budgets` are the bytes of all of them on each stage."""
 
     def __init__(
-        self, model_type: str, stages: Sequence[Sequence[Block]], kv: CacheFormat, options: SGLangOptions
+        self,
+        model_type: str,
+        stages: Sequence[Sequence[Block]],
+        kv: CacheFormat,
+        options: SGLangOptions,
+        limits: Limits,
+        dp: int,
     ) -> None:
         self.page = options.page_size
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
@@ -40,20 +66,40 @@ class TokenPool(Pool):
         whole = [stage.get(None, 0) / 8 for stage in bits]
         windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, whole, strict=True)]
         self.only_windows = not any(whole)
-        share = 1.0 if self.window is None or self.only_windows else self.window_share
+        requests = max(1, options.max_running_requests // dp) if options.max_running_requests else None
+        if not options.disable_radix_cache:
+            requests = None
+        share, fixed = 1.0, [0.0] * len(stages)
+        if self.window is not None and not self.only_windows:
+            share = self.window_share
+            if requests is not None:  # the window pool is made for so many requests
+                cap = requests * (self.window - 1 + EVICTION + 2 * self.page) + CHUNKS * limits.step_tokens + self.page
+                share, self.window = 0.0, None
+                fixed = [-(-cap // self.page) * self.page * passing for passing in windowed]
         self.cells = [kept + share * passing for kept, passing in zip(whole, windowed, strict=True)]
-        self.states = [state_bytes(blocks) for blocks in stages]
+        self.states = [slot_bytes(blocks) for blocks in stages]
         self.state_share = options.mamba_full_memory_ratio
-        self.states_per_token = self.state_share * max(self.cells) / max(self.states) if any(self.states) else 0.0
+        strategy = options.mamba_radix_cache_strategy or DEFAULT_STRATEGY
+        self.of_request = 1 if options.disable_radix_cache else STATES[strategy]
+        stated = options.max_mamba_cache_size // dp if options.max_mamba_cache_size else requests
+        self.slots = stated if any(self.states) and any(self.cells) else None
+        if self.slots is not None:
+            fixed = [more + (self.slots + 1) * max(self.states) for more in fixed]
+        self.fixed = tuple(map(round, fixed))
+        shared = any(self.states) and self.slots is None
+        self.states_per_token = self.state_share * max(self.cells) / max(self.states) if shared else 0.0
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
 
     def block_size(self, length: int) -> int:
         return self.page
 
+    def fixed_bytes(self, stage: int) -> int:
+        return self.fixed[stage]
+
     def page_bytes(self, cell: float, state: int) -> int:
         """Bytes of a block on a stage, by those of a token and of a state."""
         if not any(self.cells):  # states alone; the share of the tokens stays empty
-            return round(STATES * state * (1 + self.state_share) / self.state_share)
+            return round(self.of_request * state * (1 + self.state_share) / self.state_share)
         return round(self.page * (cell + self.states_per_token * state))
 
     def request_blocks(self, length: int) -> int:
@@ -65,11 +111,29 @@ class TokenPool(Pool):
             passing = min(length, self.window) + self.page
             tokens = passing if self.only_windows else max(length, passing / self.window_share)
         if self.states_per_token:
-            tokens = max(tokens, STATES / self.states_per_token)
+            tokens = max(tokens, self.of_request / self.states_per_token)
         return -int(-tokens // self.page)
+
+    def concurrency(self, blocks: int, length: int) -> float:
+        """Of the states one is for padding."""
+        found = super().concurrency(blocks, length)
+        if self.slots is not None:
+            return min(found, self.slots / self.of_request)
+        if self.states_per_token:
+            return min(found, max(0, int(blocks * self.page * self.states_per_token) - 1) / self.of_request)
+        return found
 
     def tokens(self, blocks: int, length: int) -> int:
         return blocks * (self.page if any(self.cells) else length)
+
+    def tokens_of(self, nbytes: int, length: int) -> int:
+        """It states the bytes of states apart."""
+        pages = [nbytes // (self.page * cell) for cell in self.cells if cell]
+        return int(min(pages, default=0)) * self.page
+
+    def states_bytes(self, stage: int, states: int) -> int | None:
+        """With the one for padding."""
+        return (states + 1) * self.states[stage] if self.states[stage] else None
 
     def starts(self, budgets: Sequence[int], length: int) -> bool:
         return self.blocks(budgets) >= self.request_blocks(length)

@@ -7,9 +7,19 @@ from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.options import made
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.engine import SGLang, request_table
+from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.startup_log import LogSettings, StartupLog, line
+from calc.units import GIB
+
+BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
+RATIO: float = SGLangOptions.model_fields["mamba_full_memory_ratio"].default
+
+
+def strategy(stated: str | None) -> str | None:
+    """None where it is left to SGLang."""
+    return None if stated == "auto" else stated
 
 
 class SGLangLog(StartupLog):
@@ -30,6 +40,13 @@ class SGLangLog(StartupLog):
         "quantization": "quantization",
         "kv_cache_dtype": "kv_cache_dtype",
         "disable_cuda_graph": "enforce_eager",
+        "page_size": "block_size",
+        "swa_full_tokens_ratio": "swa_full_tokens_ratio",
+        "mamba_full_memory_ratio": "mamba_full_memory_ratio",
+        "mamba_radix_cache_strategy": "mamba_radix_cache_strategy",
+        "max_mamba_cache_size": "max_mamba_cache_size",
+        "disable_radix_cache": "disable_radix_cache",
+        "cuda_graph_max_bs": "cuda_graph_max_bs",
         "enable_lora": "enable_lora",
         "speculative_algorithm": "speculative",
     }
@@ -40,6 +57,11 @@ class SGLangLog(StartupLog):
         line("kv_tokens", "KV Cache is allocated. ", "GAP#tokens: COUNT"),
         line("kv_bytes", "KV Cache is allocated. ", "GAPK size: SIZE, V size: SIZE"),
         line("kv_bytes", "KV Cache is allocated. ", "GAPKV size: SIZE"),  # latent attention
+        line("states", "Mamba Cache is allocated. ", "max_mamba_cache_size: COUNT"),
+        line("state_bytes", "Mamba Cache is allocated. ", "GAPconv_state size: SIZE, ssm_state size: SIZE"),
+        line("left", "Memory pool end. ", "avail mem=SIZE"),
+        line("graph_batch", "Capture cuda graph bs ", BATCHES),
+        line("graph_batch", "Capture target decode CUDA graph begin. ", f"GAPbs={BATCHES}"),
         line("cuda_graphs", "Capture ", "GAP(?i:cuda graph) end.GAPmem usage=SIZE"),
         line("kv_tokens", "max_total_num_tokens=", "COUNT"),
     )
@@ -47,23 +69,41 @@ class SGLangLog(StartupLog):
     # [2025-05-09 15:00:14 DP2 TP2]
     repeats = True
     cache_sizes = 2  # keys and values
+    one_kind_tokens = True
+    share_of_free = True
+    loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
-        return SGLang(
-            made(
-                SGLangOptions,
-                {
-                    "mem_fraction_static": settings.mem_fraction_static,
-                    "chunked_prefill_size": settings.max_num_batched_tokens,
-                    "max_running_requests": settings.max_num_seqs,
-                    "disable_cuda_graph": bool(settings.enforce_eager),
-                },
-            )
+        return SGLang(self.options(settings))
+
+    def options(self, settings: LogSettings) -> SGLangOptions:
+        """The flags that the log states."""
+        return made(
+            SGLangOptions,
+            {
+                "mem_fraction_static": settings.mem_fraction_static,
+                "chunked_prefill_size": settings.max_num_batched_tokens,
+                "max_running_requests": settings.max_num_seqs,
+                "page_size": settings.block_size or 1,
+                "swa_full_tokens_ratio": settings.swa_full_tokens_ratio,
+                "mamba_full_memory_ratio": settings.mamba_full_memory_ratio or RATIO,
+                "mamba_radix_cache_strategy": strategy(settings.mamba_radix_cache_strategy),
+                "max_mamba_cache_size": settings.max_mamba_cache_size,
+                "disable_radix_cache": bool(settings.disable_radix_cache),
+                "cuda_graph_max_bs": settings.cuda_graph_max_bs,
+                "disable_cuda_graph": bool(settings.enforce_eager),
+            },
         )
 
     def layout(self, settings: LogSettings) -> Layout:
         """Copies of the attention lie within its tp."""
         return super().layout(settings.model_copy(update={"data_parallel_size": 1}))
+
+    def tables(self, settings: LogSettings, context: int) -> int:
+        return 0 if settings.max_num_seqs is None else request_table(settings.max_num_seqs, context)
+
+    def graph_batches(self, settings: LogSettings, free: int, ranks: int) -> list[int]:
+        return batches(SGLang(self.options(settings)).largest_batch(free, ranks))
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         """It reads what is gone from the GPU's free memory."""

@@ -5,13 +5,14 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.serving.engines.engine import Pool
 from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import HIGH, MIDDLE, Serving
 from calc.units import GIB
 from presets import gpus, models
 from tests import load
 
-LLAMA, V3 = "meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3"
+LLAMA, V3, QWEN = "meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.5-9B"
 
 
 def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, context=8192, **options):
@@ -41,11 +42,21 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         pytest.param("h100-sxm", LLAMA, {}, {"disable_cuda_graph": True}, 8192, 0.841, id="12,928"),
         pytest.param("h100-sxm", LLAMA, {}, {"max_running_requests": 16}, 8192, 0.835, id="13,424: 2 x 16"),
         pytest.param("h100-sxm", LLAMA, {}, {"mem_fraction_static": 0.93}, 8192, 0.93, id="stated"),
+        # adjust_mem_fraction_for_vlm: x 0.95 (1 - 0.1 (layers x width^2 / (24 x 1024^2) - 1)), 24 layers where the
+        # vision_config has no num_hidden_layers; Qwen3.5's is 1,152 wide, Kimi K2.5's has 27 layers of 1,152
+        pytest.param("h100-sxm", QWEN, {}, {}, 8192, 0.83 * 0.95 * (1 - 0.1 * (1152**2 / 2**20 - 1)), id="images"),
+        pytest.param("h100-sxm", QWEN, {}, {"language_model_only": True}, 8192, 0.83, id="no images"),
+        pytest.param("h100-sxm", "google/gemma-3-27b-it", {}, {}, 8192, 0.83, id="images on demand"),
+        pytest.param(
+            *("h200-sxm", "moonshotai/Kimi-K2.5", {"tp": 8}, {}, 8192),
+            0.886 * 0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 2**20) - 1)),
+            id="layers and width",
+        ),
     ],
 )
 def test_defaults(gpu, model, layout, options, chunk, share):
     limits = allocation(model, gpu, Layout(**layout), **options).limits
-    assert (limits.step_tokens, limits.share) == (chunk, share)
+    assert (limits.step_tokens, limits.share) == (chunk, pytest.approx(share, rel=1e-12))
 
 
 @pytest.mark.parametrize(
@@ -131,12 +142,68 @@ def test_the_window_pool_limits_short_requests():
 
 
 def test_states_limit_the_requests():
-    """_handle_max_mamba_cache: 0.9 / 1.9 of the memory are states, of which a request takes 3 + 2."""
+    """_handle_max_mamba_cache: 0.9 / 1.9 of the memory are states, one of them for padding; a request takes 3 + 2."""
     found = allocation("Qwen/Qwen3.5-9B", context=1024)
-    states = found.kv_budget.bytes * 0.9 / 1.9 / found.cache.states[0]
-    assert found.concurrency(MIDDLE) == pytest.approx(states / 5, rel=0.001)
+    states = int(found.kv_budget.bytes * 0.9 / 1.9 / found.cache.states[0]) - 1
+    assert found.concurrency(MIDDLE) == states / 5
     long = allocation("Qwen/Qwen3.5-9B", context=131_072)
     assert long.concurrency(MIDDLE) == pytest.approx(long.kv_budget.bytes / 1.9 / 131_072 / 32_768, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("options", "of_request"),
+    [  # _calculate_mamba_ratio
+        pytest.param({}, 5, id="three, and two that follow"),
+        pytest.param({"mamba_radix_cache_strategy": "extra_buffer_lazy"}, 4, id="and one"),
+        pytest.param({"mamba_radix_cache_strategy": "no_buffer"}, 3, id="and none"),
+        pytest.param({"disable_radix_cache": True}, 1, id="its own alone"),
+    ],
+)
+def test_states_of_a_request(options, of_request):
+    assert allocation(QWEN, **options).cache.of_request == of_request
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        pytest.param({"max_mamba_cache_size": 100}, 100, id="as stated"),
+        pytest.param({"disable_radix_cache": True, "max_running_requests": 48}, 48, id="one for each request"),
+    ],
+)
+def test_states_that_flags_set_aside(options, states):
+    """_handle_max_mamba_cache, with one for padding: 24 layers of 32 heads of 128 x 128 in fp32 and
+    three columns of 8,192 channels in 16 bits; the rest is for 8 layers of 4 heads of 256."""
+    found = allocation(QWEN, **options)
+    taken = (states + 1) * 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
+    assert found.cache.fixed_bytes(0) == taken
+    assert found.blocks(MIDDLE) == (found.available(MIDDLE)[0] - taken) // (8 * 2 * 4 * 256 * 2)
+
+
+def test_windows_for_a_number_of_requests():
+    """SWARequestCapPoolConfigurator: without a prefix cache each request has its window (127 tokens before its own), 128
+    that are freed later and two pages, beside two chunks and a page."""
+    cache = allocation("openai/gpt-oss-20b", disable_radix_cache=True, max_running_requests=64, page_size=16).cache
+    tokens = 64 * (127 + 128 + 2 * 16) + 2 * 8192 + 16
+    assert cache.fixed_bytes(0) == tokens * 12 * 2048
+    assert cache.block_bytes[0] == 16 * 12 * 2048
+
+
+@pytest.mark.parametrize(
+    ("most", "number", "last"),
+    [  # "Capture cuda graph bs [...]" of github.com/sgl-project/sglang/pull/18040, /10622 and /11716
+        pytest.param(8, 4, [1, 2, 4, 8]),
+        pytest.param(159, 24, [136, 144, 152, 159]),
+        pytest.param(512, 52, [464, 480, 496, 512]),
+    ],
+)
+def test_batches_of_graphs(most, number, last):
+    found = batches(most)
+    assert (len(found), found[-4:]) == (number, last)
+
+
+def test_a_table_of_requests_is_not_in_the_share():
+    """ReqToTokenPool: 32 bits for each token of 2,048 requests and one for padding."""
+    assert allocation(LLAMA, context=131_072).limits.tables == 4 * 2049 * 131_076
 
 
 def test_a_model_of_states_alone():

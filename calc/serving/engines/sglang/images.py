@@ -1,0 +1,49 @@
+"""What SGLang keeps free where a model reads images.
+
+Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (`adjust_mem_fraction_for_vlm`), `configs/model_config.py`
+(`mm_disabled_models`), `mem_cache/kv_cache_configurator.py` (`mm_runtime_reservation_gb`).
+"""
+
+from calc.model.architecture import Architecture
+from calc.model.towers import VisionTower
+from calc.model.towers.audio import OmniTowers
+from calc.model.towers.encoders import EncodedVision
+from calc.model.towers.image import Glm4Vision, MoonVision, Qwen2Vision, QwenVision
+from calc.units import MIB
+
+WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
+"""Model types that are served without images unless a flag asks for them."""
+GRAPHS = frozenset({"cohere2", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Model types with images that have CUDA graphs of prompts all the same."""
+EMBEDDINGS = 100 * MIB
+"""Of the cache's memory, for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+LAYERS, HIDDEN = 24, 1024
+"""ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
+
+
+def reads_images(architecture: Architecture) -> bool:
+    return architecture.vision is not None and architecture.model_type not in WITHOUT
+
+
+def has_graphs(architecture: Architecture) -> bool:
+    """Whether a model that reads images has CUDA graphs of prompts."""
+    return architecture.model_type in GRAPHS or isinstance(architecture.vision, MoonVision)
+
+
+def share_left(tower: VisionTower) -> float:
+    """Of the share of the memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
+    vision_config state, else those of ViT-L/14; all of it without a vision_config of its own."""
+    layers = LAYERS
+    match tower:
+        case OmniTowers():
+            return 1
+        case Qwen2Vision():
+            hidden = tower.hidden if tower.gated else tower.out_hidden
+        case QwenVision() | Glm4Vision():
+            hidden = tower.hidden
+        case EncodedVision():
+            layers, hidden = tower.encoder.num_layers, tower.encoder.hidden
+        case _:
+            layers, hidden = tower.num_layers, tower.hidden
+    ratio = layers * hidden**2 / (LAYERS * HIDDEN**2)
+    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))
