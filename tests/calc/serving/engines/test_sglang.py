@@ -180,8 +180,8 @@ def test_states_that_flags_set_aside(options, states):
 
 
 def test_windows_for_a_number_of_requests():
-    """SWARequestCapPoolConfigurator: without a prefix cache each request has its window (127 tokens before its own), 128
-    that are freed later and two pages, beside two chunks and a page."""
+    """SWARequestCapPoolConfigurator: without a prefix cache each request has its window (127 tokens before its own),
+    128 that are freed later and two pages, beside two chunks and a page."""
     cache = allocation("openai/gpt-oss-20b", disable_radix_cache=True, max_running_requests=64, page_size=16).cache
     tokens = 64 * (127 + 128 + 2 * 16) + 2 * 8192 + 16
     assert cache.fixed_bytes(0) == tokens * 12 * 2048
