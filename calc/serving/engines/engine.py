@@ -16,10 +16,9 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
-from calc.model.mla import LatentAttention
 from calc.model.named import Peak
+from calc.serving.engines.cache_rules import check_cache
 from calc.serving.engines.launch import Launch
-from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
 
 
@@ -145,14 +144,6 @@ class Cache(ABC):
     def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
         """Bytes that it and the working memory together certainly do not exceed, where that is known beforehand."""
         return None
-
-
-def reads_another_cache(architecture: Architecture) -> Message | None:
-    """Why an engine that sets its cache aside does not serve a model that keeps none."""
-    blocks = architecture.all_blocks
-    if any(growth(blocks, "bf16").values()) or state_bytes(blocks):
-        return None
-    return Message("No layer of this model keeps a cache: it drafts for a larger model and is served beside it only.")
 
 
 class Pool(Cache):
@@ -402,12 +393,3 @@ class Engine(ABC):
 def spelled(word: str, value: object) -> str:
     """A flag: a switch is on, or off by its other name."""
     return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
-
-
-def check_cache(architecture: Architecture, kv: CacheFormat) -> None:
-    """Raise ConfigError where the model has nothing that the format is for."""
-    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
-    if kv == "fp8_ds_mla" and not any(isinstance(mixer, LatentAttention) for mixer in mixers):
-        raise ConfigError(
-            Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."), "kv", ["fp8"]
-        )

@@ -15,13 +15,11 @@ from calc.serving.report import Report
 from calc.units import GIB
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
-from calc.verify.logs.log import ROUNDING, Log
+from calc.verify.logs.log import CLOSE, ROUNDING, Log
 from calc.verify.logs.log_weighing import engine_of
 from calc.verify.logs.out_of_memory import OutOfMemory
+from calc.verify.logs.share import graph_rows, shared_rows
 
-CLOSE = 0.003
-"""Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4
-checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
 PROFILE = 0.06
 """The same of the profile run's peak, of which the formula was fitted to ten logs, at most 5.4 % off."""
 FOLLOWS = ("tokens", "concurrency", "KV budget", "left", "graph batch")
@@ -51,9 +49,10 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
         yield from cache_rows(log, cache, ours)
     yield from _start(log, ours)
     if known is not None and known.share_of_free:
-        yield from _shared(log, known, architecture, ours)
+        held = nearest(known, architecture, ours, log.weights)
+        yield from shared_rows(log, known, held.total, ours)
     if known is not None:
-        yield from _graph_batch(log, known, ours)
+        yield from graph_rows(log, known, ours)
     if log.out_of_memory is not None and known is None:
         yield from _memory(log.out_of_memory, ours)
 
@@ -122,100 +121,6 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
         yield _ranged("libraries", log.non_torch, ours)
     if log.kv_bytes is not None and ours.kv_budget:
         yield _budget(log, log.kv_bytes, ours)
-
-
-def _shared(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[Difference]:
-    """What a share of the free memory leaves for the pools beside our weights, and what is free then. Libraries take a
-    part while weights are loaded."""
-    share, asked = log.settings.mem_fraction_static, ours.scenario
-    if log.free is None or share is None:
-        return
-    held = nearest(known, architecture, ours, log.weights)
-    libraries, close = known.loading_libraries, round(CLOSE * held.total) + ROUNDING
-    words: dict[str, Any] = {"share": share, "free": log.free / GIB}
-    if log.kv_bytes is not None:
-        left, stated = int(log.free * share) - held.total, log.kv_bytes + (log.state_bytes or 0)
-        low, high = left - libraries - close, left + close
-        agrees = low <= stated <= high
-        known_sizes = {**words, "low": low / GIB, "high": high / GIB, "size": stated / GIB}
-        if agrees:
-            sentence = Message(
-                "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights; the "
-                "log's {size:.2f} GiB of cache are within the range.",
-                **known_sizes,
-            )
-        else:
-            sentence = Message(
-                "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights, but "
-                "the log's cache takes {size:.2f} GiB: its weights differ, a draft model has a part, or flags limit "
-                "the tokens.",
-                **known_sizes,
-            )
-        yield Difference(
-            term="KV budget",
-            unit="bytes",
-            log=stated,
-            ours=left,
-            low=low,
-            high=high,
-            agrees=agrees,
-            sentence=sentence,
-        )
-    if log.left is not None and log.kv_bytes is not None:
-        tables = known.tables(log.settings, asked.workload.context)
-        high = int(log.free * (1 - share)) + close - tables
-        low = high - 2 * close - libraries
-        agrees = low <= log.left <= high
-        known_sizes = {**words, "low": low / GIB, "high": high / GIB, "size": log.left / GIB, "table": tables / GIB}
-        if agrees:
-            sentence = Message(
-                "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay "
-                "free for a pass and CUDA graphs; the log's {size:.2f} GiB are within the range.",
-                **known_sizes,
-            )
-        else:
-            sentence = Message(
-                "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay "
-                "free for a pass and CUDA graphs, but {size:.2f} GiB in the log: another program uses this GPU, or "
-                "flags limit the tokens.",
-                **known_sizes,
-            )
-        yield Difference(
-            term="left",
-            unit="bytes",
-            log=log.left,
-            ours=high - close,
-            low=low,
-            high=high,
-            agrees=agrees,
-            sentence=sentence,
-        )
-
-
-def _graph_batch(log: Log, known: StartupLog, ours: Report) -> Iterator[Difference]:
-    """The largest batch that a CUDA graph is captured for, by the rule of the version that ours were read in."""
-    batches = known.graph_batches(log.settings, log.free or 0, ours.scenario.layout.tp)
-    if log.graph_batch is None or log.free is None or not batches:
-        return
-    words: dict[str, Any] = {"n": len(batches), "most": batches[-1], "engine": known.engine.title}
-    words |= {"version": known.engine.versions, "stated": log.graph_batch}
-    agrees = log.graph_batch == batches[-1]
-    if agrees:
-        sentence = Message("CUDA graphs are captured for {n:,} batches, up to {most:,} sequences.", **words)
-    else:
-        sentence = Message(
-            "CUDA graphs are captured for batches up to {stated:,} sequences; {engine} {version} captures {n:,}, up to "
-            "{most:,}, on such a GPU: another version, a flag, or fewer requests at once.",
-            **words,
-        )
-    yield Difference(
-        term="graph batch",
-        unit="sequences",
-        log=log.graph_batch,
-        ours=batches[-1],
-        agrees=agrees,
-        sentence=sentence,
-    )
 
 
 def nearest(known: StartupLog, architecture: Architecture, ours: Report, weights: int | None) -> LoadedWeights:

@@ -38,3 +38,6 @@ class Log(Frozen):
 
 ROUNDING = GIB // 200
 """Half of the last digit of a size with two decimals, 0.005 GiB."""
+CLOSE = 0.003
+"""Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4
+checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
