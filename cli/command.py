@@ -17,10 +17,11 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
+from calc.training.training_levers import Together
 from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
 from cli.times import Times, times, times_table
-from cli.training import add_training_options, check_options, run_training
+from cli.training import add_training_options, check_options, run_training, spread
 from presets import models
 from presets.hub import HubError, fetch, is_id
 
@@ -139,13 +140,14 @@ def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
     return override(config, changes) if changes else config
 
 
-def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None]:
-    """The report, and its times where they are asked for."""
+def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
+    """The report, its times where they are asked for, and for its table how many GPUs do with which changes."""
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
     gpus = chosen_gpus(arguments.gpu)
     found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus)
-    return found, times(config, found, gpus) if arguments.time else None
+    others = spread(config, found) if isinstance(found, TrainingReport) and not arguments.json else {}
+    return found, times(config, found, gpus) if arguments.time else None, others
 
 
 def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:
@@ -179,7 +181,7 @@ def chosen_engine(given: dict[str, Any]) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
-        result, timed = run(arguments)
+        result, timed, others = run(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -187,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         whole = result.model_dump(mode="json") | ({} if timed is None else {"time": timed.model_dump(mode="json")})
         text = json.dumps(whole, indent=1, ensure_ascii=False)
     else:
-        text = training_table(result) if isinstance(result, TrainingReport) else table(result)
+        text = training_table(result, others) if isinstance(result, TrainingReport) else table(result)
         text += "" if timed is None else f"\n{times_table(timed)}"
     try:
         print(text, flush=True)

@@ -1,6 +1,9 @@
 """Reports for reading on a terminal."""
 
+from collections.abc import Mapping
+
 from calc import Layout, Report, TrainingReport
+from calc.training.training_levers import Together
 from calc.units import GIB
 
 
@@ -20,18 +23,19 @@ def table(r: Report) -> str:
     if len(r.stages) > 1:
         lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]
     lines += [f"{'memory per GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
-    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'GPUs':>6}  {'layout':16}"]
+    lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'min GPUs':>10}  {'laid out':16}"]
     for v in r.verdicts:
         context = "unlimited" if v.max_context is None else f"{v.max_context:,}"
         batch = "unlimited" if v.max_batch is None else f"{v.max_batch:,}"
         lines.append(
-            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or '>1024':>6}"
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or 'none':>10}"
             + f"  {described(v.layout):16}"
             + "".join(f"  {note}" for note in (*v.flags, *v.notes))
         )
-    if r.kv_budget:
+    budgets = [b for b in r.kv_budget if b.bytes > 0]  # where the engine starts
+    if budgets:
         lines += ["", f"{'KV cache allocated':20}{'GiB':>10}{'from':>10}{'to':>10}{'tokens':>14}{'requests':>10}"]
-    for b in r.kv_budget:
+    for b in budgets:
         sizes = "".join(f"{size / GIB:>10.2f}" for size in (b.bytes, b.bytes_low, b.bytes_high))
         lines.append(f"{b.gpu:20}{sizes}{b.tokens:>14,}{b.concurrency:>10.2f}")
     return "\n".join([*lines, "", *map(str, r.assumptions)])
@@ -44,8 +48,8 @@ def described(layout: Layout | None) -> str:
     return " ".join(f"{name.upper()} {n}" for name, n in layout if n > 1) or "one GPU"
 
 
-def training_table(r: TrainingReport) -> str:
-    """The report for reading."""
+def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
+    """The report for reading. `spread` says of GPUs on which none do as it is how many do with which changes."""
     m = r.memory
     lines = [
         r.model,
@@ -60,12 +64,16 @@ def training_table(r: TrainingReport) -> str:
     for name, phase in r.phases.items():
         mark = "  peak" if name == m.moment else ""
         lines.append(f"{name.replace('_', ' '):24}{phase.memory.total / GIB:>22.2f} GiB{mark}")
-    lines += ["", f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'GPUs':>6}"]
+    lines += ["", f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'min GPUs':>10}"]
     for v in r.verdicts:
         batch = "unlimited" if v.max_micro_batch is None else f"{v.max_micro_batch:,}"
         sequence = "unlimited" if v.max_sequence is None else f"{v.max_sequence:,}"
+        other = spread.get(v.gpu)
+        gpus, notes = v.min_gpus or "none", list(map(str, v.notes))
+        if other is not None:
+            gpus, notes = other.gpus, [f"with {', '.join(map(str, other.what))}", *notes]
         lines.append(
-            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{batch:>13}{sequence:>12}{v.min_gpus or '>1024':>6}"
-            + "".join(f"  {note}" for note in v.notes)
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{batch:>13}{sequence:>12}{gpus:>10}"
+            + "".join(f"  {note}" for note in notes)
         )
     return "\n".join([*lines, "", *map(str, r.assumptions)])

@@ -9,6 +9,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.time.estimate import Estimate
 from calc.time.time_report import TimeReport, time_of, training_time_of
 from calc.time.training_time import TrainingTime
+from calc.units import four_digits
 
 Times = TimeReport | TrainingTime
 
@@ -41,4 +42,4 @@ def times_table(times: Times) -> str:
 
 
 def line(name: str, row: Estimate) -> str:
-    return f"{name:24}{row.expected:>12,.4g}{row.low:>12,.4g}{row.high:>12,.4g}"
+    return f"{name:24}" + "".join(f"{four_digits(value):>12}" for value in (row.expected, row.low, row.high))

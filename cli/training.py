@@ -6,13 +6,17 @@ from typing import Any
 
 from calc.errors import ConfigError, Message
 from calc.formats import Precision
+from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from calc.training.recipe import RECIPES, WIDTH, Recipe, RecipeName
 from calc.training.sharding import TrainingLayout
+from calc.training.step import Training
 from calc.training.trainers import TRAINERS
+from calc.training.training_levers import Together, more_gpus
 from calc.training.training_report import TrainingReport, training_report
 from calc.training.training_workload import TrainingWorkload
 from cli.options import add_fields, filled, flag
@@ -89,6 +93,17 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
     )
+
+
+def spread(config: Mapping[str, Any], found: TrainingReport) -> dict[str, Together]:
+    """How many GPUs do, and with which changes, where none do as it is: by GPU."""
+    asked = found.scenario
+    training = Training(
+        Architecture.from_config(config), asked.workload, asked.recipe, asked.layout, asked.overhead, asked.frozen
+    )
+    wanting = [verdict.gpu for verdict in found.verdicts if verdict.min_gpus is None]
+    ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}
+    return {gpu: way for gpu, way in ways.items() if way is not None}
 
 
 def chosen_recipe(given: Mapping[str, Any], default: RecipeName) -> Recipe:

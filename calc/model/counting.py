@@ -164,7 +164,7 @@ class Counting:
         if n == 1:
             return Message("Layer {first}", first=first)
         if indices == tuple(range(first, last + 1)):
-            return Message("A layer of layers {first} to {last} ({n:,} alike)", first=first, last=last, n=n)
+            return Message("One of layers {first} to {last} ({n:,} alike)", first=first, last=last, n=n)
         return Message("A layer of {n:,} alike, from {first} to {last}", first=first, last=last, n=n)
 
     def total(self) -> Iterator[Item]:

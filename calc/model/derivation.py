@@ -283,12 +283,17 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     return [
         Step(
             what=component,
-            formula=f"{layers} layers · ({text})" if layers else text,
+            formula=f"{counted(layers)} · ({text})" if layers else text,
             values=f"{layers} · ({values})" if layers else values,
             result=parameters,
         )
         for (component, _, text, values), (layers, parameters) in alike.items()
     ]
+
+
+def counted(layers: int) -> str:
+    """How many layers, in a formula."""
+    return "1 layer" if layers == 1 else f"{layers} layers"
 
 
 def window_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
@@ -313,7 +318,7 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
             window,
             Step(
                 what=Message("whole context") if window is None else Message("last {n:,} tokens", n=window),
-                formula=f"{layers} layers · ({text})",
+                formula=f"{counted(layers)} · ({text})",
                 values=f"{layers} · ({values})",
                 result=elements,
                 unit="elements a token",

@@ -9,7 +9,7 @@ from typing import Literal
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?: layers\b)?"
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?: layers?\b)?"
     r"|(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?P<name>(?:(?![0-9⁰¹²³⁴⁵⁶⁷⁸⁹])\w)(?:(?![⁰¹²³⁴⁵⁶⁷⁸⁹])\w)*)|(?P<sign>\S))"
 )
 FormulaKind = Literal[

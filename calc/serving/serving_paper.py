@@ -57,7 +57,9 @@ def on_paper(rule: RuleOfThumb) -> Iterator[Item]:
             for term in rule.terms
         ),
     )
-    if rule.exact:
+    if rule.exact == rule.rough:
+        yield Message("Exact: **{exact:,}**. The rule gives the same.", exact=rule.exact)
+    elif rule.exact:
         yield Message(
             "Exact: **{exact:,}**. The rule gives {rough:,}: {difference:+,}, or {error:+.1%}.",
             exact=rule.exact,

@@ -11,7 +11,7 @@ from calc.hardware.solver import largest
 from calc.serving.engines.engine import Limits, Pool
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
-from calc.units import GIB
+from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit"]
 MOST_GPUS = 1024
@@ -237,7 +237,7 @@ def reason_at_start(allocation: Allocation) -> Message:
             missing=budget.missing / GIB,
         )
     if budget.cache <= 0:
-        name, size = max(budget.held.items(), key=lambda part: part[1])
+        name, most = max(budget.held.items(), key=lambda part: part[1])
         return Message(
             "{engine} does not start: it takes {requested:.2f} GiB, and {held:.2f} are needed before there is any "
             "cache; the largest part is the {part} with {size:.2f}.",
@@ -245,7 +245,7 @@ def reason_at_start(allocation: Allocation) -> Message:
             requested=budget.requested / GIB,
             held=sum(budget.held.values()) / GIB,
             part=Message(name),
-            size=size / GIB,
+            size=most / GIB,
         )
     if not allocation.starts(MIDDLE):
         return Message(
@@ -265,14 +265,13 @@ def reason_at_start(allocation: Allocation) -> Message:
             context=context,
         )
     return Message(
-        "The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; one needs {need:.2f} GiB.",
-        plural="The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; {n:,} need "
-        "{need:.2f} GiB.",
+        "The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; one needs {need}.",
+        plural="The cache of {cache:.2f} GiB holds {requests:,.2f} requests of {context:,} tokens; {n:,} need {need}.",
         n=batch,
         cache=cache,
         requests=allocation.concurrency(MIDDLE),
         context=context,
-        need=need,
+        need=size(allocation.memory.kv_cache),
     )
 
 

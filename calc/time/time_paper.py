@@ -11,6 +11,7 @@ from calc.serving.workload import Workload
 from calc.time.figures import TimeStep
 from calc.time.legend import MACHINE, SHARES
 from calc.time.time_derivation import PassDerivation, ServingDerivations
+from calc.units import four_digits
 
 
 def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
@@ -85,7 +86,7 @@ def amount(line: TimeStep) -> str:
     size, prefix = next(((size, prefix) for size, prefix in PREFIXES if line.result >= size), (1.0, ""))
     if line.unit in SHORT:
         return f"{line.result / size:.4g} {prefix}{SHORT[line.unit]}"
-    return f"{line.result:,.4g} {line.unit}"
+    return f"{four_digits(line.result)} {line.unit}"
 
 
 def whole_or_short(value: float) -> str:

@@ -14,8 +14,11 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.custom_gpu import OWN
 from calc.hardware.parallel import Layout
+from calc.model.derivation import SUPERSCRIPTS
 from calc.time.estimate import Estimate
-from calc.units import GIB, KIB, MIB, TIB
+from calc.units import GIB, TIB
+from calc.units import size as size
+from calc.units import unit as unit
 from pages.parts.labels import CHOICES, FIELDS, FORMATS, GGUF
 from presets import Part
 
@@ -71,31 +74,18 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) 
 
 # numbers: B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count
 
-UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
-
 
 def count(n: int) -> str:
     """Parameters: 671.03 B, 494.03 M."""
-    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:,.2f} {unit}"
+    for letter, base in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= base:
+            return f"{n / base:,.2f} {letter}"
     return f"{n}"
 
 
 def more(n: int) -> str:
     """Parameters more or fewer: +75.50 M, −1.20 B."""
     return f"{'−' if n < 0 else '+'}{count(abs(n))}"
-
-
-def unit(nbytes: int) -> tuple[str, int]:
-    """The largest binary unit that leaves a whole part, and its bytes."""
-    return next(((unit, base) for unit, base in UNITS if abs(nbytes) >= base), ("B", 1))
-
-
-def size(nbytes: int) -> str:
-    """Bytes in that unit."""
-    name, base = unit(nbytes)
-    return f"{nbytes / base:,.2f} {name}" if base > 1 else f"{nbytes:,} B"
 
 
 def gib(nbytes: int) -> str:
@@ -125,6 +115,12 @@ def vendor(name: str) -> str:
 def span(estimate: Estimate) -> str:
     """From the low to the high end."""
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
+
+
+def scientific(value: float) -> str:
+    """A large figure as a power of ten: 8.05 × 10²¹."""
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def duration(ms: float) -> str:
@@ -314,7 +310,7 @@ BOUNDS: dict[str, Message] = {
     "compute": Message("compute"),
     "bandwidth": Message("memory bandwidth"),
     "link": Message("links between GPUs"),
-    "host": Message("host"),
+    "host": Message("the host"),
 }
 """What takes most of a step."""
 

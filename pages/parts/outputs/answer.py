@@ -79,6 +79,8 @@ def sentence(
 def room(focus: Verdict, made_for: int | None) -> str:
     """What the headroom would buy."""
     batch = say("any size") if focus.max_batch is None else f"{focus.max_batch:,}"
+    if focus.max_context is None:
+        return say("Room for a batch of {batch}, or for a context of any length.", batch=batch)
     return say(
         "Room for a batch of {batch}, or for a context of {context} tokens.",
         batch=batch,

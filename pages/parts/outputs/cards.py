@@ -51,11 +51,11 @@ def growing(cache: KVCache) -> str:
 def exact(answer: Weighed) -> None:
     """The count to the last one, what it leaves out, and the total that others published."""
     parameters = answer.report.parameters
-    st.caption(
-        say(
-            "Exactly **{total:,}** parameters, **{active:,}** active.", total=parameters.total, active=parameters.active
-        )
-    )
+    if parameters.active == parameters.total:
+        st.caption(say("Exactly **{total:,}** parameters, all active.", total=parameters.total))
+    else:
+        total, active = parameters.total, parameters.active
+        st.caption(say("Exactly **{total:,}** parameters, **{active:,}** active.", total=total, active=active))
     excluded = [say("{part} {n:,}", part=words.PARTS[name], n=n) for name, n in parameters.not_in_total.items() if n]
     if excluded:
         st.caption(say("Not in total: {parts}.", parts=words.listed(excluded)))

@@ -126,15 +126,17 @@ class ServingDerivations:
     def cache_per_token(self) -> None:
         cache = self.report.kv_cache
         table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
-        st.markdown(
-            say(
-                "The layers that keep the whole context: **{bytes:,} bytes** per token. Layers with a window stop "
-                "growing; they hold {windows:,} bytes a sequence here. States of recurrent layers: {states:,} bytes.",
-                bytes=cache.bytes_per_token,
-                windows=cache.window_bytes,
-                states=cache.state_bytes,
+        told = [
+            say("The layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
+        ]
+        if cache.window_bytes:
+            held = cache.window_bytes
+            told.append(
+                say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=held)
             )
-        )
+        if cache.state_bytes:
+            told.append(say("States of recurrent layers: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
+        st.markdown(" ".join(told))
         legend(ModelDerivations(self.answer).derivation.legend)
 
     def cache(self) -> None:

@@ -191,12 +191,12 @@ def notes(answer: Weighed) -> None:
     lines = [
         say(
             "**Compute-optimal training** takes about {each} tokens for each parameter "
-            "([Chinchilla](https://arxiv.org/abs/2203.15556)): {tokens} tokens here, {flops:.2e} FLOPs by 6·N·D "
+            "([Chinchilla](https://arxiv.org/abs/2203.15556)): {tokens} tokens here, {flops} FLOPs by 6·N·D "
             "([Kaplan et al.](https://arxiv.org/abs/2001.08361)). Models that many will use are trained far longer: "
             "Llama 3 8B on 15 T tokens, about 1,900 for each parameter ([Llama 3](https://arxiv.org/abs/2407.21783)).",
             each=TOKENS_PER_PARAMETER,
             tokens=words.count(tokens),
-            flops=float(FLOPS_PER_TOKEN * count.active * tokens),
+            flops=words.scientific(FLOPS_PER_TOKEN * count.active * tokens),
         )
     ]
     if count.active < count.total:

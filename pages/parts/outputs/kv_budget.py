@@ -27,7 +27,13 @@ def required_and_allocated(report: Report) -> None:
         "engine": ENGINES[asked.engine].title,
         "allocated": words.size(report.memory.kv_cache),
     }
-    if asked.layout.gpus == 1:
+    if asked.layout.gpus == 1 and report.kv_cache.total == report.memory.kv_cache:
+        sentence = say(
+            "One sequence of {context:,} tokens requires **{required}**, which is what {engine} allocates.",
+            plural="{n:,} sequences of {context:,} tokens require **{required}**, which is what {engine} allocates.",
+            **known,
+        )
+    elif asked.layout.gpus == 1:
         sentence = say(
             "One sequence of {context:,} tokens requires **{required}**; {engine} allocates **{allocated}** for it.",
             plural="{n:,} sequences of {context:,} tokens require **{required}**; {engine} allocates **{allocated}** "

@@ -37,14 +37,18 @@ def totals(answer: Trained) -> None:
         ],
         columns=5,
     )
-    st.caption(
-        say(
+    if report.trained_parameters == report.parameters.total:
+        text = say(
+            "All **{total:,}** parameters are trainable. Memory per GPU adds up from:", total=report.parameters.total
+        )
+    else:
+        text = say(
             "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}). Memory per GPU adds up from:",
             trained=report.trained_parameters,
             total=report.parameters.total,
             share=words.percent(report.trained_share),
         )
-    )
+    st.caption(text)
     parts = {name: size for name in words.TRAINED if (size := getattr(memory, name))}
     of: dict[str, Callable[[], None]] = {name: partial(step.component, name) for name in get_args(TrainingComponent)}
     of["overhead"] = partial(overhead, report.overhead_items)

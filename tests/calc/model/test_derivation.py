@@ -31,7 +31,7 @@ def number(side, numbers):
 
 def value(text, symbols=None):
     """The number that a formula comes to, with its values filled in or with those of its symbols."""
-    text = text.replace("·", "*").replace("×", "*").replace(" layers", "").replace(",", "")
+    text = text.replace("·", "*").replace("×", "*").replace(" layers", "").replace(" layer", "").replace(",", "")
     text = text.replace("⌊", "floor(").replace("⌋", ")").replace("²", "**2").replace("³", "**3")
     return eval(text, {"floor": floor}, symbols or {})
 

@@ -24,7 +24,7 @@ class TransformersOptions(Frozen):
     version: str | None = Field(
         default=None,
         pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$",
-        description="Version of transformers; None: 5.23.",
+        description="Version of transformers, 5.23 unless it is set.",
         examples=["5.23"],
     )
 

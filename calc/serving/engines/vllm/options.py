@@ -49,7 +49,7 @@ class VLLMOptions(Frozen):
     version: str | None = Field(
         default=None,
         pattern=r"^[0-9]{1,4}\.[0-9]{1,4}(\.\w{1,20})*$",
-        description="Version of vLLM; None: 0.33.",
+        description="Version of vLLM, 0.33 unless it is set.",
         examples=["0.33"],
     )
 
