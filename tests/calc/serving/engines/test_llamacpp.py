@@ -165,10 +165,10 @@ def test_a_dry_run_asked_on_the_command_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIGS["configs"][EXPERTS]))
     words = "--engine llamacpp --weights Q4_K_M --ctx-size 32768 --parallel 1 --cpu-moe --gpu a100-sxm-80gb --json"
-    found, _ = run(parser().parse_args([str(path), *words.split()]))
+    found, *_ = run(parser().parse_args([str(path), *words.split()]))
     flags = {"ctx_size": 32_768, "parallel": 1, "n_outputs_max": 1}
     row = next(row for row in ROWS if (row["model"], row["weights"], row["flags"]) == (EXPERTS, "Q4_K_M", flags))
     assert [buffer.device for buffer in found.buffers] == ["gpu0", "host"]
-    everything, _ = run(parser().parse_args([str(path), *words.replace("--cpu-moe ", "").split()]))
+    everything, *_ = run(parser().parse_args([str(path), *words.replace("--cpu-moe ", "").split()]))
     assert [buffer.model_dump() for buffer in everything.buffers] == row["buffers"]
     assert found.buffers[0].model < everything.buffers[0].model
