@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.accuracy import time
 from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_table
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
@@ -41,6 +42,11 @@ def test_the_page():
     app = page("accuracy")
     assert app.title[0].value == "Accuracy"
     assert len(app.dataframe) == 1
+
+
+def test_the_file_of_speeds_is_what_the_formulas_give_now():
+    """Else run python -m benchmarks.accuracy.time."""
+    assert time.FILE.read_text(encoding="utf-8") == time.as_text(time.whole(time.found(time.rows_of(time.ROWS))))
 
 
 def test_the_speeds_are_those_of_the_file():
