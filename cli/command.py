@@ -20,7 +20,7 @@ from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.training.training_levers import Together
 from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
-from cli.times import Times, times, times_table
+from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
 from presets import models
 from presets.hub import HubError, fetch, is_id
@@ -46,6 +46,7 @@ def parser() -> Parser:
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--json", action="store_true", help="print the whole report as JSON")
     p.add_argument("--time", action="store_true", help="say how fast, too, on the first GPU: with a range each")
+    add_share(p)
     add_fields(p, Workload, aliases=ALIASES)
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument(
@@ -145,9 +146,10 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
     gpus = chosen_gpus(arguments.gpu)
+    edits = stated_shares(given)
     found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus)
     others = spread(config, found) if isinstance(found, TrainingReport) and not arguments.json else {}
-    return found, times(config, found, gpus) if arguments.time else None, others
+    return found, times(config, found, gpus, edits) if arguments.time else None, others
 
 
 def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:

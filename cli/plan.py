@@ -16,6 +16,7 @@ from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
 from cli.options import Parser, add_fields, filled
 from cli.tables import described
+from cli.times import add_share, stated_shares
 from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
 
 
@@ -49,6 +50,7 @@ def parser() -> Parser:
         metavar="GPU=USD",
         help="your price of a GPU-hour, instead of the list's",
     )
+    add_share(p)
     p.add_argument("--limit", type=int, default=20, metavar="N", help="plans to print (default 20)")
     add_training_plan_options(p)
     return p
@@ -56,7 +58,7 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
-    check_plan_options(given, (*Needs.model_fields, "weights"))
+    check_plan_options(given, (*Needs.model_fields, "weights", "share"))
     for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
         if getattr(arguments, name) < least:
             raise ConfigError(
@@ -77,6 +79,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         most=arguments.max_gpus,
         node=arguments.node,
         prices_stated=prices,
+        edits=stated_shares(given),
         limit=arguments.limit,
     )
 

@@ -1,11 +1,13 @@
 """The part of the command line that times what it weighs: python -m calc MODEL --time."""
 
+import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calc import Report, TrainingReport
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
+from calc.time.efficiency import Edits, stated_share
 from calc.time.estimate import Estimate
 from calc.time.time_report import TimeReport, time_of, training_time_of
 from calc.time.training_time import TrainingTime
@@ -14,12 +16,28 @@ from calc.units import four_digits
 Times = TimeReport | TrainingTime
 
 
-def times(config: Mapping[str, Any], report: Report | TrainingReport, gpus: Sequence[GPU] | None) -> Times:
+def add_share(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--share",
+        action="append",
+        metavar="NAME=LOW/EXPECTED/HIGH",
+        help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9",
+    )
+
+
+def stated_shares(given: Mapping[str, Any]) -> Edits:
+    """Raises ConfigError."""
+    return dict(map(stated_share, given["share"] or ()))
+
+
+def times(
+    config: Mapping[str, Any], report: Report | TrainingReport, gpus: Sequence[GPU] | None, edits: Edits
+) -> Times:
     """On the first GPU that is asked about."""
     gpu = (gpus or usual_gpus())[0]
     if isinstance(report, TrainingReport):
         return training_time_of(config, report, gpu)
-    return time_of(config, report, gpu)
+    return time_of(config, report, gpu, edits=edits)
 
 
 def times_table(times: Times) -> str:

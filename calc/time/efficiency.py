@@ -9,10 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.time.estimate import Estimate
+from calc.units import decimal
 
 FILE = Path(__file__).with_name("efficiencies.json")
 Route = Literal["link", "pcie", "network"]
@@ -171,6 +172,31 @@ def efficiency(
 
 Edits = Mapping[str, Estimate]
 """Some figures of an `Efficiency`, by name, that a reader knows better."""
+
+
+def stated_share(text: str) -> tuple[str, Estimate]:
+    """NAME=LOW/EXPECTED/HIGH. Raises ConfigError."""
+    name, _, figures = text.partition("=")
+    try:
+        low, expected, high = (float(figure) for figure in figures.split("/"))
+        share = Estimate(low=low, expected=expected, high=high)
+    except ValueError:
+        share = None
+    if share is None or name not in Efficiency.model_fields:
+        raise ConfigError(
+            Message(
+                "A share is NAME=LOW/EXPECTED/HIGH, for instance {example}, not {text}. Names are {names}.",
+                example="bandwidth=0.7/0.8/0.9",
+                text=shown(text),
+                names=", ".join(Efficiency.model_fields),
+            ),
+            "share",
+        )
+    return name, share
+
+
+def written_share(name: str, share: Estimate) -> str:
+    return f"{name}={'/'.join(decimal(figure) for _, figure in share)}"
 
 
 class TrainingEfficiency(Frozen):

@@ -11,6 +11,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
+from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
 from calc.time.plan import Needs, Plan, Search
 from calc.time.prices import Price, prices
@@ -41,6 +42,7 @@ def plan_report(
     most: int = 64,
     node: int = 8,
     prices_stated: Mapping[str, float] | None = None,
+    edits: Edits | None = None,
     limit: int = 50,
 ) -> PlanReport:
     """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise. Raises
@@ -57,6 +59,7 @@ def plan_report(
         most=most,
         node=node,
         prices=prices_stated,
+        edited=edits,
     )
     plans = search.plans(limit)
     named = {plan.gpu for plan in plans} - set(prices_stated or {})

@@ -10,7 +10,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.serving.workload import Workload
-from calc.time.efficiency import Efficiency, TrainingEfficiency
+from calc.time.efficiency import Edits, TrainingEfficiency
 from calc.time.estimate import End, Estimate
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
@@ -58,10 +58,10 @@ class TimeReport(Frozen):
 
 
 def time_report(
-    serving: Serving, gpu: GPU, workload: Workload, *, edited: Efficiency | None = None, node: int = 8
+    serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name, edited=edited, node=node)
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name, edits=edits, node=node)
     limits = serving.on(gpu, workload).limits
     batch, prompt = workload.batch, workload.prompt
     context = max(2, workload.context - workload.generated // 2)
@@ -93,14 +93,14 @@ def time_report(
 
 
 def time_of(
-    config: Mapping[str, Any], report: Report, gpu: GPU, *, edited: Efficiency | None = None, node: int = 8
+    config: Mapping[str, Any], report: Report, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """How fast what a report weighs is served on a GPU."""
     asked = report.scenario
     engine = ENGINES[asked.engine](asked.options)
     model = Architecture.from_config(config)
     serving = Serving(model, engine, asked.precision, asked.layout, asked.overhead)
-    return time_report(serving, gpu, asked.workload, edited=edited, node=node)
+    return time_report(serving, gpu, asked.workload, edits=edits, node=node)
 
 
 def training_time_of(

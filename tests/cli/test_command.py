@@ -199,3 +199,27 @@ def test_an_unknown_family_as_llama(capsys, tmp_path):
     assert status == 0
     assert report["parameters"]["total"] == 6_738_415_616  # LlamaConfig's defaults are Llama-2-7B's sizes
     assert "read as a Llama-like decoder" in report["assumptions"][0]
+
+
+def test_a_share_of_the_reader_s_own(capsys):
+    """A decode step at batch 1 takes at least as long as the weights' bytes at the stated share of 3,350 GB/s."""
+    asked = ("Qwen/Qwen3-8B", "--time", "--gpu", "h100-sxm", "--json")
+    _, out, _ = run(capsys, *asked, "--share", "bandwidth=0.5/0.5/0.5")
+    read = json.loads(out)["memory"]["weights"] - 2 * 151_936 * 4096  # the embedding is looked up
+    step = json.loads(out)["time"]["decode"]["step_ms"]
+    assert step["low"] > 1000 * read / (0.5 * 3.35e12)
+    assert step["high"] < 1.25 * step["low"]  # what else has a range: host, attention
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("Qwen/Qwen3-8B", "--share", "bandwidth=0.5/0.5/0.5"),
+        ("Qwen/Qwen3-8B", "--time", "--train", "--share", "bandwidth=0.5/0.5/0.5"),
+        ("Qwen/Qwen3-8B", "--time", "--share", "bandwidth=0.5"),
+        ("Qwen/Qwen3-8B", "--time", "--share", "bandwidth=0.9/0.8/0.7"),
+        ("Qwen/Qwen3-8B", "--time", "--share", "speed=0.7/0.8/0.9"),
+    ],
+)
+def test_a_share_that_makes_no_sense(capsys, argv):
+    is_one_sentence(*run(capsys, *argv))

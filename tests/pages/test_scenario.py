@@ -14,12 +14,11 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware.computer import MOST_CARDS
 from calc.serving.engines import ENGINES
 from calc.text import pack
-from calc.time.efficiency import Efficiency
+from calc.time.efficiency import Efficiency, written_share
 from calc.time.estimate import Estimate
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state import query
-from pages.parts.state.choices import written_share
 from pages.parts.state.query import EVERYTHING, FORMERLY, PAGES, TRAIN, VERIFY, WEIGH, encode
 from pages.parts.state.scenario import (
     DEFAULT_MODEL,

@@ -4,11 +4,11 @@ from typing import Any
 
 import streamlit as st
 
+from calc.time.efficiency import written_share
 from calc.time.estimate import Estimate
 from calc.time.plan_range import rows_of_plan
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import EFFICIENCIES
-from pages.parts.state.choices import written_share
 from pages.parts.state.planned import Planned, Ranked
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change

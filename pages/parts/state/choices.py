@@ -6,22 +6,8 @@ from pydantic import AfterValidator, Field
 
 from calc.errors import Frozen
 from calc.hardware.custom_gpu import find_gpu
-from calc.time.efficiency import Efficiency
+from calc.time.efficiency import stated_share, written_share
 from calc.time.estimate import Estimate
-from calc.units import decimal
-
-
-def stated_share(text: str) -> tuple[str, Estimate]:
-    """NAME=LOW/EXPECTED/HIGH. Raises ValueError."""
-    name, _, figures = text.partition("=")
-    if name not in Efficiency.model_fields:
-        raise ValueError(name)
-    low, expected, high = (float(figure) for figure in figures.split("/"))
-    return name, Estimate(low=low, expected=expected, high=high)
-
-
-def written_share(name: str, share: Estimate) -> str:
-    return f"{name}={'/'.join(decimal(figure) for _, figure in share)}"
 
 
 def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
