@@ -132,13 +132,27 @@ CONTROLS: dict[str, Control | Switch] = {
         help=Message("Width of the latent that MLA caches: `kv_lora_rank`."),
     ),
     "qk_nope_head_dim": Control(
-        label=Message("Non-RoPE head dim"), least=1, most=1024, step=8, help=Message("`qk_nope_head_dim`, MLA.")
+        label=Message("Non-RoPE head dim"),
+        least=1,
+        most=1024,
+        step=8,
+        help=Message("Width of a head without rotary positions, in MLA: `qk_nope_head_dim`."),
     ),
     "qk_rope_head_dim": Control(
-        label=Message("RoPE head dim"), least=1, most=1024, step=8, help=Message("`qk_rope_head_dim`, MLA: cached too.")
+        label=Message("RoPE head dim"),
+        least=1,
+        most=1024,
+        step=8,
+        help=Message(
+            "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and cached."
+        ),
     ),
     "v_head_dim": Control(
-        label=Message("Value head dimension"), least=1, most=1024, step=8, help=Message("`v_head_dim`, MLA.")
+        label=Message("Value head dimension"),
+        least=1,
+        most=1024,
+        step=8,
+        help=Message("Width of a head's values, in MLA: `v_head_dim`."),
     ),
     "intermediate_size": FFN,
     "n_inner": FFN,
