@@ -144,7 +144,8 @@ CONTROLS: dict[str, Control | Switch] = {
         most=1024,
         step=8,
         help=Message(
-            "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and cached."
+            "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and "
+            "cached."
         ),
     ),
     "v_head_dim": Control(
