@@ -1,6 +1,7 @@
 """Towers for images: how the class of each is read from a vision_config."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families import tower_defaults as defaults
@@ -21,18 +22,28 @@ from calc.model.towers.image import (
     QwenVision,
 )
 
+USUAL = {"hidden": "hidden_size", "intermediate": "intermediate_size", "num_layers": "num_hidden_layers"}
+WITH_CHANNELS = USUAL | {"channels": "num_channels", "patch_size": "patch_size"}
+QWEN = {
+    **USUAL,
+    "num_layers": "depth",
+    "channels": "in_channels",
+    "patch_size": "patch_size",
+    "temporal_patch_size": "temporal_patch_size",
+    "merge_size": "spatial_merge_size",
+    "out_hidden": "out_hidden_size",
+}
+"""Sizes of a tower -> the fields that they are read from."""
+
+
+def sizes(c: Fields, fields: Mapping[str, str]) -> dict[str, Any]:
+    return {name: c.size(field) for name, field in fields.items()}
+
 
 def qwen3(c: Fields, whole: Fields) -> QwenVision:
     return QwenVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("depth"),
-        channels=c.size("in_channels"),
-        patch_size=c.size("patch_size"),
-        temporal_patch_size=c.size("temporal_patch_size"),
-        merge_size=c.size("spatial_merge_size"),
+        **sizes(c, QWEN),
         positions=c.size("num_position_embeddings"),
-        out_hidden=c.size("out_hidden_size"),
         deepstack=len(c.indices("deepstack_visual_indexes")),
     )
 
@@ -54,26 +65,12 @@ def qwen2(c: Fields, whole: Fields) -> Qwen2Vision:
 
 
 def qwen2_5(c: Fields, whole: Fields) -> Qwen2Vision:
-    return Qwen2Vision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("depth"),
-        channels=c.size("in_channels"),
-        patch_size=c.size("patch_size"),
-        temporal_patch_size=c.size("temporal_patch_size"),
-        merge_size=c.size("spatial_merge_size"),
-        out_hidden=c.size("out_hidden_size"),
-        gated=True,
-    )
+    return Qwen2Vision(**sizes(c, QWEN), gated=True)
 
 
 def pixtral(c: Fields, whole: Fields) -> PixtralVision:
     return PixtralVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
-        channels=c.size("num_channels"),
-        patch_size=c.size("patch_size"),
+        **sizes(c, WITH_CHANNELS),
         merge_size=whole.maybe("spatial_merge_size") or 2,
         projector_bias=whole.flag("multimodal_projector_bias"),
     )
@@ -81,12 +78,8 @@ def pixtral(c: Fields, whole: Fields) -> PixtralVision:
 
 def llama4(c: Fields, whole: Fields) -> Llama4Vision:
     return Llama4Vision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
-        channels=c.size("num_channels"),
+        **sizes(c, WITH_CHANNELS),
         image_size=c.size("image_size"),
-        patch_size=c.size("patch_size"),
         projector_in=c.size("projector_input_dim"),
         projector_out=c.size("projector_output_dim"),
         out_hidden=c.size("vision_output_dim"),
@@ -95,9 +88,7 @@ def llama4(c: Fields, whole: Fields) -> Llama4Vision:
 
 def gemma4(c: Fields, whole: Fields) -> Gemma4Vision:
     return Gemma4Vision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
+        **sizes(c, USUAL),
         n_q=c.size("num_attention_heads"),
         n_kv=c.size("num_key_value_heads"),
         d_head=c.size("head_dim"),
@@ -111,11 +102,7 @@ def minimax(c: Fields, whole: Fields) -> MiniMaxVision:
     compression = c.get("img_token_compression_config")
     merging = c.within(compression) if isinstance(compression, Mapping) else c
     return MiniMaxVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
-        channels=c.size("num_channels"),
-        patch_size=c.size("patch_size"),
+        **sizes(c, WITH_CHANNELS),
         temporal_patch_size=merging.maybe("temporal_patch_size") or c.size("temporal_patch_size"),
         merge_size=merging.maybe("spatial_merge_size") or c.size("spatial_merge_size"),
         projector_hidden=whole.maybe("projector_hidden_size") or 6144,
@@ -125,9 +112,7 @@ def minimax(c: Fields, whole: Fields) -> MiniMaxVision:
 def moon(c: Fields, whole: Fields) -> MoonVision:
     height, width = two(c, "merge_kernel_size")
     return MoonVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
+        **sizes(c, USUAL),
         patch_size=c.size("patch_size"),
         positions=(c.size("pos_emb_height"), c.size("pos_emb_width")),
         merge=height * width,
@@ -141,10 +126,7 @@ def intern(c: Fields, whole: Fields) -> InternVision:
         message = Message("downsample_ratio is {ratio}; it must be a number such as 0.5.", ratio=shown(ratio))
         raise ConfigError(message, "downsample_ratio")
     return InternVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
-        channels=c.size("num_channels"),
+        **sizes(c, USUAL | {"channels": "num_channels"}),
         patches=(height // tall) * (width // wide),
         patch_size=tall,
         qkv_bias=c.flag("attention_bias"),
@@ -156,15 +138,8 @@ def intern(c: Fields, whole: Fields) -> InternVision:
 
 def glm4(c: Fields, whole: Fields) -> Glm4Vision:
     return Glm4Vision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("depth"),
-        channels=c.size("in_channels"),
+        **sizes(c, QWEN),
         patches=(c.size("image_size") // c.size("patch_size")) ** 2,
-        patch_size=c.size("patch_size"),
-        temporal_patch_size=c.size("temporal_patch_size"),
-        merge_size=c.size("spatial_merge_size"),
-        out_hidden=c.size("out_hidden_size"),
         qkv_bias=c.flag("attention_bias"),
     )
 
@@ -172,13 +147,9 @@ def glm4(c: Fields, whole: Fields) -> Glm4Vision:
 def mllama(c: Fields, whole: Fields) -> LlamaVision:
     ratios = c.get("supported_aspect_ratios")
     return LlamaVision(
-        hidden=c.size("hidden_size"),
-        intermediate=c.size("intermediate_size"),
-        num_layers=c.size("num_hidden_layers"),
+        **sizes(c, WITH_CHANNELS),
         num_global_layers=c.size("num_global_layers"),
-        channels=c.size("num_channels"),
         patches=(c.size("image_size") // c.size("patch_size")) ** 2,
-        patch_size=c.size("patch_size"),
         tiles=c.size("max_num_tiles"),
         ratios=len(ratios) if isinstance(ratios, list) and ratios else 8,
         out_hidden=c.size("vision_output_dim"),
