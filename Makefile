@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 .PHONY: run check lint image format test bench messages
 
 run: $(VENV)/run.stamp
-	$(BIN)/streamlit run app.py
+	$(BIN)/streamlit run app.py --server.fileWatcherType=auto
 
 # The image is built beside the type check: each waits for the other's disk and network.
 check: $(VENV)/dev.stamp

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from calc.errors import Frozen, Message
@@ -72,6 +73,11 @@ class Architecture(Frozen):
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""
+        return self.listed
+
+    @cached_property
+    def listed(self) -> tuple[Tensor, ...]:
+        """The same, listed once."""
         return tuple(self._all_tensors())
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
@@ -79,6 +85,11 @@ class Architecture(Frozen):
         return tuple(self._block(block))
 
     def parameters(self) -> Parameters:
+        return self.counted
+
+    @cached_property
+    def counted(self) -> Parameters:
+        """The parameters, counted once."""
         components: dict[Component, int] = {}
         apart: dict[Apart, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
         active = 0
@@ -89,6 +100,12 @@ class Architecture(Frozen):
             else:
                 apart[tensor.apart] += tensor.parameters
         return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=apart)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        for known in ("listed", "counted"):
+            copied.__dict__.pop(known, None)
+        return copied
 
     def rank(self, tp: int, slices: int | None = None, spread: int = 1, vocab: int | None = None) -> Self:
         """What one of tp tensor-parallel ranks holds; `vocab` rows of the vocabulary, by default an even share of it

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from gettext import NullTranslations, translation
 from math import ceil
 from pathlib import Path
@@ -50,8 +51,22 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
     )
 
 
+SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
+"""The language of this run, once it is known."""
+
+
 def language() -> str:
     """The language of this session: that of the link or the switch, else the browser's, else English."""
+    return SPOKEN.get() or understood()
+
+
+def begin() -> None:
+    """A run keeps to one language. For the router."""
+    SPOKEN.set(understood())
+
+
+def understood() -> str:
+    """What the session says now."""
     chosen: str | None = st.session_state.get("language")
     of_browser = (st.context.locale or "").partition("-")[0]
     return chosen or (of_browser if of_browser in CATALOGUES else "en")

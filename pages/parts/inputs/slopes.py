@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from calc import ConfigError, Precision
 from calc.design.slope import Slopes
-from calc.options import checked
 from pages.parts.state.weighed import Answer
 from pages.parts.words import count, say, size
 
@@ -47,13 +45,4 @@ def signed(number: int, written: str) -> str:
 
 def costs(answer: Answer) -> Costs:
     """Of the model on screen as it is served."""
-    model, asked = answer.model, answer.scenario.serving
-    if model.config is None or model.architecture is None or model.error is not None:
-        return Costs(None)
-    try:
-        precision = Precision.of(model.published.config or {}, asked.weights, asked.kv)
-        slopes = Slopes(model.config, model.architecture, precision, checked(asked.workload))
-        assert slopes.here
-    except ConfigError:
-        return Costs(None)
-    return Costs(slopes)
+    return Costs(answer.slopes)

@@ -1,6 +1,7 @@
 """The title line: what is on screen, its link, and its report as a file."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import streamlit as st
 
@@ -29,7 +30,7 @@ def header(answer: Answer, page: Page) -> None:
             if answer.download is not None:
                 st.download_button(
                     say("Report"),
-                    answer.download.model_dump_json(indent=1),
+                    partial(answer.download.model_dump_json, indent=1),
                     file_name=f"{name.replace('/', '--')}.json",
                     mime="application/json",
                     icon=":material/download:",

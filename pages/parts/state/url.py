@@ -26,6 +26,7 @@ def arrive() -> None:
     state = st.session_state
     if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
         state.language = st.query_params["lang"]
+    words.begin()
     if "arrival" not in state:
         state.left_over = _widget_states()
         path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]

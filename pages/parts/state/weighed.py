@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from calc import Architecture, ConfigError, Precision, Report, TrainingReport, training_report
+from calc.design.slope import Slopes
 from calc.errors import Message
 from calc.families import override, read_with_settings
 from calc.formats import WeightFormat, native_weights
@@ -73,6 +74,20 @@ class Answer:
     def download(self) -> Report | TrainingReport | None:
         """What can be taken along as a file."""
         return None
+
+    @cached_property
+    def slopes(self) -> Slopes | None:
+        """What a step of a control costs, of the model as it is served; None where it makes no sense."""
+        model, asked = self.model, self.scenario.serving
+        if model.config is None or model.architecture is None or model.error is not None:
+            return None
+        try:
+            precision = Precision.of(model.published.config or {}, asked.weights, asked.kv)
+            slopes = Slopes(model.config, model.architecture, precision, checked(asked.workload))
+            assert slopes.here
+        except ConfigError:
+            return None
+        return slopes
 
 
 @dataclass(frozen=True)
