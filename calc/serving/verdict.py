@@ -1,6 +1,6 @@
 """One kind of GPU against one scenario: does it fit, what else would, and on how few GPUs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from calc.errors import ConfigError, Frozen, Message
@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
-from calc.serving.engines.engine import Limits, Pool
+from calc.serving.engines.engine import Engine, Limits, Pool
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
@@ -95,11 +95,24 @@ def remedy(allocation: Allocation) -> dict[str, object] | None:
         return surely_fits(allocation.under(engine.with_options(**changes)))
 
     if memory.weights + memory.vision + memory.kv_cache <= allocation.gpu.usable_bytes:
-        for changes in engine.remedies(allocation.limits, workload):
+        for changes in candidates(engine, allocation.limits, workload, does):
             if does(changes):
                 return changes
     offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead_high)
     return offload if offload is not None and does(offload) else None
+
+
+def candidates(
+    engine: Engine, limits: Limits, workload: Workload, does: Callable[[dict[str, object]], bool]
+) -> Iterator[dict[str, object]]:
+    """The engine's remedies, the least first, but for those of which the greatest does not do either. A larger share
+    of the GPU is a kind of its own: it may leave too little beside it."""
+    kinds: dict[bool, list[dict[str, object]]] = {False: [], True: []}
+    remedies = list(engine.remedies(limits, workload))
+    for changes in remedies:
+        kinds[engine.share_option in changes].append(changes)
+    hopeful = {kind for kind, changes in kinds.items() if changes and does(changes[-1])}
+    return (changes for changes in remedies if (engine.share_option in changes) in hopeful)
 
 
 def max_context(allocation: Allocation) -> int | None:
@@ -124,6 +137,8 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
 
 def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages."""
+    if (alone := accepted(serving, Layout())) is not None and surely_fits(alone.on(gpu, workload)):
+        return alone.layout
     layers, whole = serving.architecture.num_layers, serving.with_layout(Layout()).weighing
     best: Layout | None = None
 
