@@ -1,7 +1,9 @@
+from functools import partial
+
 import streamlit as st
 
 from pages.parts.inputs import sidebar, training
-from pages.parts.outputs import charts, frame, paper, plot, training_answer, training_step
+from pages.parts.outputs import charts, frame, paper, plot, sections, training_answer, training_step
 from pages.parts.state.query import TRAIN
 from pages.parts.state.weighed import trained
 from pages.parts.words import say
@@ -15,14 +17,25 @@ training_step.totals(answer)
 training_step.gpus(answer)
 paper.link(answer, "training")
 
-st.header(say("Memory vs. GPU capacity"), anchor=False)
-bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
-plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
-training_step.timeline(answer)
-st.header(say("Memory vs. sequence length"), anchor=False)
-plot.draw("sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme()))
-if len(report.stages) > 1:
-    st.header(say("Memory per pipeline stage"), anchor=False)
-    by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
-    plot.draw("stages", say("Memory per pipeline stage"), by_stage)
+
+def against_each_gpu() -> None:
+    bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
+    plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
+    if len(report.stages) > 1:
+        st.header(say("Memory per pipeline stage"), anchor=False)
+        by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
+        plot.draw("stages", say("Memory per pipeline stage"), by_stage)
+
+
+def over_the_sequence() -> None:
+    plot.draw("sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme()))
+
+
+sections.draw(
+    {
+        "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
+        "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
+        "length": (say("Memory vs. sequence length"), over_the_sequence),
+    }
+)
 frame.assumptions(report.assumptions)

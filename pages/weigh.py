@@ -12,6 +12,7 @@ from pages.parts.outputs import (
     how_fast,
     kv_budget,
     plot,
+    sections,
     shares,
 )
 from pages.parts.outputs.derivations import ModelDerivations
@@ -28,21 +29,34 @@ cards.totals(answer)
 cards.exact(answer)
 gpu_rows.draw(answer)
 
-left, right = st.columns(2)
-with left:
-    st.header(say("Parameter breakdown"), anchor=False)
-    shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
-    blueprint.way(answer)
-with right:
-    st.header(say("Memory vs. GPU capacity"), anchor=False)
-    plot.draw("gpus", say("Memory vs. GPU capacity"), charts.gpu_bars(report.verdicts, report.memories, charts.theme()))
-cards.overtaking(answer)
-plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
-if len(report.stages) > 1:
-    st.header(say("Memory per pipeline stage"), anchor=False)
-    plot.draw("stages", say("Memory per pipeline stage"), charts.stage_bars(report.stages, charts.theme()))
-kv_budget.draw(report)
 
-st.header(say("Tensors"), anchor=False)
-ModelDerivations(answer).tensors()
+def shares_and_gpus() -> None:
+    left, right = st.columns(2)
+    with left:
+        st.header(say("Parameter breakdown"), anchor=False)
+        shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
+        blueprint.way(answer)
+    with right:
+        title = say("Memory vs. GPU capacity")
+        st.header(title, anchor=False)
+        plot.draw("gpus", title, charts.gpu_bars(report.verdicts, report.memories, charts.theme()))
+    if len(report.stages) > 1:
+        title = say("Memory per pipeline stage")
+        st.header(title, anchor=False)
+        plot.draw("stages", title, charts.stage_bars(report.stages, charts.theme()))
+
+
+def over_the_context() -> None:
+    cards.overtaking(answer)
+    plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
+    kv_budget.draw(report)
+
+
+sections.draw(
+    {
+        "gpus": (say("Parameters and GPUs"), shares_and_gpus),
+        "length": (say("Context length and KV cache"), over_the_context),
+        "tensors": (say("Tensors"), ModelDerivations(answer).tensors),
+    }
+)
 frame.assumptions(report.assumptions)

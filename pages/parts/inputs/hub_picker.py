@@ -2,7 +2,9 @@
 
 import streamlit as st
 
+from calc import ConfigError
 from calc.errors import Message
+from pages.parts.inputs.drawer import drawer
 from pages.parts.state.published import token
 from pages.parts.state.url import again, choose
 from pages.parts.state.weighed import Answer
@@ -14,23 +16,28 @@ def draw(answer: Answer) -> None:
     unread = answer.model.published.unread
     wanted = bool(st.session_state.get("words") and st.session_state.get("hub_text"))
     label, opened = say("Any model on the Hugging Face Hub"), unread is not None or wanted
-    with st.expander(label, icon=":material/hub:", expanded=opened):
-        _finder()
-        st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))
-        wants_token = isinstance(unread, HubError) and unread.wants_token
-        st.text_input(
-            say("Token"),
-            type="password",
-            key="hub_token",
-            autocomplete="off",
-            persist_state="session",
-            on_change="rerun" if unread is None else again,
-            placeholder=say("hf_…, a read token") if wants_token else say("for gated and private models"),
-            help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
-        )
-        if unread is not None:
-            st.error(say(unread.message), icon=":material/error:")
-            st.button(say("Try again"), key="hub_again", icon=":material/refresh:", on_click=again)
+    with drawer(label, "hub_drawer", ":material/hub:", opened) as is_open:
+        if is_open:
+            _inputs(unread)
+
+
+def _inputs(unread: ConfigError | None) -> None:
+    _finder()
+    st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))
+    wants_token = isinstance(unread, HubError) and unread.wants_token
+    st.text_input(
+        say("Token"),
+        type="password",
+        key="hub_token",
+        autocomplete="off",
+        persist_state="session",
+        on_change="rerun" if unread is None else again,
+        placeholder=say("hf_…, a read token") if wants_token else say("for gated and private models"),
+        help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
+    )
+    if unread is not None:
+        st.error(say(unread.message), icon=":material/error:")
+        st.button(say("Try again"), key="hub_again", icon=":material/refresh:", on_click=again)
 
 
 @st.fragment

@@ -9,6 +9,7 @@ from calc.errors import Message
 from calc.families import as_llama, knows
 from calc.text import parse_config
 from pages.parts.inputs import hub_picker
+from pages.parts.inputs.drawer import drawer
 from pages.parts.state.scenario import DEFAULT_MODEL, Source
 from pages.parts.state.url import change, choose, show
 from pages.parts.state.weighed import Answer
@@ -108,7 +109,9 @@ def several_files(source: Source, model: HubModel) -> None:
 
 def own_config() -> None:
     state = st.session_state
-    with st.expander(say("Your own config.json"), icon=":material/upload_file:"):
+    with drawer(say("Your own config.json"), "own_drawer", ":material/upload_file:") as is_open:
+        if not is_open:
+            return
         st.text_area(say("Paste it"), key="own_text", height=120, placeholder='{"model_type": "llama", ...}')
         st.file_uploader(say("or upload it"), type="json", max_upload_size=1, key="own_file")
         st.button(say("Weigh it"), key="own_weigh", on_click=_take_own)

@@ -59,7 +59,6 @@ def totals(answer: Trained) -> None:
 def timeline(answer: Trained) -> None:
     """Each phase of the step at its fullest, the peak marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
-    st.header(say("Memory vs. phase of the step"), anchor=False)
     st.caption(say(PEAKS[report.memory.moment]))
     plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
     st.caption(say("What is alive in each phase, by formula:"))

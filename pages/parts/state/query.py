@@ -34,6 +34,7 @@ EVERYTHING: tuple[Uses, ...] = (
     "machine",
     "comparison",
     "derive",
+    "tab",
 )
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
@@ -73,14 +74,14 @@ WEIGH = Page(
     path="",
     title=Message("Weigh"),
     icon="scale",
-    uses=("source", "gpu", "serving", "overhead", "efficiencies"),
+    uses=("source", "gpu", "serving", "overhead", "efficiencies", "tab"),
     old=True,
 )
 TRAIN = Page(
     path="train",
     title=Message("Train"),
     icon="model_training",
-    uses=("source", "gpu", "training", "overhead"),
+    uses=("source", "gpu", "training", "overhead", "tab"),
     old=True,
 )
 PLAN = Page(path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "planning", "efficiencies"))

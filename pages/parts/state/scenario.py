@@ -260,6 +260,10 @@ class PlanChoice(Frozen):
         return dict(map(stated_price, self.price))
 
 
+Tab = Literal["gpus", "length", "step", "tensors"]
+"""Sections below an answer: against each GPU, over the length, over the step, weight by weight."""
+
+
 class Scenario(Frozen):
     """Everything that changes a number. A control sets one field at a time, so that two may exclude each other for a
     while: `calc.options.checked` says so when it is computed."""
@@ -278,6 +282,7 @@ class Scenario(Frozen):
     machine: Computer = Computer()
     comparison: Comparison = Comparison()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
+    tab: Tab | None = Field(default=None, description="The section below the answer that is open, if not the first.")
 
     def chosen_gpus(self) -> list[GPU]:
         return [find_gpu(name) for name in self.gpu]
@@ -311,6 +316,7 @@ Uses = Literal[
     "machine",
     "comparison",
     "derive",
+    "tab",
 ]
 
 
