@@ -53,16 +53,15 @@ class Run:
     unreduced: int  # bytes of its gradients as autograd makes them
     reduced: int  # bytes of its gradients as FSDP reduces them
 
-    def waiting(self, layers: int | None = None) -> list[Held]:
+    def waiting(self, layers: int) -> list[Held]:
         """What so many of them keep for their backward pass."""
         return self._held(self.saved, self.profile.saved.event, layers)
 
-    def holding(self, layers: int | None = None) -> list[Held]:
+    def holding(self, layers: int) -> list[Held]:
         """What so many of them hold on the way forward."""
         return self._held(self.held, self.profile.held.event, layers)
 
-    def _held(self, nbytes: Bytes, event: int, layers: int | None) -> list[Held]:
-        count = self.layers if layers is None else layers
+    def _held(self, nbytes: Bytes, event: int, count: int) -> list[Held]:
         beside = Held(times(count, self.beside), "outputs kept of every other matrix")
         whole = Held(times(count, nbytes), profile=self.profile, event=event, times=count)
         return [whole, beside] if any(self.beside) else [whole]

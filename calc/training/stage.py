@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -149,9 +149,10 @@ class TrainingStage:
 
     def forward(self) -> Iterator[StepMoment]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
-        base, masks = self.running(), self.masks()
+        masks, runs = self.masks(), (run.holding(run.layers) for run in self.runs)
+        before = [*accumulate(runs, initial=self.running())]
         for index, run in enumerate(self.runs):
-            earlier = base + [held for before in self.runs[:index] for held in before.holding()]
+            earlier = before[index]
             here = earlier + run.holding(run.layers - 1)
             if run.first >= 0:
                 here += [masks, *self.embedded(index, run)]
@@ -183,10 +184,11 @@ class TrainingStage:
     def backward(self) -> Iterator[StepMoment]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
         base, after = [*self.running(), *self.persisting()], 0
+        waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), initial=base)]
         kept: TrainingComponent = "gradients" if self.by_fsdp or self.passes.settings.keeps_gradients else "temporaries"
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs
-            before = base + [held for earlier in self.runs[:index] for held in earlier.waiting()]
+            before = waiting[index].copy()
             if index < len(self.runs) - 1:
                 before.append(Held(outputs, "logits that the training loop holds", "logits"))
             for layers in self.turning(run):

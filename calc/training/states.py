@@ -57,11 +57,27 @@ class States:
     units: dict[int, GatheredUnit] = field(hash=False)
 
 
-def states_of(
-    rank: Architecture, weights: list[RankWeight], work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
-) -> States:
+@dataclass(frozen=True)
+class StageWeights:
+    """The weights of a stage, however many replicas there are."""
+
+    held: list[RankWeight]
+    trained: list[RankWeight]
+    units: dict[int, GatheredUnit]
+
+
+def stage_weights(
+    rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
+) -> StageWeights:
+    """All that a stage holds, and what of it is trained."""
+    held = list(weights_of(rank, stage, layout, frozen))
+    trained = [replace(weight, tensor=one) for weight in held for one in trained_of(rank, weight.tensor, work)]
+    return StageWeights(held, trained, units_of(held, trained))
+
+
+def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
-    trained = [replace(weight, tensor=one) for weight in weights for one in trained_of(rank, weight.tensor, work)]
+    weights, trained = stage.held, stage.trained
     width = trained_width(work, recipe)
     gradient = max(WIDTH[recipe.gradients], width) if work.fp32_adapters else WIDTH[recipe.gradients]
     state = state_width(work, recipe)
@@ -90,7 +106,7 @@ def states_of(
         ),
         largest_gradient=gradient * largest,
         gradient_width=gradient,
-        units=units_of(weights, trained),
+        units=stage.units,
     )
 
 

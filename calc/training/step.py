@@ -1,16 +1,20 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
+from math import sqrt
 
 from calc.errors import Message
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
 from calc.hardware.shards import blocks_within, layer_kinds
+from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.serving.memory import Memory
 from calc.training.autograd import Bytes
+from calc.training.modules import Settings
 from calc.training.moments import Phase, StepMoment, TrainingComponent
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
 from calc.training.passes import Passes, settings_of
@@ -18,7 +22,7 @@ from calc.training.peft import trained_of
 from calc.training.recipe import Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.stage import TrainingStage
-from calc.training.states import States, states_of, weights_of
+from calc.training.states import StageWeights, States, stage_weights, states_of
 from calc.training.training_workload import TrainingWorkload
 
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
@@ -54,6 +58,14 @@ class TrainingMemory(Memory):
         }
 
 
+class Shared:
+    """What steps of one model have in common, made once."""
+
+    def __init__(self) -> None:
+        self.passes = dict[tuple[int, TrainingWorkload, Settings], Passes]()
+        self.weights = dict[tuple[range, int, int, Precision, TrainingWorkload], StageWeights]()
+
+
 class Training:
     """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence."""
 
@@ -65,14 +77,15 @@ class Training:
         layout: TrainingLayout,
         overhead: Overhead,
         frozen: Precision,
+        shared: "Shared | None" = None,
     ) -> None:
         layout.check(architecture)
         self.architecture = architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
+        self.shared = shared or Shared()
         self.others = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
-        self.passes = dict[bool, Passes]()
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
         kinds = self._kinds()
@@ -90,21 +103,27 @@ class Training:
         ]
 
     def _states(self, stage: range) -> States:
-        weights = list(weights_of(self.rank, stage, self.layout, self.frozen))
-        return states_of(self.rank, weights, self.work, self.recipe, self.layout)
+        key = stage, self.layout.tp, self.layout.ep, self.frozen, self.work
+        if key not in self.shared.weights:
+            self.shared.weights[key] = stage_weights(self.rank, stage, self.layout, self.frozen, self.work)
+        return states_of(self.shared.weights[key], self.work, self.recipe, self.layout)
+
+    def _passes(self, *, single: bool) -> Passes:
+        bits = FORMATS[self.frozen.weights].bits if self.frozen.weights in FORMATS else 8
+        settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
+        key = self.layout.tp, self.work, settings
+        if key not in self.shared.passes:
+            self.shared.passes[key] = Passes(self.rank, self.work, settings)
+        return self.shared.passes[key]
 
     def stage(self, index: int, *, single: bool) -> TrainingStage:
         """One rank of a stage, for one sequence or for several. With 1F1B, stage i holds min(micro-batches, p - i) of
         them in flight (arXiv:2104.04473 section 2.2)."""
         if (index, single) not in self.built:
-            if single not in self.passes:
-                bits = FORMATS[self.frozen.weights].bits if self.frozen.weights in FORMATS else 8
-                settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
-                self.passes[single] = Passes(self.rank, self.work, settings)
             stage = self.stages[index]
             self.built[index, single] = TrainingStage(
                 self.rank,
-                self.passes[single],
+                self._passes(single=single),
                 blocks_within(self.rank, stage),
                 self.states[self.alike[index]],
                 self.work,
@@ -128,7 +147,7 @@ class Training:
         key = work or self.work, recipe or self.recipe, layout or self.layout, frozen or self.frozen
         if key not in self.others:
             work, recipe, layout, frozen = key
-            self.others[key] = Training(self.architecture, work, recipe, layout, self.overhead, frozen)
+            self.others[key] = Training(self.architecture, work, recipe, layout, self.overhead, frozen, self.shared)
         return self.others[key]
 
     def trained_parameters(self) -> int:
@@ -147,6 +166,49 @@ class Training:
         """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages the
         first is the fullest, for it holds most micro-batches."""
         return max((self._memory(index, **change) for index in self.firsts), key=lambda memory: memory.total)
+
+    def held(self, *, single: bool) -> list[Bytes]:
+        """Bytes by units of every moment at which some GPU may be the fullest, for one sequence or for several."""
+        return [
+            moment.bytes
+            for index in self.firsts
+            for moments in self.stage(index, single=single).moments.values()
+            for moment in moments
+        ]
+
+    def room(self, usable: int) -> int:
+        """The most bytes that may be held beside the overhead at the high end of its range; below zero where that alone
+        is too much."""
+        usual = usual_overhead(self.layout.gpus)
+
+        def high(held: int) -> int:
+            return held + bounds(self.overhead.sizes(usual, held))[1]
+
+        alone = high(0)
+        if alone > usable:
+            return -1
+        share = high(usable) / usable - alone / usable
+        return largest(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
+
+    def most_sequences(self, usable: int, most: int) -> int:
+        """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
+        room, sequence = self.room(usable), self.work.sequence
+        several = least_of(self.held(single=False), lambda n: self.units(n, sequence), room, most)
+        if several == most:
+            return most
+        units = self.units(1, sequence)
+        return max(1, several) if all(dot(one, units) <= room for one in self.held(single=True)) else 0
+
+    def most_tokens(self, usable: int, most: int) -> int:
+        """The same of the tokens of a sequence, at this micro-batch."""
+        batch = self.work.micro_batch
+        moments = self.held(single=batch == 1)
+        return least_of(moments, lambda n: self.units(batch, n), self.room(usable), most)
+
+    def fits(self, usable: int) -> bool:
+        """Whether it does as it is, even at the high end of the overhead."""
+        room, units = self.room(usable), self.units(self.work.micro_batch, self.work.sequence)
+        return all(dot(one, units) <= room for one in self.held(single=self.work.micro_batch == 1))
 
     @cached_property
     def firsts(self) -> list[int]:
@@ -212,3 +274,29 @@ class Training:
                 components[line.component] = tuple(a + b for a, b in zip(so_far, line.bytes, strict=True))
             self.described[moment] = lines, components
         return self.described[moment]
+
+
+def least_of(moments: Iterable[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
+    """The largest size, up to `most`, at which no moment holds more than there is room for. None holds less at a larger
+    size, so each is asked on its own, near where the line or parabola through three of its points says."""
+    for moment in moments:
+
+        def held(size: int, moment: Bytes = moment) -> int:
+            return dot(moment, units(size))
+
+        if held(most) > room:
+            most = largest(lambda size: held(size) <= room, most, near(held, room, most))
+    return most
+
+
+def near(held: Callable[[int], int], room: int, most: int) -> int:
+    """About where a size without ceilings would hold as much as there is room for."""
+    wide = 2**20
+    start, half, end = held(0), held(wide // 2), held(wide)
+    square = 2 * (end - 2 * half + start) / wide**2
+    slope = (end - start) / wide - square * wide
+    if square <= 0:
+        size = (room - start) / slope if slope > 0 else most
+    else:
+        size = (sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square)
+    return min(max(1, int(size)), most)

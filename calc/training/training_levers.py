@@ -9,7 +9,7 @@ from calc.hardware.gpu import GPU
 from calc.serving.verdict import MOST_GPUS, Word
 from calc.training.step import Training
 from calc.training.training_changes import CHANGES, CHEAP, GivesUp, StepChange, TrainingSetting
-from calc.training.training_verdict import fewest_replicas, limit, word
+from calc.training.training_verdict import MOST, fewest_replicas, limit, word
 
 
 class TrainingLever(Frozen):
@@ -53,12 +53,13 @@ class Smaller:
         return self.at(setting).memory().total
 
     def fits(self, setting: TrainingSetting) -> bool:
-        return self.at(setting).memory().high <= self.gpu.usable_bytes
+        return self.at(setting).fits(self.gpu.usable_bytes)
 
     def largest(self, setting: TrainingSetting, of: Literal["micro_batch", "sequence"]) -> int | None:
         """The most sequences or tokens that fit; None where memory sets no limit."""
-        training = self.at(setting)
-        return limit(lambda n: training.memory(**{of: n}).high <= self.gpu.usable_bytes)
+        training, usable = self.at(setting), self.gpu.usable_bytes
+        most = training.most_sequences if of == "micro_batch" else training.most_tokens
+        return limit(most(usable, MOST))
 
     @cached_property
     def before(self) -> int:

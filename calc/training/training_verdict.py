@@ -1,11 +1,9 @@
 """One GPU type against one training step: does it fit, what still would, and how many GPUs would do."""
 
-from collections.abc import Callable
-
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
-from calc.hardware.solver import largest, least
+from calc.hardware.solver import least
 from calc.serving.verdict import MOST_GPUS, Word
 from calc.training.step import Training, TrainingMemory
 from calc.units import GIB
@@ -40,8 +38,8 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
         required=memory.total,
         usable=usable,
         spare=usable - memory.total,
-        max_micro_batch=limit(lambda n: training.memory(micro_batch=n).high <= usable),
-        max_sequence=limit(lambda n: training.memory(sequence=n).high <= usable),
+        max_micro_batch=limit(training.most_sequences(usable, MOST)),
+        max_sequence=limit(training.most_tokens(usable, MOST)),
         min_gpus=fewest_replicas(training, usable),
         reason=reason(memory, usable),
         notes=() if native is None else (native,),
@@ -53,10 +51,9 @@ def word(memory: TrainingMemory, usable: int) -> Word:
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 
-def limit(fits: Callable[[int], bool]) -> int | None:
+def limit(size: int) -> int | None:
     """The largest size that fits; None where memory sets no limit."""
-    found = largest(fits, MOST)
-    return None if found == MOST else found
+    return None if size == MOST else size
 
 
 def reason(memory: TrainingMemory, usable: int) -> Message:
@@ -82,7 +79,7 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     def fits(dp: int) -> bool:
         layout = training.layout.model_copy(update={"dp": dp, "zero": 3})
         try:
-            return training.changed(layout=layout).memory().high <= usable
+            return training.changed(layout=layout).fits(usable)
         except ConfigError:  # fewer replicas than the experts are spread over
             return False
 
