@@ -190,7 +190,7 @@ def test_what_a_link_says_wrong(place):
     ],
 )
 def test_a_paste_that_can_not_be_read(text):
-    app = page()
+    app = opened(page(), "own_drawer")
     app.text_area(key="own_text").set_value(text)
     run(app.button(key="own_weigh").click())
     assert unsaid(app) == []

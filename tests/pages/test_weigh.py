@@ -14,7 +14,7 @@ from pages.parts.state import url
 from pages.parts.state.query import EVERYTHING, FORMERLY
 from pages.parts.state.scenario import places
 from presets import gpus, models
-from tests.pages.app import metrics, opened, page, run, texts
+from tests.pages.app import charts, metrics, opened, page, run, texts
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
 DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
@@ -215,7 +215,7 @@ def test_a_gpu_of_ones_own():
 
 
 def test_a_pasted_config_travels_in_the_link():
-    app = page()
+    app = opened(page(), "own_drawer")
     app.text_area(key="own_text").set_value('{"model_type": "llama", "num_key_value_heads": 8}')
     run(app.button(key="own_weigh").click())
     # the class's defaults, with 8 KV heads: Llama-2-7B's 6,738,415,616 less 32 layers of 2 x 4096 x 3072
@@ -237,7 +237,7 @@ def test_a_pasted_config_travels_in_the_link():
     ],
 )
 def test_a_paste_that_can_not_be_read_says_why(text, sentence):
-    app = page()
+    app = opened(page(), "own_drawer")
     app.text_area(key="own_text").set_value(text)
     run(app.button(key="own_weigh").click())
     assert sentence in app.sidebar.error[0].value
@@ -251,7 +251,7 @@ def test_a_damaged_link_to_a_pasted_config():
 
 
 def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
-    app = page()
+    app = opened(page(), "own_drawer")
     app.text_area(key="own_text").set_value('{"model_type": "nonesuch", "num_hidden_layers": 2}')
     run(app.button(key="own_weigh").click())
     run(app.button(key="own_assume").click())
@@ -414,3 +414,10 @@ def test_words_that_fit_several_models_list_them():
 def test_a_format_in_which_the_engine_does_not_compute_is_said():
     app = page(model="Qwen/Qwen2.5-3B", engine="transformers", weights="Q4_K_M")
     assert any("does not compute in Q4_K_M" in text for text in texts(app.warning))
+
+
+def test_only_the_open_section_is_computed_and_the_link_says_which():
+    assert set(charts(page())) == {"shares", "gpus"}
+    app = page(tab="length")
+    assert set(charts(app)) == {"contexts"}
+    assert dict(app.query_params) == {"tab": "length"}

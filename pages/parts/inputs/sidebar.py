@@ -42,10 +42,11 @@ def draw(answer: Answer, sections: Iterable[Section[Any]]) -> None:
 
 def brand(answer: Answer) -> None:
     """The product, and the way back to the model as it was published under what is usual."""
-    usual = Scenario(source=answer.scenario.source, comparison=answer.scenario.comparison)
+    now = answer.scenario
+    usual = Scenario(source=now.source, comparison=now.comparison, tab=now.tab)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown("### :material/scale: Weighbridge")
-        if answer.scenario != usual:
+        if now != usual:
             st.button(
                 say("Reset everything"),
                 icon=":material/restart_alt:",

@@ -24,7 +24,7 @@ EXAMPLES: tuple[tuple[Message, Page, Scenario], ...] = (
 
 def draw() -> None:
     """Until the reader has chosen something."""
-    if st.session_state.scenario != Scenario():
+    if (scenario := st.session_state.scenario) != Scenario(tab=scenario.tab):
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):
         st.caption(say("For example:"), width="content")
