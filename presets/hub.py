@@ -35,6 +35,7 @@ from calc.text import MAX_CHARACTERS, parse_config
 from calc.units import GIB
 from calc.verify.checkpoint import Checkpoint, from_rows
 from calc.verify.gguf import GGUF, Short, read_gguf
+from presets.once import Once
 
 huggingface_hub.utils.disable_progress_bars()
 
@@ -45,6 +46,7 @@ MOST_BYTES = 2**27
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 MOST_PARTS = 200
+ONCE = Once()
 MODEL_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
@@ -89,12 +91,19 @@ def search(text: str, token: str | None = None) -> list[str]:
 
 
 def fetch(model: str, revision: str | None = None, token: str | None = None, gguf: str | None = None) -> HubModel:
-    """The config of a model and the list of its files; where only GGUF files are, from the header of one of them.
+    """The config of a model and the list of its files; where only GGUF files are, from the header of one of them. The
+    Hub is asked once for all who ask at the same time without a token.
 
     Raises HubError or ConfigError.
     """
     if not is_id(model):
         raise HubError(no_id(model))
+    if token is not None:
+        return _fetch(model, revision, token, gguf)
+    return ONCE(("fetch", model, revision, gguf), lambda: _fetch(model, revision, None, gguf))
+
+
+def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None) -> HubModel:
     api = _api(token)
     try:
         info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
@@ -112,7 +121,14 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
 
 
 def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:
-    """The tensor table of the model's weights, read from the headers of its files. Raises HubError or ConfigError."""
+    """The tensor table of the model's weights, read from the headers of its files, once as above. Raises HubError or
+    ConfigError."""
+    if token is not None:
+        return _checkpoint(model, token, gguf)
+    return ONCE(("checkpoint", model.id, model.revision, gguf), lambda: _checkpoint(model, None, gguf))
+
+
+def _checkpoint(model: HubModel, token: str | None, gguf: str | None) -> Checkpoint:
     api, names = _api(token), sorted(model.files)
     tables = [name for name in names if name.endswith(".safetensors") and "/" not in name]
     with _explained(model.id, model.revision):

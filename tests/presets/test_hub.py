@@ -1,6 +1,9 @@
 """The real Hub client against a small local server, faults included."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from time import sleep
 
 import numpy as np
 import pytest
@@ -101,6 +104,29 @@ def test_a_model_of_the_hub(server: Hub):
     assert table.bytes_by_dtype() == {"BF16": 12, "F8_E4M3": 4}
     assert hub.search("ORG/MOD") == ["org/model"]
     assert set(server.tokens_seen) == {None}
+
+
+def test_the_hub_is_asked_once_for_all_who_ask_at_once(server: Hub, monkeypatch):
+    asked, come = [], Barrier(8)
+    info = hub.HfApi.model_info
+
+    def slowly(*args, **options):
+        asked.append(args)
+        sleep(0.3)
+        return info(*args, **options)
+
+    def reader(name):
+        come.wait()
+        try:
+            return hub.fetch(name).config
+        except ConfigError as problem:
+            return str(problem)
+
+    monkeypatch.setattr(hub.HfApi, "model_info", slowly)
+    with ThreadPoolExecutor(8) as readers:
+        found = list(readers.map(reader, ["org/model", "org/missing"] * 4))
+    assert found == [json.loads(QWEN3), found[1]] * 4
+    assert len(asked) == 2
 
 
 def test_safetensors_without_an_index(server: Hub):
