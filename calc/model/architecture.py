@@ -62,7 +62,7 @@ class Architecture(Frozen):
         """Tokens for which there is a learned position; None where positions are computed for any number."""
         return self.max_positions if self.positions else None
 
-    @property
+    @cached_property
     def num_layers(self) -> int:
         return sum(len(block.layers) for block in self.blocks)
 
@@ -103,7 +103,7 @@ class Architecture(Frozen):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = super().model_copy(update=update, deep=deep)
-        for known in ("listed", "counted"):
+        for known in ("num_layers", "listed", "counted"):
             copied.__dict__.pop(known, None)
         return copied
 

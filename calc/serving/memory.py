@@ -106,6 +106,7 @@ class Serving:
         self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, precision)
         self.set_aside = dict[Key, tuple[SetAside, ...]]()
         self.caches = dict[Key, Cache | None]()
+        self.least = dict[Limits, int]()
 
     @property
     def weights(self) -> int:
@@ -127,12 +128,21 @@ class Serving:
         """The same in so many pipeline stages."""
         return self.with_layout(self.layout.model_copy(update={"pp": stages}))
 
+    def least_working(self, gpu: GPU, workload: Workload) -> int:
+        """Bytes of working memory that an engine finds at start on the stage that needs least."""
+        limits = self.engine.limits(workload, gpu, self.architecture, self.layout)
+        if limits not in self.least:
+            first = {id(stage): index for index, stage in enumerate(self.laid_out.stages)}
+            peaks = (largest(self.engine.peaks(self.laid_out, index, limits)) for index in first.values())
+            self.least[limits] = min(int(peak.bytes) for peak in peaks)
+        return self.least[limits]
+
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
         if not self.engine.holds_alike(engine):
             return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
         other = copy(self)
-        other.engine, other.layouts, other.set_aside, other.caches = engine, {}, {}, {}
+        other.engine, other.layouts, other.set_aside, other.caches, other.least = engine, {}, {}, {}, {}
         return other
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":

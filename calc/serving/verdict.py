@@ -184,8 +184,7 @@ def fewest_stages(gpu: GPU, serving: Serving, workload: Workload, most: int) -> 
         return None
     working = 0
     if whole.sets_aside:
-        deepest = serving.staged(layers).on(gpu, workload)
-        working = min(int(stage.working.bytes) for stage in deepest.stages)  # no stage of more layers needs less
+        working = serving.staged(layers).least_working(gpu, workload)  # no stage of more layers needs less
     surely, usually = (room(gpu, serving, workload, serving.layout, end, working) for end in (HIGH, MIDDLE))
     first = max(-(-held // max(usually, 1)), serving.weighing.least_stages(surely))
     for stages in range(first, most + 1):

@@ -8,7 +8,7 @@ from itertools import accumulate
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within, layer_kinds
+from calc.hardware.shards import blocks_within, copies_within, layer_kinds, layers_within
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LoadedWeights, Stage
 
@@ -34,19 +34,21 @@ class Weighing:
         self.kinds = [numbers[kind] for kind in kinds]
         self.tables = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.each = [self.weighed(self.layers, range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
-
+        self.each = [self.weighed(self.within(i), range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
         self.stored = [0, *accumulate(self.each[kind][0] for kind in self.kinds)]
+
+    def within(self, layer: int) -> list[Piece]:
+        """The tensors of one layer."""
+        return [piece for piece in self.layers if layers_within(piece.tensor, range(layer, layer + 1))]
 
     @cached_property
     def divided(self) -> tuple[tuple[int, int, int], ...]:
         """How often each kind of layer occurs, and of one its bytes of routed experts and of all else."""
         found = []
         for kind, count in Counter(self.kinds).items():
-            where, sizes = self.kinds.index(kind), Counter[bool]()
-            for piece in self.layers:
-                if where in piece.tensor.layers:
-                    sizes[piece.tensor.component == "experts_routed"] += piece.nbytes * piece.a_layer
+            sizes = Counter[bool]()
+            for piece in self.within(self.kinds.index(kind)):
+                sizes[piece.tensor.component == "experts_routed"] += piece.nbytes * piece.a_layer
             found.append((count, sizes[True], sizes[False]))
         return tuple(found)
 
