@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from benchmarks.oracle import oracle
+from benchmarks.oracle.random_configs import random_config
 from benchmarks.oracle.write_test_data import DATA, write
 from calc.families.family_table import FAMILIES, WRAPPED
 from presets import models
@@ -22,7 +23,7 @@ def small(each: int = 3) -> None:
     for name in (name for name in FAMILIES if oracle.has_class(name)):
         chance, found = random.Random(name), 0
         for _ in range(20 * each):
-            config = oracle.alone(oracle.random_config(name, chance))
+            config = oracle.alone(random_config(name, chance))
             try:
                 shapes, total = oracle.theirs(config, tower=False)
             except Exception:  # the class itself refuses this draw, with whatever it raises
