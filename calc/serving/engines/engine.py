@@ -333,9 +333,10 @@ class Engine(ABC):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
         """How the cache is kept; None for a model that keeps nothing."""
 
-    @abstractmethod
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes."""
+        """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes. Of
+        engines whose passes do not hang on the workload; others say what is there at which of their `moments`."""
+        raise NotImplementedError(self.name)
 
     def moments(
         self,
@@ -358,7 +359,6 @@ class Engine(ABC):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
 
-    @abstractmethod
     def budget(
         self,
         total: int,
@@ -371,6 +371,7 @@ class Engine(ABC):
         """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
         so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
         memory aside at start."""
+        raise NotImplementedError(self.name)
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

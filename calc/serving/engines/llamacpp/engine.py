@@ -18,7 +18,7 @@ from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Cache, DeviceBuffers, Engine, LaidOut, Limits, LoadedWeights, Moment
+from calc.serving.engines.engine import Cache, DeviceBuffers, Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
@@ -169,9 +169,6 @@ class LlamaCpp(Engine):
         placement = placed(self.options, laid_out.whole.num_layers, laid_out.layout.pp)
         return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu)
 
-    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        raise NotImplementedError("llama.cpp's buffers hang on the context")
-
     def moments(
         self,
         laid_out: LaidOut,
@@ -195,17 +192,6 @@ class LlamaCpp(Engine):
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
-
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        overhead: Mapping[OverheadItem, int],
-        stated: int | None,
-    ) -> Budget:
-        raise NotImplementedError("llama.cpp takes what it is told to")
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"

@@ -14,7 +14,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
+from calc.serving.engines.engine import Cache, Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
 from calc.serving.engines.loading import Loader
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
@@ -93,9 +93,6 @@ class Transformers(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> DynamicCache:
         return DynamicCache([stage.blocks for stage in laid_out.stages], laid_out.precision)
 
-    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        raise NotImplementedError("transformers' passes hang on the workload")
-
     def moments(
         self,
         laid_out: LaidOut,
@@ -149,17 +146,6 @@ class Transformers(Engine):
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
-
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        overhead: Mapping[OverheadItem, int],
-        stated: int | None,
-    ) -> Budget:
-        raise NotImplementedError("transformers sets nothing aside")
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """None: its flags change the figures of the workload itself."""
