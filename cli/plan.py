@@ -58,7 +58,7 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
-    check_plan_options(given, (*Needs.model_fields, "weights", "share"))
+    check_plan_options(given, (*Needs.model_fields, "weights"))
     for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
         if getattr(arguments, name) < least:
             raise ConfigError(
@@ -66,8 +66,9 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
             )
     gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
     prices = dict(map(stated_price, arguments.price))
+    edits = stated_shares(given)
     if arguments.train:
-        return run_training_plan(config, given, gpus, prices)
+        return run_training_plan(config, given, gpus, prices, edits)
     weights: list[Any] = arguments.weights or [None]
     return plan_report(
         config,
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         most=arguments.max_gpus,
         node=arguments.node,
         prices_stated=prices,
-        edits=stated_shares(given),
+        edits=edits,
         limit=arguments.limit,
     )
 

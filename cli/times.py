@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calc import Report, TrainingReport
+from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
-from calc.time.efficiency import Edits, stated_share
+from calc.time.efficiency import Edits, stated_share, without_effect
 from calc.time.estimate import Estimate
-from calc.time.time_report import TimeReport, time_of, training_time_of
-from calc.time.training_time import TrainingTime
+from calc.time.time_report import TimeReport, TrainingTimeReport, time_of, training_time_of
 from calc.units import four_digits
 
-Times = TimeReport | TrainingTime
+Times = TimeReport | TrainingTimeReport
 
 
 def add_share(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +21,18 @@ def add_share(parser: argparse.ArgumentParser) -> None:
         "--share",
         action="append",
         metavar="NAME=LOW/EXPECTED/HIGH",
-        help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9",
+        help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9, or with --train "
+        "training_matmul=0.5/0.6/0.7",
     )
 
 
 def stated_shares(given: Mapping[str, Any]) -> Edits:
-    """Raises ConfigError."""
-    return dict(map(stated_share, given["share"] or ()))
+    """Raises ConfigError, also for those without effect."""
+    edits = dict(map(stated_share, given["share"] or ()))
+    idle = without_effect(edits, training=given["train"])
+    if idle is not None:
+        raise ConfigError(idle, "share")
+    return edits
 
 
 def times(
@@ -36,7 +41,7 @@ def times(
     """On the first GPU that is asked about."""
     gpu = (gpus or usual_gpus())[0]
     if isinstance(report, TrainingReport):
-        return training_time_of(config, report, gpu)
+        return training_time_of(config, report, gpu, edits=edits)
     return time_of(config, report, gpu, edits=edits)
 
 
@@ -44,9 +49,11 @@ def times_table(times: Times) -> str:
     """For reading."""
     lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
     rows: dict[str, Estimate] = {}
-    if isinstance(times, TrainingTime):
+    if isinstance(times, TrainingTimeReport):
         rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu, "MFU": times.mfu}
-        return "\n".join([*lines, *(line(name, row) for name, row in rows.items())])
+        longest = times.operations[0]
+        bound = f"the longest part of the step is {longest.what}, bound by {longest.bound or 'other stages'}"
+        return "\n".join([*lines, *(line(name, row) for name, row in rows.items()), f"{bound}, on {times.gpu}"])
     rows = {
         "decode step, ms": times.decode.step_ms,
         "decode, tokens/s": times.decode.tokens_per_s,

@@ -43,8 +43,10 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
+    if given["share"] and not given["time"]:
+        raise ConfigError(Message("--share takes effect only with --time."), "share")
     if given["train"]:
-        serving = [*Workload.model_fields, "prefill_tokens", "kv", "share", *engine_options()]
+        serving = [*Workload.model_fields, "prefill_tokens", "kv", *engine_options()]
         for name in (name for name in serving if given.get(name) is not None and name not in WORKLOAD):
             if name in INSTEAD:
                 raise ConfigError(
@@ -57,8 +59,6 @@ def check_options(given: Mapping[str, Any]) -> None:
                 )
             raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
         return
-    if given["share"] and not given["time"]:
-        raise ConfigError(Message("--share takes effect only with --time."), "share")
     for name in (*WORKLOAD, *LAYOUT, *RECIPE, "trainer"):
         if name in given:
             raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from calc.errors import ConfigError, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
+from calc.time.efficiency import Edits
 from calc.time.estimate import Estimate
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.training.optimizer import Optimizer
@@ -38,7 +39,11 @@ def check_plan_options(given: Mapping[str, Any], serving: Sequence[str]) -> None
 
 
 def run_training_plan(
-    config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None, prices: Mapping[str, float]
+    config: Mapping[str, Any],
+    given: Mapping[str, Any],
+    gpus: list[GPU] | None,
+    prices: Mapping[str, float],
+    edits: Edits,
 ) -> TrainingPlanReport:
     return training_plan_report(
         config,
@@ -49,6 +54,7 @@ def run_training_plan(
         recipe=RECIPES[given.get("recipe", "master")],
         node=given["node"],
         prices=prices,
+        edits=edits,
     )
 
 

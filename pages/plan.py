@@ -23,5 +23,6 @@ else:
     plans.sensitivity(answer)
     paper.link(answer, "time")
     plans.listed_prices(answer)
-    efficiencies.draw(answer, chosen)
+    if chosen is not None:
+        efficiencies.draw(answer, chosen.gpu, answer.plans.rows_of(chosen), training=False)
     frame.assumptions(answer.plans.assumptions)

@@ -3,7 +3,16 @@ from functools import partial
 import streamlit as st
 
 from pages.parts.inputs import sidebar, training
-from pages.parts.outputs import charts, frame, paper, plot, sections, training_answer, training_step
+from pages.parts.outputs import (
+    charts,
+    frame,
+    paper,
+    plot,
+    sections,
+    training_answer,
+    training_step,
+    training_time,
+)
 from pages.parts.state.query import TRAIN
 from pages.parts.state.weighed import trained
 from pages.parts.words import say
@@ -13,6 +22,7 @@ answer = frame.page(
 )
 report = answer.report
 training_answer.draw(answer)
+training_time.draw(answer)
 training_step.totals(answer)
 training_step.gpus(answer)
 paper.link(answer, "training")

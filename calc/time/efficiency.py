@@ -107,6 +107,12 @@ def row(
     return max(fitting, key=lambda row: row.detail)
 
 
+Edits = Mapping[str, Estimate]
+"""Some figures that a reader knows better: of an `Efficiency` by their names, of a `TrainingEfficiency` with
+`training_` before them."""
+OF_TRAINING = "training_"
+
+
 class Efficiency(Frozen):
     """Of one kind of GPU under one engine. Shares are of printed peaks and may be above 1: GeForce cards clock higher
     than printed."""
@@ -127,6 +133,10 @@ class Efficiency(Frozen):
     all_reduce_us: Estimate
     link: Estimate
     inter_node_gb_s: Estimate
+
+    def edited(self, edits: Edits) -> "Efficiency":
+        """With what a reader knows better."""
+        return self.model_copy(update={name: edits[name] for name in DECIDED if name in edits})
 
 
 PLAIN, NARROW = "plain", "narrow"
@@ -170,35 +180,6 @@ def efficiency(
     return Efficiency(**{name: one.value for name, one in found.items()})
 
 
-Edits = Mapping[str, Estimate]
-"""Some figures of an `Efficiency`, by name, that a reader knows better."""
-
-
-def stated_share(text: str) -> tuple[str, Estimate]:
-    """NAME=LOW/EXPECTED/HIGH. Raises ConfigError."""
-    name, _, figures = text.partition("=")
-    try:
-        low, expected, high = (float(figure) for figure in figures.split("/"))
-        share = Estimate(low=low, expected=expected, high=high)
-    except ValueError:
-        share = None
-    if share is None or name not in Efficiency.model_fields:
-        raise ConfigError(
-            Message(
-                "A share is NAME=LOW/EXPECTED/HIGH, for instance {example}, not {text}. Names are {names}.",
-                example="bandwidth=0.7/0.8/0.9",
-                text=shown(text),
-                names=", ".join(Efficiency.model_fields),
-            ),
-            "share",
-        )
-    return name, share
-
-
-def written_share(name: str, share: Estimate) -> str:
-    return f"{name}={'/'.join(decimal(figure) for _, figure in share)}"
-
-
 class TrainingEfficiency(Frozen):
     """What training reaches on one kind of GPU; shares of printed peaks."""
 
@@ -213,20 +194,70 @@ class TrainingEfficiency(Frozen):
     inter_node_gb_s: Estimate  # of one GPU, one direction
 
 
-def training_efficiency(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> TrainingEfficiency:
-    """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what."""
+TRAINING_DECIDED: dict[str, tuple[EfficiencyKind, bool]] = {
+    "matmul": ("training_matmul", True),
+    "experts": ("training_experts", True),
+    "attention": ("training_attention", False),
+    "bandwidth": ("bandwidth", False),
+    "elementwise": ("training_elementwise", False),
+    "link": ("link", False),
+    "all_reduce_us": ("all_reduce_us", False),
+    "overlap": ("training_overlap", False),
+    "inter_node_gb_s": ("inter_node_gb_s", False),
+}
+"""The kind of each figure, and whether it hangs on what products are computed in."""
+SHARES = (*DECIDED, *(f"{OF_TRAINING}{name}" for name in TRAINING_DECIDED))
+"""Names under which figures are stated."""
 
-    def value(what: EfficiencyKind, dtype: Dtype | None = None) -> Estimate:
-        return row(what, framework, gpu.generation, dtype, ranks, over).value
 
-    return TrainingEfficiency(
-        matmul=value("training_matmul", dtype),
-        experts=value("training_experts", dtype),
-        attention=value("training_attention"),
-        bandwidth=value("bandwidth"),
-        elementwise=value("training_elementwise"),
-        link=value("link"),
-        all_reduce_us=value("all_reduce_us"),
-        overlap=value("training_overlap"),
-        inter_node_gb_s=value("inter_node_gb_s"),
-    )
+def training_rows(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> dict[str, EfficiencyRow]:
+    """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what; by the fields
+    of `TrainingEfficiency`."""
+    return {
+        name: row(what, framework, gpu.generation, dtype if by_dtype else None, ranks, over)
+        for name, (what, by_dtype) in TRAINING_DECIDED.items()
+    }
+
+
+def training_efficiency(
+    gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route, edits: Edits | None = None
+) -> TrainingEfficiency:
+    """Their figures, with what a reader knows better."""
+    found = training_rows(gpu, dtype, framework, ranks, over)
+    stated = edits or {}
+    return TrainingEfficiency(**{name: stated.get(f"{OF_TRAINING}{name}", one.value) for name, one in found.items()})
+
+
+def without_effect(edits: Edits, *, training: bool) -> Message | None:
+    """A sentence on the figures that only the other one uses, serving or training."""
+    names = ", ".join(name for name in edits if name.startswith(OF_TRAINING) != training)
+    if not names:
+        return None
+    if training:
+        return Message("Shares of serving have no effect on training: {names}.", names=names)
+    return Message("Shares of training have no effect on serving: {names}.", names=names)
+
+
+def stated_share(text: str) -> tuple[str, Estimate]:
+    """NAME=LOW/EXPECTED/HIGH. Raises ConfigError."""
+    name, _, figures = text.partition("=")
+    try:
+        low, expected, high = (float(figure) for figure in figures.split("/"))
+        share = Estimate(low=low, expected=expected, high=high)
+    except ValueError:
+        share = None
+    if share is None or name not in SHARES:
+        raise ConfigError(
+            Message(
+                "A share is NAME=LOW/EXPECTED/HIGH, for instance {example}, not {text}. Names are {names}.",
+                example="bandwidth=0.7/0.8/0.9",
+                text=shown(text),
+                names=", ".join(SHARES),
+            ),
+            "share",
+        )
+    return name, share
+
+
+def written_share(name: str, share: Estimate) -> str:
+    return f"{name}={'/'.join(decimal(figure) for _, figure in share)}"

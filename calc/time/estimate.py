@@ -31,6 +31,10 @@ class Estimate(Frozen):
         fast, expected, slow = (figure(end) for end in ENDS)
         return cls(low=min(fast, slow), expected=expected, high=max(fast, slow))
 
+    def scaled(self, factor: float) -> "Estimate":
+        """In another unit."""
+        return Estimate(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
+
     def share(self, end: End) -> float:
         """Of a share of what is possible: the high one is fast."""
         return {"fast": self.high, "expected": self.expected, "slow": self.low}[end]

@@ -48,7 +48,7 @@ class Cards:
             for narrow in self.narrow
         ]
         found = [
-            efficiency(generation, self.engine, plain, narrow, ranks, over).model_copy(update=self.edited)
+            efficiency(generation, self.engine, plain, narrow, ranks, over).edited(self.edited)
             for (generation, plain, over), narrow in rows
         ]
         table = np.array([[getattr(one, name).expected for name in SHARES] for one in found])[np.array(index)]

@@ -73,7 +73,7 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
     shard = search.shards(plan.layout, (stored.index((plan.weights, plan.kv)),))
     ranks = sharing(plan.layout, experts=shard.demand.routing is not None)
-    shares = usual_shares(gpu, search.engine.name, plan.weights, ranks, search.node).model_copy(update=search.edited)
+    shares = usual_shares(gpu, search.engine.name, plan.weights, ranks, search.node).edited(search.edited)
     return Speed(
         (shard.demand,),
         plan.layout,

@@ -147,7 +147,7 @@ def speed_laid_out(
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
         usual = usual_shares(gpu, engine, laid_out.precision.weights, ranks, node)
-        edited = usual.model_copy(update=dict(edits))
+        edited = usual.edited(edits)
     return speed_of(
         laid_out.whole,
         laid_out.rank,

@@ -10,11 +10,12 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.serving.workload import Workload
-from calc.time.efficiency import Edits, TrainingEfficiency
+from calc.time.efficiency import Edits
 from calc.time.estimate import End, Estimate
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
-from calc.time.training_time import TrainingTime, training_speed
+from calc.time.step_operations import StepOperation, step_operations
+from calc.time.training_time import TrainingSpeed, TrainingTime, training_speed
 from calc.training.training_report import TrainingReport
 
 MS = 1000
@@ -55,6 +56,13 @@ class TimeReport(Frozen):
     decode: DecodeTime
     prefill: PrefillTime
     assumptions: tuple[Message, ...]
+
+
+class TrainingTimeReport(TrainingTime):
+    """How fast one kind of GPU trains."""
+
+    gpu: str
+    operations: tuple[StepOperation, ...]
 
 
 def time_report(
@@ -104,25 +112,28 @@ def time_of(
 
 
 def training_time_of(
-    config: Mapping[str, Any],
-    report: TrainingReport,
-    gpu: GPU,
-    *,
-    edited: TrainingEfficiency | None = None,
-    node: int = 8,
-) -> TrainingTime:
+    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+) -> TrainingTimeReport:
     """How long the step takes that a report weighs."""
+    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits, node=node)
+    return TrainingTimeReport(**dict(speed.time()), gpu=gpu.id, operations=step_operations(speed))
+
+
+def training_speed_of(
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+) -> TrainingSpeed:
+    """The step that a report weighs, on a GPU."""
     asked = report.scenario
     return training_speed(
-        Architecture.from_config(config),
+        architecture,
         asked.workload,
         asked.recipe,
         asked.layout,
         gpu,
-        edited=edited,
+        edits=edits,
         node=node,
         trained=report.trained_parameters / report.parameters.total,
-    ).time()
+    )
 
 
 def prompt_parts(speed: Speed, batch: int, prompt: int, chunk: int) -> Iterable[Timed]:

@@ -33,8 +33,7 @@ LAYOUT = {
 def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
     """A micro-batch on the stage that takes longest, forward and backward, and the step that such ones make."""
     figures = Figures()
-    times = [float(sum(part.seconds for part in speed.parts(demand, end))) for demand in speed.demands]
-    stage = times.index(max(times))
+    stage = speed.slowest(end)
     demand = traced_demand(figures, speed.demands[stage])
     traced = replace(
         speed,

@@ -15,6 +15,7 @@ from calc.hardware.overhead import Overhead
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
+from calc.time.efficiency import Edits
 from calc.time.prices import price_of
 from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training.recipe import RECIPES, Recipe
@@ -73,6 +74,7 @@ class TrainingSearch:
     needs: TrainingNeeds
     node: int = 8
     prices: Mapping[str, float] | None = None
+    edits: Edits | None = None
     demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
 
     def layouts(self) -> Iterator[TrainingLayout]:
@@ -141,7 +143,14 @@ class TrainingSearch:
         if key not in self.demands:
             self.demands[key] = RankDemands.of(self.architecture, layout)
         return training_speed(
-            self.architecture, work, self.recipe, layout, gpu, node=self.node, demands=self.demands[key]
+            self.architecture,
+            work,
+            self.recipe,
+            layout,
+            gpu,
+            edits=self.edits,
+            node=self.node,
+            demands=self.demands[key],
         )
 
     def plan(self, found: "Candidate") -> TrainingPlan:
@@ -188,11 +197,12 @@ def training_plan_report(
     recipe: Recipe | None = None,
     node: int = 8,
     prices: Mapping[str, float] | None = None,
+    edits: Edits | None = None,
 ) -> TrainingPlanReport:
     """Plans that train every weight of a config's model. Raises ConfigError with a sentence for people."""
     architecture = Architecture.from_config(config)
     recipe = recipe or RECIPES["master"]
-    search = TrainingSearch(architecture, work or TrainingWorkload(), recipe, needs, node, prices)
+    search = TrainingSearch(architecture, work or TrainingWorkload(), recipe, needs, node, prices, edits)
     layouts = list(search.layouts())
     if not layouts:
         raise ConfigError(

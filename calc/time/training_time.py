@@ -3,7 +3,7 @@ the optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
 from calc.formats import Precision
@@ -11,22 +11,44 @@ from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.time.efficiency import TrainingEfficiency, training_efficiency
+from calc.time.efficiency import (
+    OF_TRAINING,
+    Edits,
+    EfficiencyRow,
+    TrainingEfficiency,
+    training_efficiency,
+    training_rows,
+)
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
-from calc.time.roofline import UNKNOWN, Timed, arithmetic, larger, path, path_gb_s
+from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
 from calc.time.time_operations import Demand, Operation, demand
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Recompute, TrainingWorkload
 
-PassCounts = dict[Recompute, tuple[float, float]]
-PASSES: PassCounts = {"none": (3, 3.5), "selective": (3, 4.5), "alternate": (3.5, 3.5), "full": (4, 4.5)}
-"""How often products and attention are computed, in forward passes. Backward computes two products for each; flash
-attention's also computes its scores again, 2.5 (arXiv:2307.08691 section 2.3); what is recomputed comes on top."""
-FROZEN: PassCounts = {name: (products - 1, attention) for name, (products, attention) in PASSES.items()}
-"""The same where weights are not trained: no product for their gradients."""
+RECOMPUTED: dict[Recompute, tuple[float, float]] = {
+    "none": (0, 0),
+    "selective": (0, 1),
+    "alternate": (0.5, 0),
+    "full": (1, 1),
+}
+"""How much of products and of attention is computed again, in forward passes."""
+BACKWARD_ATTENTION = 2.5
+"""In forward passes: flash attention's backward pass computes its scores again (arXiv:2307.08691 section 2.3)."""
 SECONDS_A_DAY = 86_400
+
+
+class StepPasses(NamedTuple):
+    """How often a kind of work is done in a step, in forward passes."""
+
+    forward: float
+    backward: float
+    recomputed: float
+
+    @property
+    def all(self) -> float:
+        return self.forward + self.backward + self.recomputed
 
 
 class TrainingTime(Frozen):
@@ -64,6 +86,12 @@ class TrainingSpeed:
     shares: TrainingEfficiency
     node: int
 
+    def usual_rows(self) -> dict[str, EfficiencyRow]:
+        """The usual efficiencies of such GPUs, each with its source, by the names under which others are stated."""
+        over = path(self.gpu, self.layout.tp, self.node)
+        found = training_rows(self.gpu, self.dtype, "any", self.layout.tp, over)
+        return {f"{OF_TRAINING}{name}": row for name, row in found.items()}
+
     def forward(self) -> Forward:
         """The tokens of a micro-batch on one rank; context parallelism divides those of each sequence."""
         share = -(-self.work.sequence // self.layout.cp)
@@ -72,21 +100,31 @@ class TrainingSpeed:
     def peak(self, dtype: Dtype) -> float:
         return self.gpu.tflops.get(dtype, UNKNOWN) * 1e12
 
-    def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
-        """One micro-batch on a stage, forward and backward."""
-        shares, forward = self.shares, self.forward()
-        passes = PASSES if self.work.trains_base else FROZEN
-        products, attention = passes[self.work.recompute]
-        for operation in demand.operations(forward):
-            yield self.timed(operation, end, attention if operation.what == "scores" else products)
-        moved = shares.elementwise.duration(end) * products / 3 * forward.tokens * demand.hidden * demand.layers
-        shards = self.layout.tp if self.layout.sequence_parallel else 1
-        yield Timed("elementwise", moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end)))
-        yield Timed("communication", self.within_layers(demand, end, products))
+    def passes(self, what: Work) -> StepPasses:
+        """Backward computes two products for each, one where weights are not trained; collectives within layers are
+        those of the forward pass once more (arXiv:1909.08053 section 3)."""
+        products, attention = RECOMPUTED[self.work.recompute]
+        if what == "scores":
+            return StepPasses(1, BACKWARD_ATTENTION, attention)
+        if what == "communication":
+            return StepPasses(1, 1, products)
+        return StepPasses(1, 2 if self.work.trains_base else 1, products)
 
-    def timed(self, operation: Operation, end: End, passes: float) -> Timed:
+    def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
+        """One micro-batch on a stage, forward, backward and recomputed."""
+        shares, forward = self.shares, self.forward()
+        for operation in demand.operations(forward):
+            yield self.timed(operation, end)
+        passes = self.passes("elementwise").all
+        moved = shares.elementwise.duration(end) * passes / 3 * forward.tokens * demand.hidden * demand.layers
+        shards = self.layout.tp if self.layout.sequence_parallel else 1
+        memory = moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        yield Timed("elementwise", memory, 0.0, memory)
+        yield Timed("communication", self.within_layers(demand, end))
+
+    def timed(self, operation: Operation, end: End) -> Timed:
         """Attention of a context-parallel rank: its share of all pairs."""
-        shares, dtype = self.shares, self.dtype
+        shares, dtype, passes = self.shares, self.dtype, self.passes(operation.what).all
         share, peak = shares.matmul.share(end), self.peak(dtype)
         flops = operation.flops * passes
         if operation.what == "scores":
@@ -98,13 +136,12 @@ class TrainingSpeed:
         memory = passes * operation.bytes / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
         return Timed(operation.what, larger(compute, memory), compute, memory)
 
-    def within_layers(self, demand: Demand, end: End, passes: float) -> float:
-        """Tensor parallelism: two all-reduces a layer forward, two backward, two more where all is recomputed
-        (arXiv:1909.08053 section 3); tokens sent to their experts and back; keys and values passed round a ring of
-        context-parallel ranks (arXiv:2310.01889)."""
+    def within_layers(self, demand: Demand, end: End) -> float:
+        """Tensor parallelism: two all-reduces a layer; tokens sent to their experts and back; keys and values passed
+        round a ring of context-parallel ranks (arXiv:2310.01889)."""
         layout, tokens = self.layout, self.forward().tokens
         row = demand.hidden * WIDTH[self.recipe.compute]
-        rounds = passes - 1
+        rounds = self.passes("communication").all
         seconds = 0.0
         if layout.tp > 1:
             seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row)
@@ -157,18 +194,29 @@ class TrainingSpeed:
         trained = max(self.elements(demand) for demand in self.demands) * self.trained / sharded
         return trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
+    def of_stage(self, demand: Demand, end: End) -> float:
+        """Seconds of a micro-batch on a stage, without what replicas exchange."""
+        seconds: float = sum(part.seconds for part in self.parts(demand, end))
+        return seconds
+
+    def slowest(self, end: End) -> int:
+        """The number of the stage that takes longest."""
+        times = [float(self.of_stage(demand, end)) for demand in self.demands]
+        return times.index(max(times))
+
     def busy(self, end: End) -> float:
-        """Seconds of a micro-batch on the slowest stage, without what replicas exchange."""
-        slowest: float = max(sum(part.seconds for part in self.parts(demand, end)) for demand in self.demands)
-        return slowest
+        """Seconds of a micro-batch on that stage."""
+        return max(self.of_stage(demand, end) for demand in self.demands)
+
+    def exposed(self, exchange: float, busy: float, end: End) -> float:
+        """Seconds of what replicas exchange that do not hide behind so many seconds of compute."""
+        return exchange - self.shares.overlap.share(end) * min(exchange, busy)
 
     def step(self, busy: float, each: float, once: float, update: float, end: End) -> float:
-        """Seconds of a step of such parts. Part of what replicas exchange hides behind compute; 1F1B leaves a bubble of
-        pp - 1 micro-batches (arXiv:2104.04473 section 2.2)."""
-        overlap = self.shares.overlap.share(end)
-        shown = each - overlap * min(each, busy)
+        """Seconds of a step of such parts; 1F1B leaves a bubble of pp - 1 micro-batches (arXiv:2104.04473 section
+        2.2)."""
         batches = self.work.accumulation + self.layout.pp - 1
-        return batches * (busy + shown) + (once - overlap * min(once, busy)) + update
+        return batches * (busy + self.exposed(each, busy, end)) + self.exposed(once, busy, end) + update
 
     def seconds(self, end: End) -> float:
         """Of a step."""
@@ -246,7 +294,7 @@ def training_speed(
     *,
     products: Literal["compute", "fp8"] = "compute",
     framework: str = "any",
-    edited: TrainingEfficiency | None = None,
+    edits: Edits | None = None,
     node: int = 8,
     trained: float = 1.0,
     demands: RankDemands | None = None,
@@ -267,6 +315,6 @@ def training_speed(
         layout=layout,
         gpu=gpu,
         dtype=dtype,
-        shares=edited or training_efficiency(gpu, dtype, framework, layout.tp, path(gpu, layout.tp, node)),
+        shares=training_efficiency(gpu, dtype, framework, layout.tp, path(gpu, layout.tp, node), edits),
         node=node,
     )

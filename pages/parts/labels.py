@@ -194,5 +194,14 @@ EFFICIENCIES: dict[str, Message] = {
     "all_reduce_us": Message("Collective, µs whatever its size"),
     "link": Message("Share of the link"),
     "inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
+    "training_matmul": Message("Share of the peak, products"),
+    "training_experts": Message("Share of the peak, routed experts"),
+    "training_attention": Message("Share of the peak, attention"),
+    "training_bandwidth": Message("Share of the bandwidth"),
+    "training_elementwise": Message("Bytes that kernels between products move for an element of a layer's state"),
+    "training_link": Message("Share of the link"),
+    "training_all_reduce_us": Message("Collective, µs whatever its size"),
+    "training_overlap": Message("Share of the exchange between replicas that hides behind compute"),
+    "training_inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
 }
 """What of a GPU's printed figures is reached."""

@@ -145,6 +145,11 @@ def duration(ms: float) -> str:
     return f"{ms / 1000:.3g} s" if ms < 120_000 else f"{ms / 60_000:,.3g} min"
 
 
+def milliseconds(ms: float) -> str:
+    """In a column of them: nothing at all, or hardly anything, is said so."""
+    return figure(ms) if ms >= 0.01 else "< 0.01" if ms else "–"
+
+
 def durations(estimate: Estimate) -> str:
     """From the low to the high end."""
     return f"{duration(estimate.low)} – {duration(estimate.high)}"
@@ -339,6 +344,14 @@ WORK: dict[str, Message] = {
     "elementwise": Message("Elementwise kernels"),
 }
 """Kinds of work of a pass that are no part of the model."""
+STEP_WORK: dict[str, Message] = {
+    "scores": Message("Attention of queries over keys"),
+    "communication": Message("Communication within layers"),
+    "bubble": Message("Pipeline bubble"),
+    "exchange": Message("Exchange between replicas that nothing hides"),
+    "update": Message("Optimizer"),
+}
+"""Of a training step, where it is other work or has another name."""
 FORMS: dict[str, Message] = {
     "sxm": Message("SXM module"),
     "oam": Message("OAM module"),

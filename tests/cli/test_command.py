@@ -211,11 +211,23 @@ def test_a_share_of_the_reader_s_own(capsys):
     assert step["high"] < 1.25 * step["low"]  # what else has a range: host, attention
 
 
+def test_a_share_of_the_reader_s_own_in_training(capsys):
+    """A token takes at least six FLOPs for each weight, at the stated share of 989.5 TFLOPS."""
+    asked = ("Qwen/Qwen3-8B", "--time", "--train", "--gpu", "h100-sxm", "--json")
+    _, out, _ = run(capsys, *asked, "--share", "training_matmul=0.1/0.1/0.1")
+    report = json.loads(out)
+    weights = report["parameters"]["total"] - 151_936 * 4096  # the embedding is looked up
+    assert report["time"]["tokens_per_s_per_gpu"]["high"] < 0.1 * 989.5e12 / (6 * weights)
+    assert report["time"]["operations"][0]["bound"] == "compute"
+
+
 @pytest.mark.parametrize(
     "argv",
     [
         ("Qwen/Qwen3-8B", "--share", "bandwidth=0.5/0.5/0.5"),
         ("Qwen/Qwen3-8B", "--time", "--train", "--share", "bandwidth=0.5/0.5/0.5"),
+        ("Qwen/Qwen3-8B", "--time", "--share", "training_matmul=0.5/0.5/0.5"),
+        ("Qwen/Qwen3-8B", "--train", "--share", "training_matmul=0.5/0.5/0.5"),
         ("Qwen/Qwen3-8B", "--time", "--share", "bandwidth=0.5"),
         ("Qwen/Qwen3-8B", "--time", "--share", "bandwidth=0.9/0.8/0.7"),
         ("Qwen/Qwen3-8B", "--time", "--share", "speed=0.7/0.8/0.9"),

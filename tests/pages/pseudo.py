@@ -14,7 +14,7 @@ from calc.hardware.custom_gpu import DTYPES
 from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
-from calc.time.efficiency import Efficiency
+from calc.time.efficiency import SHARES
 from calc.training.recipe import RECIPES
 from calc.training.trainers import TRAINERS
 from calc.verify.checkpoint import BITS
@@ -102,7 +102,7 @@ NAMES = {
     *CACHE_FORMATS,
     *RECIPES,
     *(trainer.title for trainer in TRAINERS.values()),
-    *Efficiency.model_fields,
+    *SHARES,
     *CONTROLS,
     *BITS,
     *(row.name for row in accuracy().rows),

@@ -115,6 +115,8 @@ def test_a_plan_says_how_it_is_started_and_where_its_time_goes():
 def test_a_training_plan_is_that_of_calc_and_goes_to_train():
     asked = {"purpose": "train", "tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
     app = page("plan", model="Qwen/Qwen3-0.6B", **asked)
+    opened(app, "operations_best")
+    assert "Exchange between replicas" in "\n".join(texts(app.markdown))
     found = training_plan_report(
         models()["Qwen/Qwen3-0.6B"].config,
         TrainingNeeds(tokens=1e10, gpus=8, global_batch=32),
@@ -148,6 +150,31 @@ def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
     ]
     assert told[0] != told[1]
     assert any("The link says share=" in text for text in texts(page("plan", share="nonsense=1").warning))
+
+
+def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
+    share = {"share": "training_matmul=0.1/0.1/0.1"}
+    asked = {"purpose": "train", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
+    usual, slow = (page("plan", model="Qwen/Qwen3-0.6B", **asked, **more) for more in ({}, share))
+    mfu = [app.dataframe[0].value.iloc[0]["mfu"] for app in (usual, slow)]
+    assert mfu[1] < 0.2 < mfu[0]
+    opened(slow, "efficiencies_drawer")
+    shares = slow.dataframe[-1].value
+    assert (shares.iloc[0]["expected"], shares.iloc[0]["mine"]) == (0.1, True)
+    assert shares["source"].str.startswith("https://").all()
+    told = [
+        next(text for text in texts(page("train", model="Qwen/Qwen3-0.6B", **more).markdown) if "tokens/s" in text)
+        for more in ({}, share)
+    ]
+    assert told[0] != told[1]
+
+
+def test_shares_that_a_page_does_not_use_are_named():
+    told = [
+        texts(page(where, model="Qwen/Qwen3-0.6B", share=f"{name}=0.1/0.2/0.3").caption)
+        for where, name in (("plan", "training_matmul"), ("weigh", "training_matmul"), ("train", "bandwidth"))
+    ]
+    assert all(any("have no effect on" in text for text in captions) for captions in told)
 
 
 def test_the_budget_leaves_out_what_costs_more():

@@ -14,7 +14,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware.computer import MOST_CARDS
 from calc.serving.engines import ENGINES
 from calc.text import pack
-from calc.time.efficiency import Efficiency, written_share
+from calc.time.efficiency import SHARES, written_share
 from calc.time.estimate import Estimate
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
@@ -320,7 +320,7 @@ def values(option):
             "my_gpus": st.lists(
                 st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), max_size=MOST_CARDS
             ).map(tuple),
-            "share": st.dictionaries(st.sampled_from(sorted(Efficiency.model_fields)), RISING).map(
+            "share": st.dictionaries(st.sampled_from(sorted(SHARES)), RISING).map(
                 lambda stated: tuple(written_share(name, share) for name, share in stated.items())
             ),
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),

@@ -1,40 +1,42 @@
 """The efficiencies of a plan's GPU, each with its source, to be edited."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
-from calc.time.efficiency import written_share
+from calc.hardware.gpu import GPU
+from calc.time.efficiency import EfficiencyRow, without_effect, written_share
 from calc.time.estimate import Estimate
-from calc.time.plan_range import rows_of_plan
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import EFFICIENCIES
-from pages.parts.state.planned import Planned, Ranked
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
 ENDS = ("low", "expected", "high")
 
 
-def draw(answer: Planned, ranked: Ranked | None) -> None:
-    """Those of the plan that is open; what is changed holds for every GPU, travels in the link, and counts on Weigh."""
+def draw(answer: Answer, gpu: GPU, found: Mapping[str, EfficiencyRow], *, training: bool) -> None:
+    """Those of the plan that is open; what is changed holds for every GPU, travels in the link, and counts on Weigh, of
+    training on Train."""
     edits = answer.scenario.efficiencies.edits
+    idle(answer, training=training)
     with drawer(say("Efficiencies"), "efficiencies_drawer", icon=":material/speed:") as is_open:
-        if not is_open or ranked is None:
+        if not is_open:
             return
         st.caption(
             say(
                 "What kernels reach of the printed peaks of {gpu}, and the time that host and links add. A figure that "
                 "you change holds for every GPU and travels in the link.",
-                gpu=ranked.gpu.name,
+                gpu=gpu.name,
             )
         )
-        found = rows_of_plan(answer.plans.search, ranked.plan)
         usual = {name: row.value for name, row in found.items()}
         now = usual | edits
         place = places(("efficiencies",))["share"]
-        key = f"efficiencies_{ranked.plan.gpu}_{'_'.join(answer.scenario.efficiencies.share)}"
+        key = f"efficiencies_{gpu.id}_{'_'.join(answer.scenario.efficiencies.share)}"
         st.data_editor(
             [
                 {"what": say(EFFICIENCIES[name]), **now[name].model_dump(), "mine": name in edits, "source": row.source}
@@ -55,6 +57,13 @@ def draw(answer: Planned, ranked: Ranked | None) -> None:
             disabled=not edits,
             on_click=lambda: change({place: ()}),
         )
+
+
+def idle(answer: Answer, *, training: bool) -> None:
+    """A sentence on what the link states and the page does not use."""
+    sentence = without_effect(answer.scenario.efficiencies.edits, training=training)
+    if sentence is not None:
+        st.caption(say(sentence))
 
 
 def columns() -> dict[str, Any]:
@@ -80,5 +89,5 @@ def _take(place: Place, key: str, now: dict[str, Estimate], usual: dict[str, Est
             low, high = min(low, expected), max(high, expected)
         expected = min(max(expected, low), max(low, high))
         stated[name] = Estimate(low=low, expected=expected, high=max(low, high))
-    chosen = tuple(written_share(name, share) for name, share in stated.items() if share != usual[name])
+    chosen = tuple(written_share(name, share) for name, share in stated.items() if share != usual.get(name))
     change({place: chosen})

@@ -8,12 +8,14 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import runs
 from calc.time.reply import reply
 from pages.parts import words
+from pages.parts.inputs import efficiencies
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
 
 def draw(answer: Weighed) -> None:
     """Nothing where it does not fit, or the engine does not run there."""
+    efficiencies.idle(answer, training=False)
     focus = answer.focus
     name: Any = answer.serving.engine.name
     if focus is None or focus.verdict == "does not fit":

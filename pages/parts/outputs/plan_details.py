@@ -48,9 +48,6 @@ def operations(answer: Planned, ranked: Ranked) -> None:
 
 
 def operation(one: OperationTime, whole: float) -> tuple[str, ...]:
-    def ms(figure: float) -> str:
-        return words.figure(figure) if figure >= 0.01 else "< 0.01" if figure else "–"
-
-    name = say(words.WORK.get(one.what) or words.PARTS[one.what])
-    share = f"{one.ms / whole:.0%}"
-    return name, ms(one.ms), share, ms(one.compute_ms), ms(one.memory_ms), say(words.BOUNDS[one.bound])
+    name, share = say(words.WORK.get(one.what) or words.PARTS[one.what]), f"{one.ms / whole:.0%}"
+    figures = (words.milliseconds(figure) for figure in (one.compute_ms, one.memory_ms))
+    return name, words.milliseconds(one.ms), share, *figures, say(words.BOUNDS[one.bound])

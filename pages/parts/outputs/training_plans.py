@@ -8,9 +8,10 @@ from calc import ConfigError
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.training_plan import TrainingPlan
 from pages.parts import words
+from pages.parts.inputs import efficiencies
 from pages.parts.inputs.control import explain
 from pages.parts.labels import CHOICES
-from pages.parts.outputs import frame
+from pages.parts.outputs import frame, training_time
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
 from pages.parts.state.url import change
@@ -42,12 +43,14 @@ def draw(answer: TrainingPlanned) -> None:
             "Click a row to take it over. From–to is the range in which most of what was measured lies."
         )
     )
-    table(answer, report.plans, "training_plans_table")
+    chosen = table(answer, report.plans, "training_plans_table")
     st.header(say("What recomputation and ZeRO stages buy"), anchor=False)
     st.caption(
         say("{gpu}, the same ranks under every stage and recomputation that fits.", gpu=find_gpu(first.gpu).name)
     )
-    table(answer, report.savings, "savings_table")
+    chosen = table(answer, report.savings, "savings_table") or chosen or first
+    speed = answer.speed(chosen)
+    efficiencies.draw(answer, speed.gpu, speed.usual_rows(), training=True)
     frame.assumptions(report.assumptions)
 
 
@@ -101,7 +104,8 @@ def row(plan: TrainingPlan) -> dict[str, Any]:
     }
 
 
-def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str) -> None:
+def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str) -> TrainingPlan | None:
+    """A row a plan; the one that is clicked is opened, and returned."""
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     chosen = st.dataframe(
         [row(plan) for plan in plans],
@@ -126,15 +130,16 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str) ->
             "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
         },
     )
-    for index in chosen.selection.rows:
-        if index < len(plans):
-            with st.container(border=True):
-                st.markdown(headline(plans[index], answer))
-                use(answer, plans[index], key)
+    opened = next((plans[index] for index in chosen.selection.rows if index < len(plans)), None)
+    if opened is not None:
+        with st.container(border=True):
+            st.markdown(headline(opened, answer))
+            use(answer, opened, key)
+    return opened
 
 
 def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
-    """The way to Train."""
+    """The way to Train, and where the time goes."""
     st.caption(
         say(
             "{layout}; micro-batches of {micro:,} sequences, {accumulation:,} in a step; {headroom} GiB headroom per "
@@ -154,6 +159,7 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
         args=(answer, plan),
     ):
         st.switch_page("train.py")
+    training_time.operations(answer.speed(plan), name)
 
 
 def take(answer: TrainingPlanned, plan: TrainingPlan) -> None:

@@ -15,9 +15,10 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
 from calc.serving.engines import ENGINES
+from calc.time.efficiency import EfficiencyRow
 from calc.time.frontier import Point, frontier
 from calc.time.plan import Plan, Search
-from calc.time.plan_range import PlanRange, plan_range
+from calc.time.plan_range import PlanRange, plan_range, rows_of_plan
 from calc.time.plan_report import assumptions
 from calc.time.sensitivity import Sensitivity, sensitivity
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
@@ -54,6 +55,10 @@ class Plans:
         if index not in self.ranges:
             self.ranges[index] = Ranked(self.plans[index], plan_range(self.search, self.plans[index]))
         return self.ranges[index]
+
+    def rows_of(self, ranked: Ranked) -> dict[str, EfficiencyRow]:
+        """The usual efficiencies of a plan's GPU."""
+        return rows_of_plan(self.search, ranked.plan)
 
     @property
     def best(self) -> Ranked:

@@ -81,7 +81,7 @@ TRAIN = Page(
     path="train",
     title=Message("Train"),
     icon="model_training",
-    uses=("source", "gpu", "training", "overhead", "tab"),
+    uses=("source", "gpu", "training", "overhead", "efficiencies", "tab"),
     old=True,
 )
 PLAN = Page(path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "planning", "efficiencies"))

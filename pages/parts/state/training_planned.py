@@ -11,6 +11,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.options import checked
 from calc.time.training_plan import TrainingPlan, TrainingPlanReport, training_plan_report
+from calc.time.training_time import TrainingSpeed, training_speed
 from calc.training.recipe import RECIPES
 from calc.training.training_workload import TrainingWorkload
 from pages.parts.state.planned import own_gpus
@@ -26,7 +27,7 @@ class TrainingPlanned(Answer):
     def report(self) -> TrainingPlanReport:
         """Raises ConfigError where no layout divides what is asked for."""
         asked = self.scenario.planning
-        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, asked)
+        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, asked, self.scenario.efficiencies)
         kept: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
         if kept is not None and kept[0] == key:
             return kept[1]
@@ -38,9 +39,23 @@ class TrainingPlanned(Answer):
             recipe=RECIPES[asked.recipe],
             node=asked.node,
             prices=asked.prices,
+            edits=self.scenario.efficiencies.edits,
         )
         st.session_state.training_plans = key, found
         return found
+
+    def speed(self, plan: TrainingPlan) -> TrainingSpeed:
+        """What a plan was read off."""
+        asked = self.scenario.planning
+        return training_speed(
+            self.architecture,
+            workload(self.scenario, plan),
+            RECIPES[asked.recipe],
+            plan.layout,
+            find_gpu(plan.gpu),
+            edits=self.scenario.efficiencies.edits,
+            node=asked.node,
+        )
 
 
 def training_planned(scenario: Scenario) -> TrainingPlanned:
@@ -58,13 +73,18 @@ def candidates(scenario: Scenario) -> list[GPU]:
 
 def trained(scenario: Scenario, plan: TrainingPlan) -> Scenario:
     """A plan as Train has it."""
+    work, recipe = workload(scenario, plan), scenario.planning.recipe
+    training = TrainingChoice(workload=work, recipe=recipe, layout=plan.layout)
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "training": training})
+
+
+def workload(scenario: Scenario, plan: TrainingPlan) -> TrainingWorkload:
+    """The step of a plan."""
     asked = scenario.planning
-    work = TrainingWorkload(
+    return TrainingWorkload(
         micro_batch=plan.micro_batch,
         sequence=asked.sequence,
         accumulation=plan.accumulation,
         optimizer=asked.optimizer,
         recompute=plan.recompute,
     )
-    training = TrainingChoice(workload=work, recipe=asked.recipe, layout=plan.layout)
-    return scenario.model_copy(update={"gpu": (plan.gpu,), "training": training})

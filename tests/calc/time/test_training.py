@@ -4,6 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.time.step_operations import step_operations
 from calc.time.training_time import TrainingSpeed, training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
@@ -36,6 +37,46 @@ def test_a_pipeline_bubble_shrinks_with_more_micro_batches():
     passes = [speed.seconds("expected") - speed.optimizer("expected") for speed in (few, many)]
     assert passes[1] / passes[0] == pytest.approx((32 + 3) / (4 + 3))
     assert many.rate(many.seconds("expected")) > few.rate(few.seconds("expected"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "work"),
+    [
+        pytest.param(TrainingLayout(), {}, id="one"),
+        pytest.param(TrainingLayout(dp=256, zero=3), {"recompute": "full"}, id="fsdp"),
+        pytest.param(TrainingLayout(tp=2, pp=4, dp=4, zero=1), {"accumulation": 8, "recompute": "selective"}, id="3d"),
+    ],
+)
+def test_the_kinds_of_work_add_up_to_the_step(layout, work):
+    speed = run(layout, **work)
+    rows = step_operations(speed)
+    assert sum(row.ms for row in rows) == pytest.approx(1000 * speed.seconds("expected"), rel=1e-12)
+    for row in rows:
+        parts = row.forward_ms + row.backward_ms + row.recomputed_ms
+        assert row.what in ("bubble", "exchange", "update") or parts == pytest.approx(row.ms)
+        assert max(row.compute_ms, row.memory_ms) <= row.ms * (1 + 1e-12)
+
+
+def test_the_bubble_is_its_published_share_of_the_ideal_time():
+    """(p - 1) / m, arXiv:2104.04473 section 2.2.1: 3 / 8."""
+    speed = run(TrainingLayout(pp=4), accumulation=8)
+    rows = {row.what: row.ms for row in step_operations(speed)}
+    assert rows.pop("bubble") == pytest.approx(3 / 8 * (sum(rows.values()) - rows["update"]))
+
+
+def test_backward_is_two_products_and_full_recomputation_one_more_forward_pass():
+    (products,) = (row for row in step_operations(run(recompute="full")) if row.what == "mlp")
+    assert products.backward_ms == pytest.approx(2 * products.forward_ms)
+    assert products.recomputed_ms == pytest.approx(products.forward_ms)
+
+
+def test_frozen_weights_send_as_much_within_layers():
+    """Two all-reduces a layer forward and two backward, arXiv:1909.08053 section 3, whatever is trained."""
+    sent = [
+        next(row.ms for row in step_operations(run(TrainingLayout(tp=2), method=method)) if row.what == "communication")
+        for method in ("full", "lora")
+    ]
+    assert sent[0] == pytest.approx(sent[1])
 
 
 def test_replicas_over_a_network_are_slower():

@@ -1,0 +1,62 @@
+"""How fast a training step is, and where its time goes."""
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.time.step_operations import StepOperation, step_operations
+from calc.time.time_report import training_speed_of
+from calc.time.training_time import TrainingSpeed
+from pages.parts import words
+from pages.parts.inputs import efficiencies
+from pages.parts.inputs.drawer import drawer
+from pages.parts.state.weighed import Trained
+from pages.parts.words import say
+
+
+def draw(answer: Trained) -> None:
+    """In one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
+    efficiencies.idle(answer, training=True)
+    focus = answer.focus
+    if focus is None or focus.verdict == "does not fit":
+        return
+    edits = answer.scenario.efficiencies.edits
+    speed = training_speed_of(answer.architecture, answer.report, find_gpu(focus.gpu), edits=edits)
+    found = speed.time()
+    told = say(
+        "How fast there: **{rate} tokens/s** per GPU ({span}), a step in **{step}** ({step_span}), an MFU of {mfu}.",
+        rate=words.figure(found.tokens_per_s_per_gpu.expected),
+        span=words.span(found.tokens_per_s_per_gpu),
+        step=words.duration(1000 * found.step_s.expected),
+        step_span=words.durations(found.step_s.scaled(1000)),
+        mfu=f"{found.mfu.expected:.0%}",
+    )
+    st.markdown(f":material/speed: {told}")
+    operations(speed, "step")
+
+
+def operations(speed: TrainingSpeed, name: str) -> None:
+    """A step by its kinds of work, in a drawer, computed when it is opened."""
+    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
+        if not is_open:
+            return
+        rows = step_operations(speed)
+        st.caption(
+            say(
+                "One step on the stage that takes longest, in milliseconds. Each kind of work takes the larger of its "
+                "arithmetic and its memory traffic. What stages send each other, and the host, are left out."
+            )
+        )
+        recomputes = any(one.recomputed_ms for one in rows)
+        head = [say("Work"), say("ms"), say("Share"), say("Forward"), say("Backward")]
+        head += [say("Recomputed")] if recomputes else []
+        head += [say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
+        whole = sum(one.ms for one in rows)
+        st.markdown(words.table(head, [row(one, whole, recomputes=recomputes) for one in rows], numbers=len(head) - 2))
+
+
+def row(one: StepOperation, whole: float, *, recomputes: bool) -> tuple[str, ...]:
+    name = say(words.STEP_WORK.get(one.what) or words.WORK.get(one.what) or words.PARTS[one.what])
+    again = (one.recomputed_ms,) if recomputes else ()
+    figures = (one.forward_ms, one.backward_ms, *again, one.compute_ms, one.memory_ms)
+    bound = say("other stages") if one.bound is None else say(words.BOUNDS[one.bound])
+    return name, words.milliseconds(one.ms), f"{one.ms / whole:.0%}", *map(words.milliseconds, figures), bound
