@@ -344,14 +344,6 @@ WORK: dict[str, Message] = {
     "elementwise": Message("Elementwise kernels"),
 }
 """Kinds of work of a pass that are no part of the model."""
-STEP_WORK: dict[str, Message] = {
-    "scores": Message("Attention of queries over keys"),
-    "communication": Message("Communication within layers"),
-    "bubble": Message("Pipeline bubble"),
-    "exchange": Message("Exchange between replicas that nothing hides"),
-    "update": Message("Optimizer"),
-}
-"""Of a training step, where it is other work or has another name."""
 FORMS: dict[str, Message] = {
     "sxm": Message("SXM module"),
     "oam": Message("OAM module"),

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.step_operations import StepOperation, step_operations
 from calc.time.time_report import training_speed_of
@@ -11,6 +12,15 @@ from pages.parts.inputs import efficiencies
 from pages.parts.inputs.drawer import drawer
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
+
+STEP_WORK: dict[str, Message] = {
+    "scores": Message("Attention of queries over keys"),
+    "communication": Message("Communication within layers"),
+    "bubble": Message("Pipeline bubble"),
+    "exchange": Message("Exchange between replicas that nothing hides"),
+    "update": Message("Optimizer"),
+}
+"""Of a training step, where it is other work or has another name."""
 
 
 def draw(answer: Trained) -> None:
@@ -55,7 +65,7 @@ def operations(speed: TrainingSpeed, name: str) -> None:
 
 
 def row(one: StepOperation, whole: float, *, recomputes: bool) -> tuple[str, ...]:
-    name = say(words.STEP_WORK.get(one.what) or words.WORK.get(one.what) or words.PARTS[one.what])
+    name = say(STEP_WORK.get(one.what) or words.WORK.get(one.what) or words.PARTS[one.what])
     again = (one.recomputed_ms,) if recomputes else ()
     figures = (one.forward_ms, one.backward_ms, *again, one.compute_ms, one.memory_ms)
     bound = say("other stages") if one.bound is None else say(words.BOUNDS[one.bound])
