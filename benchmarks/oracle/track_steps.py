@@ -65,6 +65,20 @@ ADAPTED = (
     Step(lora=16, quantised="nf4", recipe="bf16-autocast", checkpointing="nonreentrant"),
     Step(lora=16, quantised="kbit"),
     Step(lora=16, quantised="kbit", recipe="bf16-autocast"),
+    Step(lora=16, dropout=0.05, quantised="kbit", recipe="bf16-autocast"),
+    *(
+        Step(checkpointing=kind, lora=16, dropout=dropout, quantised=quantised, recipe=recipe)
+        for kind in ("nonreentrant", "reentrant")
+        for dropout, quantised, recipe in (
+            (0.0, "", "bf16"),
+            (0.05, "", "bf16"),
+            (0.05, "", "bf16-autocast"),
+            (0.0, "kbit", "bf16"),
+            (0.0, "kbit", "bf16-autocast"),
+            (0.05, "kbit", "bf16-autocast"),
+            (0.05, "nf4", "bf16-autocast"),
+        )
+    ),
 )
 """The ways of LoRA with dropout and of QLoRA, in which some families are run too; these need bitsandbytes."""
 TYPES = (

@@ -69,7 +69,7 @@ Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
 class Node:
     """One operation as autograd remembers it: where its inputs came from, how to go back, and what it saved."""
 
-    __slots__ = ("backward", "gradients", "inputs", "saved")
+    __slots__ = ("backward", "gradients", "inputs", "part", "place", "saved")
 
     def __init__(
         self,
@@ -80,6 +80,24 @@ class Node:
     ) -> None:
         self.inputs, self.backward, self.saved = inputs, backward, saved
         self.gradients: list[TrackedTensor | None] = [None] * outputs
+        self.part: Checkpointed | None = None  # where to find what it saved, under which number
+        self.place = 0
+
+
+class Checkpointed:
+    """A part that saves nothing on the way forward. The first of its nodes that needs something runs it again, as far
+    as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
+
+    __slots__ = ("count", "run", "saved")
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
+        self.count = 0  # nodes that save something
+        self.saved: list[Sequence[Storage | None]] | None = None  # by each of them, once it has run again
+
+
+class AllSavedError(Exception):
+    """A part that runs again has all that its nodes need."""
 
 
 class Accumulator(Node):
@@ -107,6 +125,7 @@ class Tape:
         self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
         self.mark: int | None = None  # tops before the loss
         self.recording = True
+        self.part: Checkpointed | None = None  # that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
 
     def new(
@@ -149,7 +168,35 @@ class Tape:
             if any(sources):
                 out.node = Node(sources, backward, saved)
                 self.nodes.append(out.node)
+                if saved and self.part is not None:
+                    self.saved_by(self.part, out.node, out)
         return out
+
+    def saved_by(self, part: Checkpointed, node: Node, out: TrackedTensor) -> None:
+        """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
+        before its operation, unless that makes what is saved."""
+        if part.saved is None:
+            node.saved, node.part, node.place = (), part, part.count
+            part.count += 1
+            return
+        part.saved.append(node.saved)
+        if len(part.saved) == part.count:
+            if out.storage is not None and all(one is None or one.number < out.storage.number for one in node.saved):
+                name, unit, nbytes = self.sizes[out.storage.number]
+                self.sizes[out.storage.number] = name, unit, 0
+                self.alive[unit] -= nbytes
+            raise AllSavedError
+
+    def unpack(self, node: Node, part: Checkpointed) -> None:
+        """Give a node of a checkpointed part what it saved."""
+        if part.saved is None:
+            part.saved = []
+            self.run_again(part)
+        node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
+
+    def run_again(self, part: Checkpointed) -> None:
+        """Nothing but what is saved outlives it."""
+        raise NotImplementedError
 
     def leaf(self, tensor: TrackedTensor) -> Node:
         """Make a tensor one whose gradient is asked for."""
@@ -169,6 +216,8 @@ class Tape:
         backward, gradients = node.backward, node.gradients
         node.backward, node.gradients = None, []
         if backward is not None and any(gradients):
+            if node.part is not None:
+                self.unpack(node, node.part)
             alone = len(gradients) == 1
             results = list(backward(cast(TrackedTensor, gradients.pop() if alone else next(filter(None, gradients)))))
             del gradients, backward

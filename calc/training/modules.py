@@ -289,7 +289,8 @@ class Modules(Rearranging):
         width = 4 if rotation == "fp32_spread" else x.width
         straight = self.multiply(self.cast(x, width, wide), rotary.cosines, label)
         turned = self.cast(self.turn_half(x, label), width, label)
-        turned = self.add(straight, self.multiply(turned, rotary.sines, label), label)
+        turned = self.multiply(turned, rotary.sines, label)
+        turned = self.add(straight, turned, label)
         del straight
         return turned if self.kernels.rotation == "16_bits" else self.cast(turned, before, label)
 

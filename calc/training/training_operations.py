@@ -2,8 +2,19 @@
 them allocates on the way."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from calc.training.autograd import Accumulator, Backward, CountedBy, Name, Storage, Tape, TrackedTensor
+from calc.training.autograd import (
+    Accumulator,
+    AllSavedError,
+    Backward,
+    Checkpointed,
+    CountedBy,
+    Name,
+    Storage,
+    Tape,
+    TrackedTensor,
+)
 
 ACTIVATION_GRADIENTS = "gradients of activations"
 WEIGHT_GRADIENTS = "gradients of weights"
@@ -45,29 +56,44 @@ class Operations(Tape):
         self, run: Callable[[TrackedTensor], TrackedTensor], x: TrackedTensor, *, reentrant: bool
     ) -> TrackedTensor:
         """Activation checkpointing, arXiv:1604.06174: only the input is saved; going back, it all runs again. The
-        reentrant kind holds the output and its gradient meanwhile."""
+        reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
+        for which the second makes only what they saved."""
+        storage, columns, width, unit = x.storage, x.columns, x.width, x.unit
+
+        def again() -> TrackedTensor:
+            x = TrackedTensor(storage, columns, width, unit)
+            self.leaf(x)
+            return run(x)
+
+        if not reentrant:
+            self.part = Checkpointed(again)
+            out = run(x)
+            self.part = None
+            return out
         recording, self.recording = self.recording, False
         out = run(TrackedTensor(x.storage, x.columns, x.width, x.unit))
         self.recording = recording
-        storage, columns, width, unit = x.storage, x.columns, x.width, x.unit
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             nodes, self.nodes = self.nodes, []
             casts, self.casts = self.casts, {}
-            source = self.leaf(again := TrackedTensor(storage, columns, width, unit))
-            out = run(again)
+            source = self.leaf(x := TrackedTensor(storage, columns, width, unit))
+            out = run(x)
             self.casts = casts
-            waiting = [gradient]
-            del again, gradient
+            del x
             if out.node is not None:
-                end = out.node, out.slot
-                if not reentrant:
-                    del out
-                self.backward(end, waiting[0] if reentrant else waiting.pop())
+                self.backward((out.node, out.slot), gradient)
             self.nodes = nodes
             return [source.gradients[0]]
 
         return self.record(out, [x], backward, [x.storage])
+
+    def run_again(self, part: Checkpointed) -> None:
+        nodes, casts, autocast = self.nodes, self.casts, self.autocast
+        self.nodes, self.casts, self.part = [], {}, part
+        with suppress(AllSavedError):
+            part.run()
+        self.nodes, self.casts, self.autocast, self.part = nodes, casts, autocast, None
 
     # Types and layouts
 
