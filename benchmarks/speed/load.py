@@ -104,7 +104,7 @@ def main(counts: list[int]) -> None:
     with server(ROOT / "app.py") as (address, process):
         for count in counts:
             asyncio.run(readers(address, process, count))
-        asyncio.run(come_and_go(address, process, 200))
+        asyncio.run(come_and_go(address, process, 1000))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,29 @@ def largest(fits: Callable[[int], bool], most: int, near: int = 1) -> int:
     return good
 
 
+def largest_near(fits: Callable[[int], bool], most: int, near: int) -> int:
+    """The same, where `near` is hardly off: it is looked for in steps that double from there, up or down."""
+    good, bad, step = 0, most + 1, 1
+    if fits(near):
+        good = near
+        while good + step < bad:
+            if not fits(good + step):
+                bad = good + step
+            else:
+                good, step = good + step, 2 * step
+    else:
+        bad = near
+        while bad - step > good:
+            if fits(bad - step):
+                good = bad - step
+            else:
+                bad, step = bad - step, 2 * step
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good
+
+
 def least(fits: Callable[[int], bool], most: int, first: int = 1) -> int | None:
     """The least n from `first` to `most` that fits, where more never fits worse; None where not even `most` does. It
     is looked for near `first`."""

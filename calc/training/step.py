@@ -10,7 +10,7 @@ from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
 from calc.hardware.shards import blocks_within, layer_kinds
-from calc.hardware.solver import largest
+from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.serving.memory import Memory
 from calc.training.autograd import Bytes
@@ -187,8 +187,8 @@ class Training:
         alone = high(0)
         if alone > usable:
             return -1
-        share = high(usable) / usable - alone / usable
-        return largest(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
+        share = (high(usable) - alone) / usable
+        return largest_near(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
 
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
@@ -285,7 +285,7 @@ def least_of(moments: Iterable[Bytes], units: Callable[[int], Bytes], room: int,
             return dot(moment, units(size))
 
         if held(most) > room:
-            most = largest(lambda size: held(size) <= room, most, near(held, room, most))
+            most = largest_near(lambda size: held(size) <= room, most, near(held, room, most))
     return most
 
 
