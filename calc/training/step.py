@@ -59,9 +59,10 @@ class TrainingMemory(Memory):
 
 
 class Shared:
-    """What steps of one model have in common, made once."""
+    """The steps of one model that were asked about, and what they have in common."""
 
     def __init__(self) -> None:
+        self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
         self.passes = dict[tuple[int, TrainingWorkload, Settings], Passes]()
         self.weights = dict[tuple[range, int, int, Precision, TrainingWorkload], StageWeights]()
 
@@ -85,7 +86,7 @@ class Training:
         self.rank = architecture.rank(layout.tp)
         self.stages = list(layout.stages(architecture.num_layers))
         self.shared = shared or Shared()
-        self.others = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
+        self.shared.steps[work, recipe, layout, frozen] = self
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
         kinds = self._kinds()
@@ -145,10 +146,10 @@ class Training:
         """The same model in another step, or on other GPUs; made once for all that are asked about. Raises ConfigError
         where it can't be laid out so."""
         key = work or self.work, recipe or self.recipe, layout or self.layout, frozen or self.frozen
-        if key not in self.others:
+        if key not in self.shared.steps:
             work, recipe, layout, frozen = key
-            self.others[key] = Training(self.architecture, work, recipe, layout, self.overhead, frozen, self.shared)
-        return self.others[key]
+            Training(self.architecture, work, recipe, layout, self.overhead, frozen, self.shared)
+        return self.shared.steps[key]
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""

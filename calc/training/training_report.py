@@ -82,13 +82,39 @@ def training_report(
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
     by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual ones.
     """
+    return laid_out_step(
+        config,
+        architecture=architecture,
+        model=model,
+        workload=workload,
+        recipe=recipe,
+        frozen=frozen,
+        layout=layout,
+        overhead=overhead,
+        gpus=gpus,
+    )[1]
+
+
+def laid_out_step(
+    config: Mapping[str, Any],
+    *,
+    architecture: Architecture | None = None,
+    model: str | None = None,
+    workload: TrainingWorkload | None = None,
+    recipe: Recipe | None = None,
+    frozen: Precision | None = None,
+    layout: TrainingLayout | None = None,
+    overhead: Overhead | None = None,
+    gpus: Iterable[GPU] | None = None,
+) -> tuple[Training, TrainingReport]:
+    """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
     training = Training(architecture, workload, recipe, layout, overhead, frozen)
     memory, tensors = training.memory(), training.phases()
-    return TrainingReport(
+    return training, TrainingReport(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from calc import Architecture, ConfigError, Precision, Report, TrainingReport, training_report
+from calc import Architecture, ConfigError, Precision, Report, TrainingReport
 from calc.design.slope import Slopes
 from calc.errors import Message
 from calc.families import override, read_with_settings
@@ -21,6 +21,7 @@ from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
 from calc.training import Training
 from calc.training.training_levers import Smaller, Together, more_gpus
+from calc.training.training_report import laid_out_step
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
@@ -134,6 +135,7 @@ class Trained(Answer):
     """Of a training step."""
 
     result: TrainingReport | None = None
+    step: Training | None = None
 
     @property
     def report(self) -> TrainingReport:
@@ -144,11 +146,11 @@ class Trained(Answer):
     def download(self) -> TrainingReport | None:
         return self.result
 
-    @cached_property
+    @property
     def training(self) -> Training:
         """What the report was read off, to be asked what else it could be."""
-        asked = self.report.scenario
-        return Training(self.architecture, asked.workload, asked.recipe, asked.layout, asked.overhead, asked.frozen)
+        assert self.step is not None
+        return self.step
 
     @property
     def focus(self) -> TrainingVerdict | None:
@@ -235,7 +237,7 @@ def trained(scenario: Scenario) -> Trained:
     if model.error is not None or model.config is None:
         return Trained(scenario, model, model.error)
     try:
-        result = training_report(
+        step, result = laid_out_step(
             model.config,
             architecture=model.architecture,
             model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
@@ -248,4 +250,4 @@ def trained(scenario: Scenario) -> Trained:
         )
     except ConfigError as problem:
         return Trained(scenario, model, problem)
-    return Trained(scenario, model, result=result)
+    return Trained(scenario, model, result=result, step=step)
