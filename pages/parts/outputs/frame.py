@@ -45,8 +45,9 @@ def page(
     return shown
 
 
-DIMMED = "<style>.stVerticalBlock > :has(> .st-key-refused) ~ * { opacity: 0.45; }</style>"
-"""What follows a refusal is not its answer. Streamlit has no word for that."""
+DIMMED = "<style>.stVerticalBlock > :has(> .st-key-refused) ~ * { filter: grayscale(1); opacity: 0.9; }</style>"
+"""What follows a refusal is not its answer: grey, and still of enough contrast to be read. Streamlit has no word for
+that."""
 
 
 def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:

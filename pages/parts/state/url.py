@@ -59,7 +59,8 @@ def current(page: Page) -> Scenario:
         else:
             _read(*state.get("arrival", (page, params)))
             _write(page)
-    elif state.pop("touched", False) or (page != state.page and not params):  # the navigation drops the query string
+    elif state.pop("touched", False) or (page != state.page and params in ({}, state.written)):
+        # The navigation drops the query string; and the next page's first stands in the history under this one's path.
         state.problems = []
         _write(page)
     elif params != state.written:

@@ -1,0 +1,123 @@
+"""Questions that people come with, each answered on the first screen within the stated clicks."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+
+def first_screen(page, text):
+    answer = page.get_by_text(re.compile(text)).first
+    expect(answer).to_be_in_viewport()
+
+
+@pytest.fixture
+def page(page):
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    return page
+
+
+def press(page, slider, key, times):
+    slider.focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def test_eight_h200_for_64_users_at_32k(page, address):
+    """Four inputs: users, context, GPU, how many. The layout that fits is found; with TP 8 it says so and offers it."""
+    page.goto(f"{address}/?model=deepseek-ai/DeepSeek-V3&gpu=none")
+    press(page, page.get_by_role("slider", name="Batch size"), "ArrowRight", 6)
+    press(page, page.get_by_role("slider", name="Context length"), "ArrowRight", 2)
+    page.get_by_role("combobox", name="GPU models").click()
+    page.keyboard.type("H200 SXM")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    count = page.get_by_role("spinbutton", name="How many of each")
+    count.fill("8")
+    count.press("Enter")
+    first_screen(page, "Fits on 8 × H200 SXM 141GB with DP 8, EP 8")
+    expect(page).to_have_url(re.compile("batch=64"))
+    expect(page).to_have_url(re.compile("context=32768"))
+
+    page.goto(f"{page.url}&tp=8")
+    first_screen(page, "Not on 8 × H200 SXM 141GB with TP 8")
+    page.get_by_role("button", name="Use this").first.click()
+    first_screen(page, "Fits on 8 × H200 SXM 141GB with DP 8, EP 8")
+
+
+def test_the_smallest_gpu_in_two_clicks_and_what_a_slider_of_heads_saves(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&context=32768")
+    page.get_by_role("combobox", name="Weight format").click()
+    page.get_by_role("option", name="int4 ·").first.click()
+    page.get_by_role("button", name="Smallest GPU that fits").click()
+    first_screen(page, "Fits on .*, with .* headroom per GPU")
+    expect(page).to_have_url(re.compile("gpu=[a-z0-9-]+&"))
+
+    heads = page.get_by_role("slider", name="KV heads")
+    press(page, heads, "ArrowRight", 2)  # 4 of 16; the cache is twice that of 2
+    expect(page.get_by_text("2 → 4: KV cache ×2, +37.77 M parameters")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        pytest.param("model=Qwen/Qwen3-8B&gpu=rtx-4090&method=lora", "RTX 4090", id="LoRA of 8B on 24 GB"),
+        pytest.param("model=meta-llama/Llama-3.1-70B&gpu=l40s&method=qlora", "L40S", id="QLoRA of 70B on 48 GB"),
+    ],
+)
+def test_a_lever_makes_it_fit(page, address, query, place):
+    page.goto(f"{address}/train?{query}")
+    first_screen(page, f"Not on {place}")
+    page.get_by_role("button", name="Apply the least that fits").click()
+    first_screen(page, f"Fits on {place}, with")
+
+
+def test_a_layout_of_the_table_and_the_way_back(page, address):
+    """A cell of the table is a button; Back leads from Train to Weigh as it was, in one step."""
+    page.goto(f"{address}/?model=meta-llama/Llama-3.1-70B&batch=4")
+    table = page.get_by_test_id("stDataFrame").first
+    expect(table.locator("#glide-cell-6-0")).to_have_text("TP 8, PP 2")
+    page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
+    table.click(position={"x": 620, "y": 53})  # the sixth column of the first row; a table is a picture
+    page.keyboard.press("Home")
+    first_screen(page, "Fits on 16 × V100 SXM2 16GB with TP 8, PP 2")
+    weighed = page.url
+
+    page.get_by_test_id("stTopNavLink").filter(has_text="Train").click()
+    expect(page).to_have_title("Llama-3.1-70B · Train · Weighbridge")
+    page.get_by_text("Training step", exact=True).wait_for()
+    page.go_back()
+    expect(page).to_have_url(weighed)
+    first_screen(page, "Fits on 16 × V100 SXM2 16GB with TP 8, PP 2")
+
+
+def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, address):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/?model=openai/gpt-oss-20b")
+    first_screen(page, "Fits on [0-9] of 9 GPUs")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.get_by_test_id("stExpandSidebarButton").click()
+    users = page.get_by_role("slider", name="Batch size")
+    expect(users).to_be_in_viewport()
+    heads = page.get_by_role("slider", name="KV heads")
+    assert users.bounding_box()["y"] < heads.bounding_box()["y"]
+
+
+def test_print_to_pdf(page, address):
+    """One column, light, nothing cut, charts included, controls not."""
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=l40s,h100-sxm")
+    expect(page.locator(".weighbridge-chart svg").first).to_be_visible()
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 690, "height": 1000})  # of A4 within its margins
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    expect(page.get_by_role("button", name="Copy link")).to_be_hidden()
+    for chart in page.locator(".weighbridge-chart").all():
+        expect(chart).to_be_visible()
+    cut = """[...document.querySelectorAll("[data-testid=stMain] :is(p, li, h1, h2)")].filter(
+        text => text.checkVisibility() && text.getBoundingClientRect().right > window.innerWidth).length"""
+    assert page.evaluate(cut) == 0
+    ground = "getComputedStyle(document.querySelector('[data-testid=stMain]')).backgroundColor"
+    assert page.evaluate(ground) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf().startswith(b"%PDF")
