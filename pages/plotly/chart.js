@@ -26,6 +26,67 @@ function place(parent, height, label) {
   return chart;
 }
 
+// Under the chart a line that puts its figures in its place, as a table.
+function tabulated(chart, summary) {
+  let details = chart.nextElementSibling;
+  if (!details) {
+    details = document.createElement("details");
+    details.className = "weighbridge-table";
+    details.append(document.createElement("summary"), document.createElement("div"));
+    details.lastChild.tabIndex = 0;
+    details.ontoggle = () => {
+      chart.style.display = details.open ? "none" : "";
+      details.lastChild.style.height = chart.style.height;
+      details.lastChild.replaceChildren(...(details.open ? [table(chart.shown)] : []));
+    };
+    chart.after(details);
+  }
+  details.firstChild.textContent = summary;
+  if (details.open) details.ontoggle();
+}
+
+function table({ label, figure, tree }) {
+  const { head, rows } = tree ? slices(tree) : series(figure);
+  const line = (cells, tag) => {
+    const row = document.createElement("tr");
+    const plain = (cell) => (typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 2 }) : `${cell ?? ""}`);
+    row.append(...cells.map((cell) => Object.assign(document.createElement(tag), { textContent: plain(cell).replace(/<[^>]*>/g, " ") })));
+    return row;
+  };
+  const made = document.createElement("table");
+  made.setAttribute("aria-label", label);
+  made.append(line(head, "th"), ...rows.map((row) => line(row, "td")));
+  return made;
+}
+
+function slices({ root }) {
+  const rows = [];
+  const walk = (node, names) => {
+    for (const below of node[4]) {
+      rows.push([[...names, below[0]].join(" · "), below[1], `${((100 * below[1]) / root[1]).toFixed(3)}%`]);
+      walk(below, [...names, below[0]]);
+    }
+  };
+  walk(root, []);
+  return { head: ["", root[0], "%"], rows };
+}
+
+// Bars: a row for each category, a column for each part. Points and lines: a row for each point.
+function series({ data, layout }) {
+  const axes = [layout.xaxis, layout.yaxis].map((axis) => axis?.title?.text ?? "");
+  const bars = data.filter((trace) => trace.type === "bar" && trace.name);
+  if (bars.length) {
+    const flat = bars[0].orientation === "h";
+    const names = bars[0][flat ? "y" : "x"];
+    const marks = data.filter((trace) => trace.mode === "markers" && trace.hoverinfo !== "skip" && trace.x.length === names.length);
+    const parts = [...bars, ...marks];
+    const rows = names.map((name, at) => [name, ...parts.map((trace) => trace[flat ? "x" : "y"][at])]);
+    return { head: [axes[flat ? 1 : 0], ...parts.map((trace) => trace.name)], rows };
+  }
+  const rows = data.flatMap((trace) => (trace.x ?? []).map((x, at) => [trace.text?.[at] ?? trace.name, x, trace.y[at]]));
+  return { head: ["", ...axes], rows };
+}
+
 // A node of the tree is [name, size, colour, colour of letters, nodes below]; no colour: that of the node above.
 function level(tree, path) {
   let [name, size, color, letters, below] = tree.root;
@@ -79,9 +140,10 @@ function draw(Plotly, chart) {
 }
 
 export default function ({ data, parentElement }) {
-  const chart = place(parentElement, data.figure.layout.height, data.label);
+  const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
   chart.shown = data;
+  tabulated(chart, data.table);
   library(data.url).then((Plotly) =>
     requestAnimationFrame(() =>
       later(() => chart.shown === data && chart.isConnected && draw(Plotly, chart), { timeout: 250 }),

@@ -97,9 +97,9 @@ def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, a
     first_screen(page, "Fits on [0-9] of 9 GPUs")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.get_by_test_id("stExpandSidebarButton").click()
-    users = page.get_by_role("slider", name="Batch size")
+    users = page.get_by_text("Batch size (concurrent sequences)")
     expect(users).to_be_in_viewport()
-    heads = page.get_by_role("slider", name="KV heads")
+    heads = page.get_by_text("KV heads", exact=True)
     assert users.bounding_box()["y"] < heads.bounding_box()["y"]
 
 
@@ -107,7 +107,11 @@ def test_print_to_pdf(page, address):
     """One column, light, nothing cut, charts included, controls not."""
     page.emulate_media(color_scheme="dark")
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=l40s,h100-sxm")
-    expect(page.locator(".weighbridge-chart svg").first).to_be_visible()
+    chart = page.get_by_role("figure", name="Memory vs. GPU capacity. The most: ")
+    expect(chart.locator("svg").first).to_be_visible()
+    page.get_by_text("As a table").nth(1).click()
+    expect(page.get_by_role("table", name="Memory vs. GPU capacity").get_by_role("row")).to_have_count(3)
+    page.get_by_text("As a table").nth(1).click()
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 1000})  # of A4 within its margins
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()

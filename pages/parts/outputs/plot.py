@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pages.parts.words import percent, say
+
 CONFIG = {"displayModeBar": False, "responsive": True}
 HERE = Path(__file__).parents[2] / "plotly"
 BASIC = {"bar", "pie", "scatter"}
@@ -34,9 +36,13 @@ def bundle(request: Request) -> Response:
 ROUTE = Route(PATH, bundle)
 
 
+TABLE = 30
+"""Pixels of the line that puts the figures in the chart's place, as a table."""
+
+
 def draw(key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | None = None) -> None:
-    """A figure, and what it shows in words. With a tree it is a pie whose slices can be looked into. What the basic
-    bundle does not draw is left to Streamlit."""
+    """A figure with its name, a sentence and a table. With a tree it is a pie whose slices can be looked into. What the
+    basic bundle does not draw is left to Streamlit."""
     if any(trace["type"] not in BASIC for trace in figure["data"]):
         st.plotly_chart(figure, key=key, theme=None, config=CONFIG)
         return
@@ -44,6 +50,36 @@ def draw(key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | No
     url = f"/{base}{PATH}" if base else PATH
     CHART(
         key=key,
-        data={"url": url, "label": label, "figure": figure | {"config": CONFIG}, "tree": tree},
-        height=figure["layout"]["height"],
+        data={
+            "url": url,
+            "label": label,
+            "told": largest_slice(tree) if tree else span(figure),
+            "table": say("As a table"),
+            "figure": figure | {"config": CONFIG},
+            "tree": tree,
+        },
+        height=figure["layout"]["height"] + TABLE,
     )
+
+
+def largest_slice(tree: dict[str, Any]) -> str | None:
+    """What a pie shows."""
+    root = tree["root"]
+    name, size, *_ = max(root[4], key=lambda node: node[1], default=(None, 0))
+    return (
+        None if name is None else say("The largest part is {name}: {share}.", name=name, share=percent(size / root[1]))
+    )
+
+
+def span(figure: dict[str, Any]) -> str | None:
+    """What bars show: the longest and the shortest, with all their parts."""
+    bars = [trace for trace in figure["data"] if trace["type"] == "bar" and trace.get("name")]
+    if not bars:
+        return None
+    along, across = ("x", "y") if bars[0].get("orientation") == "h" else ("y", "x")
+    names, sums = bars[0][across], [sum(sizes) for sizes in zip(*(bar[along] for bar in bars), strict=True)]
+    if not sums:
+        return None
+    ends = (max(range(len(sums)), key=sums.__getitem__), min(range(len(sums)), key=sums.__getitem__))
+    most, least = (f"{names[end]} {sums[end]:,.2f} {figure['layout'].get('meta', '')}".strip() for end in ends)
+    return say("The most: {most}; the least: {least}.", most=most, least=least)
