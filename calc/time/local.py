@@ -74,9 +74,9 @@ def room(computer: Computer) -> MachineRoom:
     return MachineRoom(rooms, computer.host_bytes, computer.host_bytes if computer.is_unified else None)
 
 
-def file_of(architecture: Architecture, weights: WeightFormat) -> LocalFile:
-    """What a file holds."""
-    read = ModelFile(architecture, Precision(weights=weights))
+def file_of(architecture: Architecture, weights: WeightFormat, *, imatrix: bool = False) -> LocalFile:
+    """What a file holds; `imatrix`: made with an importance matrix."""
+    read = ModelFile(architecture, Precision(weights=weights, imatrix=imatrix))
     tensors = [*read.outside.values(), *(tensor for layer in read.layers for tensor in layer.values())]
     total, types = sum(tensor.nbytes for tensor in tensors), dict[str, int]()
     for tensor in tensors:
@@ -94,7 +94,8 @@ def run(
     options: LlamaCppOptions,
 ) -> LocalRun:
     """A file on the machine, as much of it on GPUs as goes."""
-    file, rooms, gpus = file_of(architecture, precision.weights), room(computer), computer.gpus
+    file = file_of(architecture, precision.weights, imatrix=precision.imatrix)
+    rooms, gpus = room(computer), computer.gpus
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:
         return LocalRun(file=file, where="nowhere")
     first = gpus[0] if gpus else None

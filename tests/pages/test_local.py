@@ -1,12 +1,17 @@
 """My machine: the files of a model, what to type, and what runs on it."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from calc import Architecture
 from calc.hardware.computer import Computer
 from pages.parts.outputs import local as drawn
-from pages.parts.state.local import candidates, mix_of, series
+from pages.parts.state.local import LocalAnswer, candidates, mix_of, series
 from pages.parts.state.query import MACHINE, WEIGH, decode, encode
 from pages.parts.state.scenario import Scenario
+from presets import models
+from presets.hub import HubModel
 from tests.pages.app import opened, page, run, texts
 
 
@@ -25,7 +30,27 @@ from tests.pages.app import opened, page, run, texts
     ],
 )
 def test_what_a_file_name_says(name, mix, exact):
-    assert mix_of(name) == (mix, exact)
+    assert mix_of(name)[1:] == (mix, exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "tag", "mix", "exact"),
+    [  # unsloth/Qwen3-30B-A3B-GGUF: bytes as the Hub lists them
+        pytest.param("Qwen3-30B-A3B-Q4_K_M.gguf", 18_556_686_912, "Q4_K_M", "Q4_K_M", True, id="llama.cpp's"),
+        pytest.param("Qwen3-30B-A3B-IQ4_NL.gguf", 17_310_782_016, "IQ4_NL", "IQ4_NL", True, id="importance matrix"),
+        pytest.param("Qwen3-30B-A3B-IQ4_XS.gguf", 16_378_073_664, "IQ4_XS", "IQ4_XS", False, id="10 MB larger"),
+        pytest.param("Qwen3-30B-A3B-Q4_K_M.gguf", 18_956_686_912, "Q4_K_M", "Q4_K_M", False, id="in name only"),
+        pytest.param("Qwen3-30B-A3B-UD-IQ1_M.gguf", 9_666_859_584, "UD-IQ1_M", "IQ2_XXS", False, id="dynamic"),
+    ],
+)
+def test_a_file_is_of_its_mix_by_its_size(name, size, tag, mix, exact):
+    found = models()["Qwen/Qwen3-30B-A3B"]
+    hub = HubModel(id="unsloth/Qwen3-30B-A3B-GGUF", revision="main", config=found.config, files={name: size})
+    published = SimpleNamespace(hub=hub)
+    architecture = Architecture.from_config(found.config)
+    answer = LocalAnswer(Scenario(), SimpleNamespace(published=published, architecture=architecture), None)
+    (row,) = answer.of_repository()
+    assert (row.tag, row.run.file.weights, row.is_exact) == (tag, mix, exact)
 
 
 def test_parts_of_a_file_are_one_and_a_projector_is_none():

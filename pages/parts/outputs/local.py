@@ -90,7 +90,12 @@ def files(answer: LocalAnswer) -> None:
         column_config=columns(),
     )
     if any(not row.is_exact for row in answer.files):
-        st.caption(say("≈ The name says no mix of llama.cpp's own: types and speed are those of the nearest in size."))
+        st.caption(
+            say(
+                "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: types, "
+                "memory and speed are those of the mix of that name, else of the nearest in size."
+            )
+        )
 
 
 def asked(answer: LocalAnswer) -> dict[str, Any]:
@@ -185,8 +190,8 @@ def commands(answer: LocalAnswer) -> None:
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
     """From the repository where there is one; else a file at hand."""
     hub = answer.model.published.hub
-    if hub is not None and hub.gguf_files and row.is_exact:
-        return GGUFSource(repository=hub.id, tag=row.run.file.weights)
+    if hub is not None and hub.gguf_files and row.tag:
+        return GGUFSource(repository=hub.id, tag=row.tag)
     return GGUFSource(file=row.name.rpartition("/")[2])
 
 

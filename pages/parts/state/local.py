@@ -27,6 +27,9 @@ FOUR_BITS, HOST_SHARE = 0.6, 0.55
 """Bytes of a weight in four bits, with scales and what stays wider; the share of its bandwidth that a host reaches."""
 TAG = re.compile(r"(?i)(?<![a-z0-9])(UD-)?(I?Q[1-8]_(?:K_)?[A-Z0-9]+(?:_[SMLX]{1,2})?|BF16|F16|MXFP4)(?![a-z0-9])")
 """What a GGUF file's name says of its types."""
+HEADER, HEADER_OF_TOKEN = 200_000, 66
+"""Most bytes of a GGUF file's header: lines of its tensors, chat template; a token with merges. Published files have
+24 to 61 for a token (tests/data/gguf_sizes.json)."""
 PLAIN: dict[str, WeightFormat] = {"BF16": "bf16", "F16": "fp16", "MXFP4": "mxfp4"}
 
 
@@ -38,6 +41,7 @@ class FileRow:
     bytes: int
     run: LocalRun
     is_exact: bool  # its types are those of a mix of llama.cpp
+    tag: str = ""  # what its name says of them
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,14 @@ class LocalAnswer(Answer):
         return self.scenario.serving.kv
 
     @cached_property
-    def known(self) -> dict[WeightFormat, LocalRun]:
+    def known(self) -> dict[Precision, LocalRun]:
         return {}
 
-    def on(self, weights: WeightFormat) -> LocalRun:
-        if weights not in self.known:
-            precision = Precision(weights=weights, kv=self.kv)
-            self.known[weights] = run(self.architecture, precision, self.computer, self.workload, OPTIONS)
-        return self.known[weights]
+    def on(self, weights: WeightFormat, *, imatrix: bool = False) -> LocalRun:
+        precision = Precision(weights=weights, kv=self.kv, imatrix=imatrix)
+        if precision not in self.known:
+            self.known[precision] = run(self.architecture, precision, self.computer, self.workload, OPTIONS)
+        return self.known[precision]
 
     @cached_property
     def best(self) -> LocalRun:
@@ -81,16 +85,24 @@ class LocalAnswer(Answer):
         stem = self.model.name.rpartition("/")[2]
         for weights in COMMON:
             one = self.on(weights)
-            yield FileRow(f"{stem}-{weights}.gguf", one.file.bytes, one, is_exact=True)
+            yield FileRow(f"{stem}-{weights}.gguf", one.file.bytes, one, is_exact=True, tag=weights)
 
     def of_repository(self) -> Iterator[FileRow]:
-        """Every file of a type that llama.cpp makes; of others the mix that is nearest in size."""
+        """Every file of a type that llama.cpp makes and of that mix's size; of others the mix that is nearest in it."""
         found = self.model.published.hub
         assert found is not None
         for name, size in series(found.files):
-            said, exact = mix_of(name)
-            weights = said if said is not None and exact else self.nearest(size)
-            yield FileRow(name, size, self.on(weights), is_exact=exact)
+            tag, said, plain = mix_of(name)
+            if said is None or not plain:
+                yield FileRow(name, size, self.on(self.nearest(size)), is_exact=False, tag=tag)
+                continue
+            weighed = next((weighed for weighed in (False, True) if self.is_of_size(said, size, imatrix=weighed)), None)
+            yield FileRow(name, size, self.on(said, imatrix=bool(weighed)), is_exact=weighed is not None, tag=tag)
+
+    def is_of_size(self, weights: WeightFormat, size: int, *, imatrix: bool) -> bool:
+        """Whether a file has a mix's tensors and a header beside them, most of which is the vocabulary."""
+        header = size - file_of(self.architecture, weights, imatrix=imatrix).bytes
+        return 0 <= header <= HEADER + HEADER_OF_TOKEN * self.architecture.vocab
 
     def nearest(self, size: int) -> WeightFormat:
         """The mix whose file is nearest in size."""
@@ -108,14 +120,14 @@ def series(files: dict[str, int | None]) -> Iterator[tuple[str, int]]:
     yield from sizes.values()
 
 
-def mix_of(name: str) -> tuple[WeightFormat | None, bool]:
-    """The mix that a file's name says, and whether it is one of llama.cpp's own."""
+def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
+    """The types that a file's name says, the mix of llama.cpp of that name, and whether nothing stands before it."""
     found = TAG.search(name.rpartition("/")[2])
     if found is None:
-        return None, False
+        return "", None, False
     tag = found[2].upper()
     known: dict[str, WeightFormat] = {mix.upper(): mix for mix in MIXES} | PLAIN
-    return known.get(tag), found[1] is None and tag in known
+    return found[0], known.get(tag), found[1] is None and tag in known
 
 
 def local_answer(scenario: Scenario) -> LocalAnswer:
