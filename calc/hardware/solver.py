@@ -3,17 +3,22 @@
 from collections.abc import Callable
 
 
-def largest(fits: Callable[[int], bool], most: int, near: int = 1) -> int:
+def largest(fits: Callable[[int], bool], most: int, near: int = 1, step: int | None = None) -> int:
     """The largest n from 0 to `most` that fits, where more never fits better; 0 where not even 1 does. It is looked for
-    at `near`, then near it."""
+    at `near`, then near it: first so many as `step` away, by default as many as `near`."""
     if fits(most):
         return most
-    good, bad, step = 0, most, near
+    good, bad, step = 0, most, step or near
     if near < most:
         good, bad = (near, most) if fits(near) else (0, near)
         beside = near + 1 if good else near - 1
         if 0 < beside < most:
             good, bad = (max(good, beside), bad) if fits(beside) else (good, min(bad, beside))
+    while good == 0 and bad > step:
+        if fits(bad - step):
+            good = bad - step
+        else:
+            bad, step = bad - step, 2 * step
     while good + step < bad:
         if not fits(good + step):
             bad = good + step

@@ -279,34 +279,31 @@ class Allocation:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
-        least, most = self.known
-        if least[end] > self.gpu.usable_bytes:
+        usable = self.gpu.usable_bytes
+        if self.held(most=False)[end] > usable:
             return False
-        if most[end] <= self.gpu.usable_bytes:
+        if self.held(most=True)[end] <= usable:
             return True
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
-        return max(totals) <= self.gpu.usable_bytes
+        return max(totals) <= usable
 
-    @cached_property
-    def known(self) -> tuple[Ends, Ends]:
-        """Bytes that the fullest stage holds at least, and at most, before a pass is planned; at each end of the
+    def held(self, *, most: bool) -> Ends:
+        """Bytes that the fullest stage holds at most, or at least, before a pass is planned; at each end of the
         overhead's range."""
         batch, context, cache = self.workload.batch, self.workload.context, self.cache
 
-        def fullest(stages: Sequence[Ends]) -> Ends:
-            low, middle, high = map(max, zip(*stages, strict=True))
-            return low, middle, high
-
-        def held(index: int) -> tuple[Ends, Ends]:
+        def of_stage(index: int) -> Ends:
             stage = self.serving.laid_out.stages[index]
-            weights, loading = stage.weights + stage.vision, self.serving.engine.loading(stage)
-            least = 0 if cache is None else cache.least_bytes(index, batch, context)
-            most = None if cache is None else cache.most_bytes(index, batch, context)
-            above = (inf, inf, inf) if most is None else self.with_overhead(weights + most, loading)
-            return self.with_overhead(weights + least, loading), above
+            if cache is None:
+                held = None if most else 0
+            else:
+                held = (cache.most_bytes if most else cache.least_bytes)(index, batch, context)
+            if held is None:
+                return inf, inf, inf
+            return self.with_overhead(stage.weights + stage.vision + held, self.serving.engine.loading(stage))
 
-        least, most = zip(*self.of_each_stage(held), strict=True)
-        return fullest(least), fullest(most)
+        low, middle, high = map(max, zip(*self.of_each_stage(of_stage), strict=True))
+        return low, middle, high
 
     def with_overhead(self, held: int, loading: int) -> Ends:
         """What a GPU holds, and its overhead."""

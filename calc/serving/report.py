@@ -1,6 +1,6 @@
 """Everything about one scenario, in one object: what the page draws, the command line prints and the download holds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, SerializeAsAny
@@ -154,7 +154,7 @@ def laid_out_report(
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.fullest].sizes,
-        by_context={tokens: first.at(context=tokens).memory for tokens in contexts(workload, architecture)},
+        by_context=by_context(first, contexts(workload, architecture)),
         buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
@@ -168,6 +168,13 @@ def laid_out_report(
             overhead=overhead,
         ),
     )
+
+
+def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:
+    """What is held of other contexts. Shortest and longest come first: llama.cpp's plans lie between theirs."""
+    ends = min(lengths), max(lengths)
+    found = {length: allocation.at(context=length).memory for length in (*ends, *lengths)}
+    return {length: found[length] for length in lengths}
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:

@@ -122,7 +122,10 @@ def max_context(allocation: Allocation) -> int | None:
     def fits(tokens: int) -> bool:
         return tokens < first or surely_fits(allocation.at(context=tokens))
 
-    found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
+    if allocation.sets_aside:
+        found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
+    else:
+        found = largest(fits, MOST_TOKENS, max(first, nearly(allocation, "context", MOST_TOKENS)), step=1)
     return None if found == MOST_TOKENS else 0 if found < first else found
 
 
@@ -131,8 +134,28 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     if allocation.sets_aside:  # a cache that does not hang on the batch
         found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
-        found = largest(lambda batch: surely_fits(allocation.at(batch=batch)), MOST_BATCH)
+        near = nearly(allocation, "batch", MOST_BATCH)
+        found = largest(lambda batch: surely_fits(allocation.at(batch=batch)), MOST_BATCH, near, step=1)
     return None if found == MOST_BATCH else found * copies
+
+
+def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
+    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has."""
+
+    def over(amount: int) -> int:
+        there = allocation.at(**{axis: amount})
+        return max(stage.memory.high for stage in there.stages) - there.gpu.usable_bytes
+
+    def meeting(amount: int, excess: int, slope: float) -> int:
+        return min(most - 1, max(1, int(amount - excess / slope))) if slope > 0 else amount
+
+    here = getattr(allocation.workload, axis)
+    excess = over(here)
+    other = meeting(here, excess, allocation.memory.kv_cache / here)
+    if other == here:
+        return here
+    beyond = over(other)
+    return meeting(other, beyond, (beyond - excess) / (other - here))
 
 
 def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:

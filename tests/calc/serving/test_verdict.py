@@ -246,9 +246,9 @@ def test_the_reason_says_what_card_and_table_say(options, sentence):
     assert "fit" not in str(found.reason)
 
 
-@given(st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 2000))
-def test_solvers(limit, most, near):
-    assert largest(lambda n: n <= limit, most, near) == min(limit, most)
+@given(st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 2000), st.integers(1, 2000) | st.none())
+def test_solvers(limit, most, near, step):
+    assert largest(lambda n: n <= limit, most, near, step) == min(limit, most)
     assert least(lambda n: n >= limit, most, near) == (max(near, limit) if max(near, limit) <= most else None)
 
 

@@ -4,7 +4,7 @@ Shapes and strides are ggml's: the innermost side first, strides in bytes. Sizes
 formula (calc.model.traced), so that the same pass yields bytes and derivation. Source: ggml/src/ggml.c, ggml 0.25.3.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from calc.formats.ggml import TYPES
 
@@ -197,18 +197,26 @@ class Graph:
             self._visit(target)
 
     def _visit(self, target: GraphNode) -> None:
-        stack: list[tuple[GraphNode, Iterable[GraphNode]]] = []
-        if id(target) not in self.seen:
-            self.seen.add(id(target))
+        seen, uses, stack = self.seen, self.uses, list[tuple[GraphNode, Iterator[GraphNode]]]()
+        if id(target) not in seen:
+            seen.add(id(target))
             stack.append((target, iter(target.srcs)))
         while stack:
             node, sources = stack[-1]
             for source in sources:
-                self.uses[id(source)] = self.uses.get(id(source), 0) + 1
-                if id(source) not in self.seen:
-                    self.seen.add(id(source))
+                key = id(source)
+                if key in seen:
+                    uses[key] = uses.get(key, 0) + 1
+                    continue
+                uses[key] = 1
+                seen.add(key)
+                if source.srcs:
                     stack.append((source, iter(source.srcs)))
                     break
+                self._append(source)
             else:
                 stack.pop()
-                (self.leaves if node.op == "none" else self.nodes).append(node)
+                self._append(node)
+
+    def _append(self, node: GraphNode) -> None:
+        (self.leaves if node.op == "none" else self.nodes).append(node)
