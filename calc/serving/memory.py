@@ -1,6 +1,6 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property

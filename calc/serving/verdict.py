@@ -149,7 +149,7 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
     def meeting(amount: int, excess: int, slope: float) -> int:
         return min(most - 1, max(1, int(amount - excess / slope))) if slope > 0 else amount
 
-    here = getattr(allocation.workload, axis)
+    here = allocation.workload.context if axis == "context" else allocation.workload.batch
     excess = over(here)
     other = meeting(here, excess, allocation.memory.kv_cache / here)
     if other == here:

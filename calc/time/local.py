@@ -1,5 +1,7 @@
 """What llama.cpp does with a model on a reader's own machine: which file, what goes where, how fast."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 from calc.errors import Frozen
@@ -92,8 +94,10 @@ def run(
     computer: Computer,
     workload: Workload,
     options: LlamaCppOptions,
+    *,
+    longest: bool = True,
 ) -> LocalRun:
-    """A file on the machine, as much of it on GPUs as goes."""
+    """A file on the machine, as much of it on GPUs as goes; `longest`: whether the longest sequences are sought too."""
     file = file_of(architecture, precision.weights, imatrix=precision.imatrix)
     rooms, gpus = room(computer), computer.gpus
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:
@@ -104,6 +108,7 @@ def run(
     if found is None:
         return LocalRun(file=file, where="nowhere")
     placement = placed(found.options, architecture.num_layers, len(gpus))
+    most = architecture.max_positions or MOST_CONTEXT
     speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host)
     return LocalRun(
         file=file,
@@ -112,7 +117,7 @@ def run(
         buffers=found.buffers,
         tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
-        longest=offloading.longest(found.options, architecture.max_positions or MOST_CONTEXT, workload.context),
+        longest=offloading.longest(found.options, most, workload.context) if longest else 0,
     )
 
 
@@ -125,20 +130,40 @@ def where(options: LlamaCppOptions, has_gpus: bool) -> WhereRun:
 
 
 def best_file(
-    architecture: Architecture, computer: Computer, workload: Workload, options: LlamaCppOptions, kv: Precision
+    architecture: Architecture,
+    computer: Computer,
+    workload: Workload,
+    options: LlamaCppOptions,
+    kv: Precision,
+    *,
+    longest: bool = True,
 ) -> LocalRun:
     """The best file that GPUs hold whole; else the usual one that is fast enough, else what runs at all."""
-    usual: LocalRun | None = None
+
+    @cache
+    def of(weights: WeightFormat, *, longest: bool = False) -> LocalRun:
+        precision = kv.model_copy(update={"weights": weights})
+        return run(architecture, precision, computer, workload, options, longest=longest)
+
+    weights = best_weights(architecture, computer, of)
+    if weights is None:
+        return LocalRun(file=file_of(architecture, LADDER[-1]), where="nowhere")
+    return of(weights, longest=True) if longest else of(weights)
+
+
+def best_weights(
+    architecture: Architecture, computer: Computer, of: Callable[[WeightFormat], LocalRun]
+) -> WeightFormat | None:
+    usual: WeightFormat | None = None
     for weights in LADDER:
         if computer.my_gpus and file_of(architecture, weights).bytes > sum(room(computer).gpus):
             continue
-        one = run(architecture, kv.model_copy(update={"weights": weights}), computer, workload, options)
-        if one.where == "gpu":
-            return one
+        if of(weights).where == "gpu":
+            return weights
     for weights in LADDER[LADDER.index("Q4_K_M") :]:
-        one = run(architecture, kv.model_copy(update={"weights": weights}), computer, workload, options)
+        one = of(weights)
         if one.tokens_per_s is not None:
-            usual = usual or one
+            usual = usual or weights
             if one.tokens_per_s.expected >= LEAST_SPEED:
-                return one
-    return usual or LocalRun(file=file_of(architecture, LADDER[-1]), where="nowhere")
+                return weights
+    return usual

@@ -92,8 +92,8 @@ def files(answer: LocalAnswer) -> None:
     if any(not row.is_exact for row in answer.files):
         st.caption(
             say(
-                "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: types, "
-                "memory and speed are those of the mix of that name, else of the nearest in size."
+                "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: "
+                "types, memory and speed are those of the mix of that name, else of the nearest in size."
             )
         )
 
@@ -265,7 +265,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
 
     def rate(name: str, context: int) -> float:
         workload = answer.workload.model_copy(update={"context": context})
-        run = of_preset_on(name, answer.computer, workload, answer.kv)
+        run = of_preset_on(name, answer.computer, workload, answer.kv, longest=False)
         return 0.0 if run.tokens_per_s is None else run.tokens_per_s.expected
 
     rates = np.array([[rate(name, context) for context in HEAT_CONTEXTS] for name in names])

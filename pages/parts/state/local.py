@@ -152,11 +152,13 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
 
 
 @lru_cache(maxsize=2048)
-def of_preset_on(name: str, computer: Computer, workload: Workload, kv: CacheFormat) -> LocalRun:
+def of_preset_on(
+    name: str, computer: Computer, workload: Workload, kv: CacheFormat, *, longest: bool = True
+) -> LocalRun:
     """The best file of a preset."""
     architecture = of_preset(name, None).architecture
     assert architecture is not None
-    return best_file(architecture, computer, workload, OPTIONS, Precision(kv=kv))
+    return best_file(architecture, computer, workload, OPTIONS, Precision(kv=kv), longest=longest)
 
 
 @lru_cache(maxsize=1)
