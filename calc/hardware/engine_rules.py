@@ -107,8 +107,9 @@ def _meets(gpu: GPU, needs: PlatformNeeds, least: str | None) -> bool:
         return gpu.capability in needs.among
     if needs.least is None:
         return True
-    return least is not None and gpu.capability is not None and _version(gpu.capability) >= _version(least)
+    return least is not None and gpu.capability is not None and version(gpu.capability) >= version(least)
 
 
-def _version(capability: str) -> tuple[int, ...]:
+def version(capability: str) -> tuple[int, ...]:
+    """A compute capability, to be compared."""
     return tuple(int(part) for part in capability.split("."))

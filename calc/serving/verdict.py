@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.hardware.format_rules import format_note
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.parallel import Layout
@@ -316,7 +317,10 @@ def notes(allocation: Allocation) -> Iterator[Message]:
     """What the card can't do with the formats, and what the engine does not do at once."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv = gpu.lacks(precision.weights), gpu.lacks(precision.kv)
-    if weights is not None:
+    refused = format_note(gpu, allocation.serving.engine.name, precision.weights)
+    if refused is not None:
+        yield refused
+    elif weights is not None:
         yield weights
     if kv is not None and precision.kv != precision.weights:
         yield Message("KV cache: {note}", note=kv)

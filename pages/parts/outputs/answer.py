@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.format_rules import format_note
 from calc.hardware.parallel import Layout
 from calc.serving.levers import Lever
 from calc.serving.verdict import Verdict
@@ -38,6 +39,7 @@ def draw(answer: Weighed) -> None:
         finders(answer)
     beyond(answer)
     unpacked(answer)
+    not_run(answer, focus)
     bar(focus.memory, focus.usable, served([focus.memory]))
     if focus.verdict != "fits":
         offers(answer)
@@ -123,6 +125,13 @@ def unpacked(answer: Weighed) -> None:
             ),
             icon=":material/unarchive:",
         )
+
+
+def not_run(answer: Weighed, focus: Verdict) -> None:
+    """Nor is one that the engine does not run on that GPU."""
+    told = format_note(find_gpu(focus.gpu), answer.serving.engine.name, answer.report.scenario.precision.weights)
+    if told is not None:
+        st.warning(words.capitalized(say(told)), icon=":material/block:")
 
 
 def offers(answer: Weighed) -> None:

@@ -1,0 +1,49 @@
+"""Formats that engines run on GPUs, as their documentation has it."""
+
+import pytest
+
+from calc import Precision, Workload, report
+from calc.formats import FLOATS, WEIGHT_FORMATS
+from calc.hardware.format_rules import NEEDS, WAYS, format_note
+from presets import gpus, models
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "weights", "words"),
+    [
+        # docs.vllm.ai, Quantization: FP8 from Turing on, as weights alone; MXFP4 not on Turing; INT8 not on AMD's GPUs
+        ("vllm", "v100-sxm2-16gb", "fp8", "from compute capability 7.5 on"),
+        ("vllm", "t4", "fp8", None),
+        ("vllm", "t4", "mxfp4", "from compute capability 8.0 on"),
+        ("vllm", "v100-sxm2-16gb", "int4", "from compute capability 7.5 on"),
+        ("vllm", "v100-sxm2-16gb", "int4-gptq", None),
+        ("vllm", "mi300x", "int8", "does not list int8"),
+        ("vllm", "h100-sxm", "Q4_K_M", "with vllm-gguf-plugin"),
+        # docs.sglang.io, Quantization: NVFP4 from Blackwell on; GGUF with CUDA alone
+        ("sglang", "h100-sxm", "nvfp4", "from compute capability 10.0 on"),
+        ("sglang", "b200", "nvfp4", None),
+        ("sglang", "mi300x", "Q4_K_M", "does not list Q4_K_M"),
+        ("sglang", "h100-sxm", "Q4_K_M", None),
+        ("vllm", "tpu-v5e", "fp8", None),  # its plugin has a list of its own
+    ],
+)
+def test_what_the_documentation_says(engine, gpu, weights, words):
+    note = format_note(gpus()[gpu], engine, weights)
+    assert words in str(note) if words else note is None
+
+
+def test_every_format_has_its_way_and_every_rule_its_source():
+    assert set(WAYS) | set(FLOATS) == set(WEIGHT_FORMATS)
+    for ways in NEEDS.values():
+        assert set(ways) <= set(WAYS.values())
+        assert all(needs.source.startswith("https://") for needs in ways.values())
+
+
+def test_a_verdict_says_it():
+    found = report(
+        models()["Qwen/Qwen3-8B"].config,
+        workload=Workload(),
+        precision=Precision(weights="fp8"),
+        gpus=[gpus()["v100-sxm2-16gb"]],
+    )
+    assert "vLLM runs fp8 from compute capability 7.5 on" in str(found.verdicts[0].notes[0])
