@@ -236,6 +236,7 @@ def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> 
             "The multi-token prediction (MTP) layer is not loaded: {n:,} parameters.",
             n=excluded["multi_token_prediction"],
         )
+    yield from engine.left_out()
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield Message(
             "The model was made for {most:,} tokens; {context:,} go beyond that.",

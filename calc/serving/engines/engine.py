@@ -303,6 +303,10 @@ class Engine(ABC):
     def with_draft(self, architecture: Architecture) -> Architecture:
         """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
 
+    def left_out(self) -> Iterator[Message]:
+        """What its options start that is not counted."""
+        return iter(())
+
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """The tensors of a rank that GPUs hold, each with its format."""
         return stored(architecture, precision, rank)

@@ -62,6 +62,8 @@ ALL_LLAMACPP = LlamaCppOptions(
     swa_full=True,
     device="none",
     rpc="host:50052",
+    spec_type="draft-simple",
+    spec_draft_n_max=5,
 )
 
 

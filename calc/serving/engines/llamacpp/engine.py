@@ -98,6 +98,22 @@ class LlamaCpp(Engine):
 
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         super().check(architecture, precision, layout)
+        if self.options.split_mode == "row":
+            raise ConfigError(
+                Message(
+                    "llama.cpp {version} splits matrices by rows with SYCL only: with CUDA it stops at "
+                    "--split-mode row.",
+                    version=self.versions,
+                ),
+                "split_mode",
+                ["layer"],
+            )
+        if self.options.split_mode == "tensor":
+            raise ConfigError(
+                Message("What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."),
+                "split_mode",
+                ["layer"],
+            )
         split = shares(self.options, layout.pp)
         if len(split) != layout.pp or not any(split) or min(split) < 0:
             raise ConfigError(
@@ -127,6 +143,15 @@ class LlamaCpp(Engine):
 
     def with_draft(self, architecture: Architecture) -> Architecture:
         return architecture
+
+    def left_out(self) -> Iterator[Message]:
+        if self.options.spec_type == "draft-simple":
+            yield Message(
+                "The draft model is not counted, only the {n} more rows of logits that each slot plans for it. Beside "
+                "this one it takes what it takes alone with the same context and slots, its cache in 16 bits unless "
+                "--cache-type-k-draft and --cache-type-v-draft say otherwise.",
+                n=self.options.guessed,
+            )
 
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""

@@ -43,6 +43,8 @@ def flags(options: LlamaCppOptions, length: int, slots: int, types: tuple[str, s
         if kind != "f16":
             yield from (flag, kind)
     yield from stated(options, SPELLING)
+    if options.spec_type == "draft-simple":
+        yield from ("--model-draft", "draft.gguf")
 
 
 def server(source: GGUFSource, options: LlamaCppOptions, length: int, slots: int, types: tuple[str, str]) -> Launch:

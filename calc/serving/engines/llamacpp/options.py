@@ -7,8 +7,18 @@ from pydantic import Field
 from calc.errors import Frozen
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+Guess = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"]
 MOST_SLOTS = 256
 """LLAMA_MAX_SEQ."""
+GUESSED: dict[Guess, int] = {
+    "none": 0,
+    "ngram-simple": 48,
+    "ngram-map-k": 48,
+    "ngram-map-k4v": 48,
+    "ngram-mod": 64,
+    "ngram-cache": 8,
+}
+"""Tokens that are guessed at once unless a flag says otherwise (common/speculative.cpp: common_speculative_n_max)."""
 
 
 class LlamaCppOptions(Frozen):
@@ -44,8 +54,8 @@ class LlamaCppOptions(Frozen):
     override_tensor: str | None = Field(
         default=None, max_length=1000, description="PATTERN=CPU: tensors whose name it matches stay on the host."
     )
-    split_mode: Literal["layer", "none"] = Field(
-        default="layer", description="Several GPUs have layers each; none: one GPU is used."
+    split_mode: Literal["layer", "row", "tensor", "none"] = Field(
+        default="layer", description="Several GPUs have layers each; none: one GPU is used; others are not counted."
     )
     tensor_split: str | None = Field(
         default=None, max_length=1000, description="Shares of the GPUs, such as 3,1; else equal ones."
@@ -53,7 +63,16 @@ class LlamaCppOptions(Frozen):
     kv_offload: bool = Field(default=True, description="The cache lies where its layer is; off: on the host.")
     swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
     device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
+    spec_type: Guess = Field(
+        default="none", description="What guesses tokens: a draft model beside this one, or repeats of the text."
+    )
+    spec_draft_n_max: int = Field(default=3, ge=1, le=1024, description="Tokens that a draft model guesses at once.")
     mmproj: bool = Field(default=False, description="The vision encoder is loaded too, from a file of its own.")
     rpc: str | None = Field(
         default=None, max_length=1000, description="Servers whose devices are used instead of GPUs; CPUs are assumed."
     )
+
+    @property
+    def guessed(self) -> int:
+        """Tokens that are guessed at once; each slot plans a row of logits for every one of them."""
+        return GUESSED.get(self.spec_type, self.spec_draft_n_max)

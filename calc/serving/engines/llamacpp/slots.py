@@ -39,7 +39,7 @@ class SlotCache(Cache):
             ubatch=options.ubatch_size,
             sequences=sequences,
             unified=options.kv_unified,
-            outputs=sequences if options.n_outputs_max is None else options.n_outputs_max or None,
+            outputs=outputs(options, sequences),
             type_k=type_k,
             type_v=type_v,
             flash=options.flash_attn != "off",
@@ -123,6 +123,13 @@ def cache_types(options: LlamaCppOptions, kv: CacheFormat) -> tuple[CacheType, C
 
 def slots(options: LlamaCppOptions, batch: int) -> int:
     return options.parallel or min(batch, MOST_SLOTS)
+
+
+def outputs(options: LlamaCppOptions, sequences: int) -> int | None:
+    """Rows of logits that are planned for; None: one for every token of a pass."""
+    if options.n_outputs_max is not None:
+        return options.n_outputs_max or None
+    return min(options.batch_size, sequences * (1 + options.guessed))
 
 
 def capability_of(gpu: GPU | None) -> int:

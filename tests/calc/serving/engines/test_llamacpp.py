@@ -72,6 +72,26 @@ def test_the_traps_of_compute_buffers(name, options, mib):
     assert compute(name, **options) == pytest.approx(mib, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        pytest.param({"spec_type": "draft-simple"}, 4, id="three tokens of a draft model and one more"),
+        pytest.param({"spec_type": "draft-simple", "spec_draft_n_max": 16, "parallel": 8, "batch": 8}, 136, id="slots"),
+        pytest.param({"spec_type": "ngram-mod"}, 65, id="repeats of the text"),
+        pytest.param({"spec_draft_n_max": 16}, 1, id="nothing guesses"),
+    ],
+)
+def test_each_guessed_token_has_a_row_of_logits(options, rows):
+    """llama-server: n_parallel x (1 + common_speculative_n_max), at most a batch."""
+    others = {name: value for name, value in options.items() if not name.startswith("spec")}
+    assert compute("google/gemma-3-12b-it", **options) == compute("google/gemma-3-12b-it", **others, n_outputs_max=rows)
+
+
+def test_a_draft_model_is_said_to_be_left_out():
+    said = report(models()[EXPERTS].config, engine=LlamaCpp(LlamaCppOptions(spec_type="draft-simple")), gpus=[])
+    assert any("draft model is not counted" in str(sentence) for sentence in said.assumptions)
+
+
 def test_windows_that_llama_cpp_ignores_keep_the_whole_context():
     """Mistral 7B v0.1: 32 layers x 2 x 1,024 x 2 bytes a token, though its window is 4,096."""
     assert allocation("mistralai/Mistral-7B-v0.1").memory.kv_cache == 32_768 * 131_072
@@ -123,6 +143,8 @@ def test_what_is_set_up_takes_no_more(options, sentence):
         (LLAMA, Precision(kv="fp8"), Layout(), {}, "no cache in fp8"),
         (LLAMA, Precision(), Layout(tp=2), {}, "layers of its own"),
         (LLAMA, Precision(), Layout(pp=2), {"tensor_split": "1"}, "each of 2 GPUs"),
+        (LLAMA, Precision(), Layout(pp=2), {"split_mode": "row"}, "SYCL only"),
+        (LLAMA, Precision(), Layout(pp=2), {"split_mode": "tensor"}, "not known here"),
         (LLAMA, Precision(), Layout(), {"override_tensor": "x=CUDA0"}, "PATTERN=CPU"),
         (LLAMA, Precision(), Layout(), {"flash_attn": "off", "cache_type_v": "q8_0"}, "need flash attention"),
     ],
