@@ -257,7 +257,9 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
 
 
 def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
-    """finetune/lora.py of October 2023: rank 8 on queries and values, all in bf16, plain AdamW, loss in chunks."""
+    """finetune/lora.py of October 2023: rank 8 on queries and values, dropout 0.05, `batch_size` 128, all in bf16,
+    plain AdamW, loss in chunks; bitsandbytes 0.41.1, by the table's head, saves what a quantised product reads
+    (MatMul4Bit in its autograd/_functions.py)."""
     if "Adapter" in record["method"]:
         return "a method that we do not model: LLaMA-Adapter"
     if record["n_gpu"] > 1:
@@ -271,28 +273,33 @@ def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
         TrainingWorkload(
             micro_batch=int(record["batch"]),
             sequence=record["seq"],
+            accumulation=128 // int(record["batch"]),
             method="lora" if quant == "None" else "qlora",
             lora_rank=8,
             lora_targets="qv",
+            lora_dropout=True,
             fused="phi" in record["model"],  # its GELU is one kernel here
             loss="whole",  # Fabric's bf16-true hands the logits out in fp32
             keep_outputs=True,
         ),
-        RECIPES["bf16"],
+        RECIPES["bf16"].model_copy(update={"saves_inputs": True}),
         frozen=Precision(weights={"None": "bf16", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-dq"}[quant]),
     )
 
 
 def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
-    """finetune/*.sh of QwenLM/Qwen: gradient checkpointing, LoRA of rank 64 on every matrix; DeepSpeed, which does not
-    cast what the model computes, but for LoRA on one GPU, where autocast does."""
+    """finetune.py and finetune/*.sh of QwenLM/Qwen: gradient checkpointing, LoRA of rank 64 with dropout 0.05 on every
+    matrix; DeepSpeed, which does not cast what the model computes, but for LoRA on one GPU, where autocast does. All
+    weights are trained with ZeRO-3 (finetune_ds.sh and README), whose configuration leaves two sizes to transformers:
+    it takes them from the width of the model (integrations/deepspeed.py)."""
     method = record["method"]
     if "(emb)" in method:
         return "a method that we do not model: LoRA that trains the embedding too"
     kind = "full" if method == "full" else "qlora" if method == "QLoRA" else "lora"
-    gpus = record["n_gpu"]
-    autocast = kind == "lora" and gpus == 1
-    deepspeed = RECIPES["deepspeed"].model_copy(update={"bucket": 200_000_000})  # finetune/ds_config_zero2.json
+    gpus, square = record["n_gpu"], int(config["hidden_size"]) ** 2
+    autocast, third = kind == "lora" and gpus == 1, kind == "full" or "ZeRO-3" in method
+    sizes = {"bucket": square, "prefetch": 9 * square // 10} if third else {"bucket": 200_000_000, "overlap": True}
+    deepspeed = RECIPES["deepspeed"].model_copy(update=sizes)
     return Case(
         record,
         config,
@@ -304,13 +311,14 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
             accumulation=record["grad_accum"],
             method=kind,
             lora_rank=64,
+            lora_dropout=kind != "full",
             fp32_rest=kind == "qlora",  # inferred: what PEFT made stays reserved, though DeepSpeed casts it back
             recompute="full",
             loss="whole" if autocast else "native",  # inferred: no upcast without autocast
             keep_outputs=not autocast,  # inferred: the logits wait too
         ),
         RECIPES["bf16-autocast"] if autocast else deepspeed,
-        TrainingLayout(dp=gpus, zero=3 if "ZeRO-3" in method else 2),
+        TrainingLayout(dp=gpus, zero=3 if third else 2),
         Precision(weights="int4" if kind == "qlora" else "bf16"),
     )
 

@@ -3,7 +3,7 @@
 from calc.model.architecture import Architecture
 from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules
-from calc.training.training_operations import WEIGHT_GRADIENTS
+from calc.training.training_operations import WEIGHT_GRADIENTS, sides_of
 from calc.training.training_workload import TrainingWorkload
 
 LOGIT_GRADIENTS = "gradients of logits"
@@ -62,6 +62,10 @@ def head(t: Modules, model: Architecture, work: TrainingWorkload, x: TrackedTens
         return fused_loss(t, x, table)
     if work.loss == "chunked":
         return chunked_loss(t, x, table, model.vocab, work.loss_chunks)
+    if work.loss == "stepwise":
+        return stepwise_loss(t, x, table, -(-model.vocab // work.loss_chunks))
+    if work.loss == "tiled":
+        return tiled_loss(t, x, table, model.vocab)
     logits = t.linear(x, table, model.vocab, "logits")
     t.mark_loss()
     if t.kernels.capped_logits:
@@ -111,16 +115,75 @@ def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
     t.mark_loss()
     chunk = [t.new("logits of a chunk", x.columns, width, x.unit) for width in (x.width, 4)]
     chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE)] if of_table is not None else []
-    made = [
-        gradient and (gradient.storage, gradient.columns, gradient.width, gradient.unit)
-        for gradient in (of_x, of_table)
-    ]
     del chunk
+    return gradients_there(t, x, table, [of_x, of_table])
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        return [parts and TrackedTensor(*parts) for parts in made]
 
-    return t.record(scalar(t), [x, table], backward)
+def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int) -> TrackedTensor:
+    """torchtitan's ChunkedLossWrapper (0.3, components/loss.py): head, loss in fp32 and backward of one chunk of tokens
+    after the other, whose logits are as large as `part` columns of every token. The gradients of the states are
+    gathered in fp32, those of the table added up."""
+    states = (x.columns, x.width, x.unit)
+    gathered = t.gradient((x.columns, 4, x.unit))
+    t.mark_loss()
+    width = t.width if t.autocast else table.width
+    kept = t.cast_weight(table, width, "weights in 16 bits")
+    of_table: TrackedTensor | None = None
+    for _ in range(2):  # from the second on all are alike
+        logits = t.new("logits", part, width, x.unit)
+        wide = t.new("logits in 32 bits", part, 4, x.unit)
+        likely = t.new("log-softmax of the logits", part, 4, x.unit)
+        del wide
+        steps = [t.new(LOGIT_GRADIENTS, part, 4, x.unit) for _ in range(2)]
+        del likely
+        narrow = t.new(LOGIT_GRADIENTS, part, width, x.unit)
+        del steps
+        if table.node is not None:
+            made = t.gradient((table.columns, table.width, CountedBy.ONCE))
+            of_table = (of_table or made) if t.keeps_gradients else None
+            del made
+        del narrow, logits
+    del kept
+    whole = t.gradient(states)
+    del gathered
+    return gradients_there(t, x, table, [whole, of_table])
+
+
+def gradients_there(
+    t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
+) -> TrackedTensor:
+    """A loss whose gradients were made on the way forward."""
+    made = [one and (one.storage, one.columns, one.width, one.unit) for one in gradients]
+    return t.record(scalar(t), [x, table], lambda _: [parts and TrackedTensor(*parts) for parts in made])
+
+
+TILE = 4096, 32_768
+"""Tokens and columns of a tile of logits (TRL 1.16, kernels/chunked_logprob.py and trainer/utils.py)."""
+
+
+def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -> TrackedTensor:
+    """TRL's ChunkedLogProbFunction (1.16, kernels/chunked_logprob.py): a copy of the states that have a label, and a
+    tile of logits at a time, made again on the way back, where all gradients add up in fp32. The tile is that of at
+    least 4,096 tokens."""
+    x = t.gather(x, t.new("places of labels", 1, 8, x.unit), x.columns, "states that have a label")
+    t.mark_loss()
+    width = t.width if t.autocast else x.width
+    rows = min(vocab, TILE[1]) * x.columns
+
+    def tile() -> list[TrackedTensor]:
+        logits = t.new("logits of a tile", TILE[0] * TILE[1], width, CountedBy.ONCE)
+        cast = t.new("weights in 16 bits", rows, width, CountedBy.ONCE) if table.width != width else None
+        return [logits] if cast is None else [logits, cast]
+
+    tile()
+    sides = sides_of(x, table)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        wide = [side and t.gradient((side[0], 4, side[2])) for side in sides]
+        tile()
+        return [one and side and t.in_type(one, side[1]) for one, side in zip(wide, sides, strict=True)]
+
+    return t.record(scalar(t), [x, table], backward, [x.storage])
 
 
 def scalar(t: Modules) -> TrackedTensor:

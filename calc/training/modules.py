@@ -42,6 +42,7 @@ class Settings:
     trains: bool  # the model's own weights
     adapters: Adapters | None
     quantised: bool  # matrices are dequantised for every product
+    saves_inputs: bool  # these products keep what they read
     inputs_need_gradients: bool  # what the embedding gives, though it is not trained
     flash: bool
     repeated_keys: bool  # keys and values for every query head before the kernel
@@ -137,7 +138,7 @@ class Modules(Rearranging):
             return [result]
 
         weight_size = weight.columns
-        return self.cast(self.record(out, [x], backward), before, label)
+        return self.cast(self.record(out, [x], backward, [x.storage] * self.settings.saves_inputs), before, label)
 
     def adapter(
         self, x: TrackedTensor, adapters: Adapters, columns: int, label: Name, unit: CountedBy

@@ -16,6 +16,7 @@ LOGITS = frozenset(
         "logits after tanh",
         "log-softmax of the logits",
         "logits of a chunk",
+        "logits of a tile",
         "gradients of the states that the head reads",
         "loss",
         LOGIT_GRADIENTS,

@@ -45,6 +45,7 @@ def settings_of(
         trains=work.trains_base,
         adapters=None if work.trains_base else adapters,
         quantised=not work.trains_base and frozen_bits < 16,
+        saves_inputs=recipe.saves_inputs,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
         flash=work.attention == "flash",
         repeated_keys=work.repeated_keys,

@@ -32,11 +32,21 @@ class Recipe(Frozen):
     flattened: bool = Field(
         default=False, description="At the optimizer's step all gradients are flattened, and that is cast to fp32."
     )
-    bucket: int = Field(
-        default=0, ge=0, le=2**40, description="Elements of each of two buffers that gradients are reduced in."
+    bucket: int = Field(default=0, ge=0, le=2**40, description="Elements of a buffer that gradients are reduced in.")
+    overlap: bool = Field(default=False, description="A second such buffer is filled meanwhile.")
+    reuse: int = Field(
+        default=0,
+        ge=0,
+        le=2**40,
+        description="ZeRO-3: elements until its next use within which a weight stays gathered.",
     )
+    prefetch: int = Field(default=0, ge=0, le=2**40, description="ZeRO-3: elements of weights gathered ahead of use.")
+    sub_group: int = Field(default=0, ge=0, le=2**40, description="ZeRO-3: elements that are updated at a time.")
     casts_model: bool = Field(
         default=False, description="The framework casts the whole model to 16 bits, also what PEFT has made fp32."
+    )
+    saves_inputs: bool = Field(
+        default=False, description="The product with a quantised matrix saves its input (bitsandbytes 0.41)."
     )
     fused: bool = Field(default=False, description="The framework's AdamW is one kernel, not torch's foreach.")
 
@@ -55,7 +65,9 @@ RECIPES: dict[RecipeName, Recipe] = {
     "master-each": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True, casts="each"),
     # the same, but 16-bit gradients stay until the end (Apex O2)
     "master-all": Recipe(weights="bf16", gradients="bf16", states="fp32", master=True, casts="all"),
-    # the same as DeepSpeed holds it (runtime/zero/stage_1_and_2.py), with its default reduce_bucket_size
+    # the same as DeepSpeed 0.19.8 holds it (runtime/zero/stage_1_and_2.py and stage3.py), with its defaults for
+    # reduce_bucket_size, stage3_max_reuse_distance, stage3_prefetch_bucket_size and sub_group_size (zero/config.py);
+    # allgather_bucket_size only divides views, and stage3_max_live_parameters only stops prefetching
     "deepspeed": Recipe(
         weights="bf16",
         gradients="bf16",
@@ -64,6 +76,9 @@ RECIPES: dict[RecipeName, Recipe] = {
         buffers=True,
         flattened=True,
         bucket=500_000_000,
+        reuse=1_000_000_000,
+        prefetch=50_000_000,
+        sub_group=1_000_000_000,
         casts_model=True,
         fused=True,
     ),

@@ -52,6 +52,11 @@ class TrainingStage:
         """Whether PyTorch's FSDP2 gathers the weights."""
         return self.layout.fully_sharded and not self.recipe.buffers
 
+    @property
+    def by_deepspeed(self) -> bool:
+        """Whether DeepSpeed's ZeRO-3 gathers the weights; it does so on one GPU too."""
+        return self.layout.zero == 3 and self.recipe.reuse > 0
+
     def gathered(self, layer: int) -> int:
         """Bytes of a unit's weights as they are multiplied."""
         unit = self.states.units.get(layer)
@@ -114,7 +119,7 @@ class TrainingStage:
             Held(once(states.master), "fp32 copies of the weights", "master_weights"),
             Held(once(states.optimizer), "states of the optimizer", "optimizer"),
         ]
-        if self.layout.fully_sharded and not self.by_fsdp:
+        if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
             largest = max(map(self.gathered, states.units))
             held.append(Held(once(2 * largest), "gathered weights of two layers", "weights"))
         if gradients and recipe.buffers:
@@ -128,8 +133,10 @@ class TrainingStage:
         if work.accumulation > 1 and not recipe.buffers:
             held.append(Held(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
         if recipe.bucket:
-            size = 2 * WIDTH[recipe.gradients] * recipe.bucket
+            size = WIDTH[recipe.gradients] * self.bucketed()
             held.append(Held(once(size), "buckets that gradients are reduced in", "gradients"))
+        if self.by_deepspeed:
+            held.append(Held(once(self.live()), "gathered weights", "weights"))
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.passes.settings.rest
@@ -137,6 +144,23 @@ class TrainingStage:
         for run in self.runs if self.flight > 1 else ():
             held += run.waiting((self.flight - 1) * run.layers)
         return held
+
+    def bucketed(self) -> int:
+        """Elements of gradients on their way. Stage 3 has one bucket, and lays what is in it end to end for
+        reduce-scatter (DeepSpeed 0.19.8, runtime/comm/coalesced_collectives.py)."""
+        bucket = self.recipe.bucket
+        if self.by_deepspeed:
+            return bucket + min(bucket, sum(unit.trained for unit in self.states.units.values()))
+        return 2 * bucket if self.recipe.overlap else bucket
+
+    def live(self) -> int:
+        """Bytes of what DeepSpeed's ZeRO-3 has gathered at the loss (0.19.8, partitioned_param_coordinator.py,
+        `__params_to_release`): the head, and the last weights that are needed again before so many elements have
+        passed, each going forward and back, and once more where a layer runs again; and what comes ahead."""
+        kept = self.recipe.reuse // (3 if self.recomputed else 2)
+        head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
+        elements = max(head, kept) + self.recipe.prefetch
+        return WIDTH[self.recipe.compute] * min(elements, sum(unit.gathered for unit in self.states.units.values()))
 
     def masks(self) -> Held:
         """Masks of eager attention: one for each window."""

@@ -102,7 +102,11 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         optimizer=total(trained, lambda one: state_bytes(work.optimizer, one.tensor, state), 1),
         update=update_bytes(work.optimizer, kernel_of(work, recipe), elements, largest, width, state),
         casts=casts_of(
-            [share(one, one.copies * one.numel, 2) for one in trained], last_matrix(trained), gradient, recipe
+            [share(one, one.copies * one.numel, 2) for one in trained],
+            last_matrix(trained),
+            gradient,
+            recipe,
+            recipe.sub_group if layout.zero == 3 else 0,
         ),
         largest_gradient=gradient * largest,
         gradient_width=gradient,
@@ -130,11 +134,12 @@ def quantised(weight: RankWeight, recipe: Recipe) -> bool:
     return weight.nbytes < WIDTH[recipe.compute] * weight.numel
 
 
-def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe) -> int:
+def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe, at_once: int) -> int:
     """Bytes of gradients while the optimizer casts them to fp32: one after the other, of which each is let go of, until
-    the last matrix, or kept; or flattened, and that cast."""
+    the last matrix, or kept; or flattened, all or so many elements at once, and that cast."""
     if recipe.flattened:
-        return sum(sizes) * (2 * gradient + 4)
+        elements = sum(sizes)
+        return elements * gradient + min(elements, at_once or elements) * (gradient + 4)
     if recipe.casts == "none":
         return 0
     if recipe.casts == "all":

@@ -50,15 +50,15 @@ TRAINERS: dict[str, Trainer] = {
     ),
     "trl": Trainer(
         title="TRL SFTTrainer",
-        workload=FUSED_ADAMW | {"recompute": "full", "loss": "fused"},
+        workload=FUSED_ADAMW | {"recompute": "full", "loss": "tiled"},
         recipe="autocast",  # a model that is named is loaded in fp32, unless model_init_kwargs says otherwise
         lora=PEFT,
         qlora={"fp32_rest": True},  # dtype float32; the adapters are cast to bf16
         adapter_recipe="bf16-autocast",
         base="fp32",
-        source="TRL 1.16: base_config.py (gradient_checkpointing, bf16), sft_config.py and trainer/utils.py (loss_type "
-        "nll by a fused head, logits never whole), trainer/utils.py (create_model_from_path: dtype float32), "
-        "sft_trainer.py (adapters of quantized models in bf16)",
+        source="TRL 1.16: base_config.py (gradient_checkpointing, bf16), sft_config.py and kernels/chunked_logprob.py "
+        "(loss_type nll by tiles of logits, gradients in fp32), trainer/utils.py (create_model_from_path: "
+        "dtype float32), sft_trainer.py (adapters of quantized models in bf16)",
     ),
     "axolotl": Trainer(
         title="Axolotl",
@@ -78,7 +78,7 @@ TRAINERS: dict[str, Trainer] = {
     ),
     "torchtitan": Trainer(
         title="torchtitan (FSDP2)",
-        workload=FUSED_ADAMW | {"method": "pretrain", "recompute": "alternate", "loss": "chunked", "loss_chunks": 8},
+        workload=FUSED_ADAMW | {"method": "pretrain", "recompute": "alternate", "loss": "stepwise", "loss_chunks": 8},
         recipe="autocast",
         layout={"zero": 3, "reduce": "fp32"},
         source="torchtitan 0.3: trainer.py (SelectiveAC), config/configs.py (bf16 parameters, fp32 reduction), "
@@ -104,7 +104,7 @@ TRAINERS: dict[str, Trainer] = {
         title="DeepSpeed ZeRO-2",
         recipe="deepspeed",
         layout={"zero": 2},
-        source="DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py and runtime/zero/config.py: reduce_bucket_size 5e8; "
-        "its own default stage is 0",
+        source="DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py and runtime/zero/config.py: reduce_bucket_size 5e8, "
+        "overlap_comm false before stage 3; its own default stage is 0",
     ),
 }

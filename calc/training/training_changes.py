@@ -72,7 +72,11 @@ def fused_loss(largest: Largest, now: TrainingSetting) -> TrainingSetting | None
 
 
 def chunked_loss(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
-    return None if now.work.loss in ("fused", "chunked") else now.working(loss="chunked", keep_outputs=False)
+    return (
+        None
+        if now.work.loss in ("fused", "tiled", "stepwise", "chunked")
+        else now.working(loss="chunked", keep_outputs=False)
+    )
 
 
 def flash(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:

@@ -9,7 +9,7 @@ from calc.training.optimizer import Optimizer, OptimizerKernel
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
 LoraTargets = Literal["all", "dense", "attention", "qv"]
-Loss = Literal["whole", "native", "compiled", "chunked", "fused"]
+Loss = Literal["whole", "native", "compiled", "chunked", "stepwise", "tiled", "fused"]
 
 
 class TrainingWorkload(Frozen):
@@ -61,7 +61,9 @@ class TrainingWorkload(Frozen):
         "layer, so that the logits are never whole.",
     )
     """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
-    fp32 for one chunk of tokens at a time (torchtune); fused: with the head, so that logits are never whole (Liger)."""
+    fp32 for one chunk of tokens at a time (torchtune); stepwise: so, with head and backward of each chunk (torchtitan);
+    tiled: with the head by tiles of tokens and vocabulary, made again going back (TRL); fused: with the head, so that
+    logits are never whole (Liger)."""
     loss_chunks: int = Field(default=8, ge=1, le=2**16, description="Chunks of a chunked loss.")
     keep_outputs: bool = Field(
         default=False, description="The training loop holds the logits through the backward pass; Trainers do not."

@@ -143,6 +143,8 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "native": Message("Whole, in 16 bits"),
         "compiled": Message("Whole, one kernel"),
         "chunked": Message("In chunks"),
+        "stepwise": Message("Chunk by chunk with the output layer"),
+        "tiled": Message("In tiles with the output layer"),
         "fused": Message("Fused with the output layer"),
     },
     "lora_targets": {

@@ -124,6 +124,43 @@ def test_how_a_trainer_stores_lora(trainer, base, adapters):
     assert kept.total - kept.overhead == base * report.parameters.total + 3 * adapters * 41_943_040
 
 
+LLAMA = {"embedding": 128_256 * 4096, "parameters": 8_030_261_248}  # Llama 3.1 8B
+
+
+@pytest.mark.parametrize(
+    ("loss", "recompute", "zero", "phase", "name", "nbytes"),
+    [
+        pytest.param("tiled", "full", 0, "loss", "logits of a tile", 4096 * 32_768 * 2, id="TRL: TOKEN_CHUNK_SIZE"),
+        pytest.param("stepwise", "none", 0, "loss", "logits", 2048 // 8 * 128_256 * 2, id="torchtitan: num_chunks 8"),
+        pytest.param("whole", "none", 2, "loss", "buckets that gradients are reduced in", 2 * 5 * 10**8, id="ZeRO-2"),
+        pytest.param("whole", "none", 3, "loss", "buckets that gradients are reduced in", 4 * 5 * 10**8, id="ZeRO-3"),
+        pytest.param(
+            "whole", "none", 3, "loss", "gathered weights", 2 * (LLAMA["embedding"] + 5 * 10**7), id="head and prefetch"
+        ),
+        pytest.param(
+            "whole",
+            "none",
+            3,
+            "optimizer",
+            "gradients",
+            2 * LLAMA["parameters"] // 8 + 6 * 10**9,
+            id="ZeRO-3: sub_group_size",
+        ),
+    ],
+)
+def test_buffers_that_a_trainers_source_states(loss, recompute, zero, phase, name, nbytes):
+    """TRL 1.16, torchtitan 0.3 and DeepSpeed 0.19.8, as calc/training names the files."""
+    report = training_report(
+        models()["meta-llama/Llama-3.1-8B"].config,
+        workload=TrainingWorkload(sequence=2048, recompute=recompute, loss=loss),
+        recipe=RECIPES["deepspeed" if zero else "bf16"],
+        layout=TrainingLayout(dp=8 if zero else 1, zero=zero),
+        gpus=[],
+    )
+    sizes = {str(tensor.name): tensor.bytes for tensor in report.phases[phase].tensors}
+    assert sizes[name] == nbytes
+
+
 @pytest.mark.parametrize(
     ("config", "row"),
     [
