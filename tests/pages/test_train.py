@@ -75,7 +75,7 @@ def test_flags_of_a_trainer():
     app = train(model="Qwen/Qwen2.5-0.5B")
     assert app.selectbox(key="trainer").value is None
     run(app.selectbox(key="trainer").set_value("trl"))
-    link = {"model": "Qwen/Qwen2.5-0.5B", "optimizer_kernel": "fused", "recompute": "full", "loss": "fused"}
+    link = {"model": "Qwen/Qwen2.5-0.5B", "optimizer_kernel": "fused", "recompute": "full", "loss": "tiled"}
     assert dict(app.query_params) == link | {"recipe": "autocast"}
     run(app.segmented_control(key="method").set_value("qlora"))
     assert dict(app.query_params) == link | {"method": "qlora", "fp32_rest": "true", "recipe": "bf16-autocast"}
