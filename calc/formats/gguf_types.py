@@ -1,12 +1,25 @@
 """The type of each tensor of a GGUF file, as llama.cpp's `llama-quantize` chooses it (src/llama-quant.cpp)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_tensors import in_f32, is_quantised, is_weight
-from calc.formats.mixes import COUNTED, MIX_TYPES, MIXES, OF_EIGHT_TINY, ModelSizes, Role, fitted, role_of, type_of
+from calc.formats.mixes import (
+    COUNTED,
+    MIX_TYPES,
+    MIXES,
+    OF_EIGHT_TINY,
+    ModelSizes,
+    Role,
+    always,
+    fitted,
+    role_of,
+    steps_of,
+    type_of,
+)
 from calc.formats.precision import Precision
 from calc.formats.table import Format
 from calc.model.architecture import Architecture
@@ -23,56 +36,95 @@ HEADS_BY_LAYER = frozenset({"bamba", "granitemoehybrid", "jamba", "kimi_linear",
 """Families whose header states KV heads layer by layer: none in layers without attention."""
 
 
-def gguf_types(model: Architecture, tensors: Sequence[Tensor], precision: Precision) -> Callable[[Tensor, int], Format]:
-    """The type of a tensor in a layer. Raises ConfigError for a format that no file has."""
-    weights = precision.weights
-    if weights not in MIXES and weights not in FLOAT_TYPES and weights != "mxfp4":
-        raise ConfigError(
-            Message("GGUF files do not store weights in {format}.", format=weights), "weights", ["Q4_K_M", "Q8_0"]
-        )
-    places = counted(tensors)
-    sizes = sizes_of(model, places)
-    plain = next((name for weight, name in FLOAT_TYPES.items() if weight == weights), "F16")
+class GGUFTypes:
+    """The types of a model's tensors in files of one format. Raises ConfigError for a format that no file has."""
 
-    quantised = {tensor.name for tensor in tensors if is_quantised(tensor)}
+    def __init__(self, counted: "Counted", precision: Precision) -> None:
+        self.counted, self.weights, self.imatrix = counted, precision.weights, precision.imatrix
+        if self.weights not in MIXES and self.weights not in FLOAT_TYPES and self.weights != "mxfp4":
+            raise ConfigError(
+                Message("GGUF files do not store weights in {format}.", format=self.weights),
+                "weights",
+                ["Q4_K_M", "Q8_0"],
+            )
+        self.plain = next((name for weight, name in FLOAT_TYPES.items() if weight == self.weights), "F16")
 
-    def choose(tensor: Tensor, layer: int) -> Format:
-        if tensor.component == "experts_routed" and is_weight(tensor) and model.model_type in NATIVE_MXFP4:
+    def formats(self, tensor: Tensor) -> dict[Format, tuple[int, ...]]:
+        """The layers of a tensor by the type that they store it in; of one outside the layers there are none."""
+        role, sizes = self.counted.roles.get(tensor.name), self.counted.sizes
+        if role is None or not tensor.layers or not self.counted.is_mixed(tensor) or not self.hangs_on_place(role):
+            return {self.format(tensor, tensor.layers[0] if tensor.layers else 0): tensor.layers}
+        by_type: dict[str, list[int]] = {}
+        for layer in tensor.layers:
+            kind = type_of(self.weights, role, self.place(tensor, role, layer), sizes, imatrix=self.imatrix)
+            by_type.setdefault(kind, []).append(layer)
+        alike: dict[Format, tuple[int, ...]] = {}
+        for kind, layers in by_type.items():
+            form = fitted(kind, tensor.shape[-1])
+            alike[form] = tuple(sorted((*alike.get(form, ()), *layers)))
+        return alike
+
+    def hangs_on_place(self, role: Role) -> bool:
+        """Whether the layers may differ in the type of a role."""
+        if self.weights not in MIXES or role not in COUNTED:
+            return False
+        steps = steps_of(self.weights, role, self.counted.sizes, imatrix=self.imatrix)
+        return bool(steps) and steps[0].where is not always
+
+    def place(self, tensor: Tensor, role: Role, layer: int) -> int:
+        """What the type of a role hangs on."""
+        sizes = self.counted.sizes
+        if tensor.apart is not None:
+            return sizes.layers - 1  # a draft layer, behind the last
+        by_layer = role != "v" and sizes.experts > 1 and MIXES[self.weights].of_eight != OF_EIGHT_TINY
+        return layer if by_layer or role not in COUNTED else self.counted.places[role][layer, tensor.name]
+
+    def format(self, tensor: Tensor, layer: int) -> Format:
+        """The type of a tensor in a layer."""
+        weights, sizes = self.weights, self.counted.sizes
+        if tensor.component == "experts_routed" and self.counted.native and is_weight(tensor):
             return MIX_TYPES["MXFP4"]
-        if weights in FLOAT_TYPES or tensor.apart == "vision" or tensor.name not in quantised:
-            return MIX_TYPES["F32" if in_f32(tensor) else plain]
+        if weights in FLOAT_TYPES or not self.counted.is_mixed(tensor):
+            return MIX_TYPES["F32" if in_f32(tensor) else self.plain]
         columns = tensor.shape[-1]
         if weights == "mxfp4":
             return fitted("MXFP4" if len(tensor.shape) == 3 and tensor.shape[0] > 1 else "Q8_0", columns)
-        role = role_of(tensor.name)
-        if role == "embedding" and model.tied:
+        role = self.counted.roles[tensor.name]
+        if role == "embedding" and self.counted.tied:
             role = "output"
         if role == "output" and not sizes.falcon and columns % (MIX_TYPES[MIXES[weights].base].block[1] or 1):
             return fitted("Q8_0", columns)
-        place = layer
-        if tensor.apart is not None:
-            place = sizes.layers - 1  # a draft layer, behind the last
-        elif role in COUNTED and not (role != "v" and sizes.experts > 1 and MIXES[weights].of_eight != OF_EIGHT_TINY):
-            place = places[role].index((layer, tensor.name))
-        return fitted(type_of(weights, role, place, sizes, imatrix=precision.imatrix), columns)
-
-    return choose
+        return fitted(type_of(weights, role, self.place(tensor, role, layer), sizes, imatrix=self.imatrix), columns)
 
 
-Places = dict[Role, list[tuple[int, str]]]
+@dataclass(frozen=True)
+class Counted:
+    """What the rules of every mix ask of a model's tensors."""
+
+    roles: dict[str, Role]  # of the tensors that a mix chooses a type for
+    places: dict[Role, dict[tuple[int, str], int]]  # of roles whose type hangs on the place, in the order of the file
+    sizes: ModelSizes
+    tied: bool
+    native: bool  # routed experts stay in MXFP4
+
+    def is_mixed(self, tensor: Tensor) -> bool:
+        """Whether a mix chooses its type."""
+        native = self.native and tensor.component == "experts_routed" and is_weight(tensor)
+        return tensor.name in self.roles and tensor.apart != "vision" and not native
+
+    @classmethod
+    def of(cls, model: Architecture, tensors: Sequence[Tensor]) -> "Counted":
+        quantised = [tensor for tensor in tensors if is_quantised(tensor)]
+        roles = {tensor.name: role_of(tensor.name) for tensor in quantised}
+        where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
+        for tensor in quantised:
+            if roles[tensor.name] in COUNTED and tensor.apart is None:
+                where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
+        places = {role: {one: place for place, one in enumerate(sorted(found))} for role, found in where.items()}
+        return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.model_type in NATIVE_MXFP4)
 
 
-def counted(tensors: Sequence[Tensor]) -> Places:
-    """The tensors of each role whose type hangs on the place, in the order that they are quantised in."""
-    places: Places = {role: [] for role in COUNTED}
-    for tensor in tensors:
-        role = role_of(tensor.name)
-        if role in COUNTED and is_quantised(tensor) and tensor.apart is None:
-            places[role] += [(layer, tensor.name) for layer in tensor.layers]
-    return {role: sorted(where) for role, where in places.items()}
-
-
-def sizes_of(model: Architecture, places: Places) -> ModelSizes:
+def sizes_of(model: Architecture, values: int) -> ModelSizes:
     blocks = model.all_blocks
     attention = [(block.layers[0], m) for block in blocks for m in block.mixers if isinstance(m, GQA)]
     first, mixer = min(attention, key=lambda row: row[0], default=(0, None))
@@ -80,7 +132,7 @@ def sizes_of(model: Architecture, places: Places) -> ModelSizes:
     experts = max((block.ffn.n_experts for block in blocks if isinstance(block.ffn, MoE)), default=0)
     return ModelSizes(
         layers=model.num_layers,
-        values=len(places["v"]),
+        values=values,
         group=0 if first > 0 and model.model_type in HEADS_BY_LAYER else group,
         experts=experts,
         falcon=ARCHITECTURES.get(model.model_type) == "falcon",

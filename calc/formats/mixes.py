@@ -197,25 +197,37 @@ class ModelSizes(Frozen):
 
 def type_of(mix: WeightFormat, role: Role, i: int, sizes: ModelSizes, *, imatrix: bool = False) -> str:
     """The type of the i-th tensor of a role, or of the one in layer i; `Mix` says which."""
-    rules, eight = (FALCON if sizes.falcon else MIXES)[mix], sizes.experts == 8
+    rules, eight = rules_of(mix, sizes), sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY
-    if role == "v":
-        if rules.v_grouped and (sizes.group >= 4 or (tiny and sizes.experts >= 4)):
-            chosen = rules.v_grouped
-        else:
-            chosen = stepped(rules.v, i, sizes.values) or rules.base
+    if role in COUNTED:
+        count = sizes.values if role == "v" else sizes.layers
+        chosen = stepped(steps_of(mix, role, sizes, imatrix=imatrix), i, count) or rules.base
+        if role != "v":
+            return chosen
         if sizes.of_70b and not tiny and chosen in ("Q3_K", "Q4_K"):
             chosen = "Q5_K"  # the values of a 70B model are small
         return chosen if tiny or not eight else rules.of_eight[2]
     if eight and role in ("o", "k"):
         return rules.of_eight[role == "k"] or rules.base
-    if role in ("down", "up", "gate"):
-        steps = rules.up if role != "down" else rules.down + (rules.down_weighed if imatrix else rules.down_plain)
-        if eight and mix == "IQ3_M" and role == "down":
-            steps = (*steps, MixStep("Q4_K", more_bits))
-        return stepped(steps, i, sizes.layers) or rules.base
     plain = {"embedding": rules.embedding, "output": rules.output, "q": rules.q, "k": rules.k, "o": rules.o}
     return plain.get(role) or rules.base
+
+
+def rules_of(mix: WeightFormat, sizes: ModelSizes) -> Mix:
+    return (FALCON if sizes.falcon else MIXES)[mix]
+
+
+def steps_of(mix: WeightFormat, role: Role, sizes: ModelSizes, *, imatrix: bool = False) -> tuple[MixStep, ...]:
+    """What a role whose type may hang on the place has instead of the base, the first that holds."""
+    rules, eight = rules_of(mix, sizes), sizes.experts == 8
+    if role == "v":
+        tiny = rules.of_eight == OF_EIGHT_TINY
+        grouped = rules.v_grouped and (sizes.group >= 4 or (tiny and sizes.experts >= 4))
+        return (MixStep(rules.v_grouped),) if rules.v_grouped and grouped else rules.v
+    steps = rules.up if role != "down" else rules.down + (rules.down_weighed if imatrix else rules.down_plain)
+    if eight and mix == "IQ3_M" and role == "down":
+        steps = (*steps, MixStep("Q4_K", more_bits))
+    return steps
 
 
 def stepped(steps: tuple[MixStep, ...], i: int, n: int) -> str | None:

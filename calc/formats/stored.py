@@ -1,11 +1,11 @@
 """Weights as stored: the tensors of one rank, each with its format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from calc.formats.format_names import FLOATS
 from calc.formats.gguf_tensors import gguf_tensors
-from calc.formats.gguf_types import gguf_types
+from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision
 from calc.formats.scheme import matrices
@@ -47,7 +47,7 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
     pieces = []
     for tensor in shares:
         if differs and tensor.layers:
-            pieces += by_format(tensor, tensor, choose)
+            pieces += by_format(tensor, choose)
         else:
             pieces.append(Piece(tensor, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
     return pieces
@@ -56,19 +56,24 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
 def stored_gguf(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
     """The same of a GGUF file, which holds norms in 32 bits in any format."""
     tensors = gguf_tensors(architecture)
-    choose = gguf_types(architecture, tensors, precision)
+    types = GGUFTypes(Counted.of(architecture, tensors), precision)
     shares = tensors if rank is None else gguf_tensors(rank)
-    return [piece for one, share in zip(tensors, shares, strict=True) for piece in by_format(one, share, choose)]
+    return [piece for one, share in zip(tensors, shares, strict=True) for piece in pieces_of(share, types.formats(one))]
 
 
-def by_format(tensor: Tensor, share: Tensor, choose: Callable[[Tensor, int], Format]) -> list[Piece]:
-    """A tensor's layers by the format that they store it in; `share` is a rank's part of it."""
-    if not tensor.layers:
-        return [Piece(share, choose(tensor, 0))]
+def by_format(tensor: Tensor, choose: Callable[[Tensor, int], Format]) -> list[Piece]:
+    """A tensor's layers by the format that they store it in."""
     alike: dict[Format, list[int]] = {}
     for layer in tensor.layers:
         alike.setdefault(choose(tensor, layer), []).append(layer)
-    return [Piece(replace(share, layers=tuple(layers)), form) for form, layers in alike.items()]
+    return pieces_of(tensor, {form: tuple(layers) for form, layers in alike.items()})
+
+
+def pieces_of(tensor: Tensor, alike: Mapping[Format, tuple[int, ...]]) -> list[Piece]:
+    """A tensor, or a rank's part of it, in the formats that its layers store it in."""
+    if len(alike) == 1:
+        return [Piece(tensor, form) for form in alike]
+    return [Piece(replace(tensor, layers=layers), form) for form, layers in alike.items()]
 
 
 def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[[Tensor, int], Format], bool]:

@@ -21,7 +21,7 @@ from calc.serving.workload import Workload
 from calc.time.layouts import refusal
 from calc.time.machines import Cards
 from calc.time.roofline import Machine, all_reduce
-from calc.time.sizes import Array, Table, bytes_by_tensor
+from calc.time.sizes import Array, Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_shards import BLOCK, held_bits
 from calc.units import GIB
 
@@ -109,7 +109,8 @@ class Sized:
             return None
         rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
         table = Table.of(rank.tensors())
-        sizes = np.array([bytes_by_tensor(model, rank, table, precision) for precision in precisions])
+        mixes = bytes_an_element(model, precisions)
+        sizes = np.array([bytes_by_tensor(model, rank, table, precision, mixes) for precision in precisions])
         weights = WeightBytes.of(rank, engine, table, sizes, layout)
         state = state_bytes(blocks_within(rank, range(rank.num_layers)))
         return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state)

@@ -1,14 +1,16 @@
 """Bytes of many tensors in many formats at once: what `stored` says of each, as arrays."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calc.formats import Precision
-from calc.formats.format_names import FLOATS
+from calc.formats.format_names import FLOATS, WeightFormat
+from calc.formats.gguf_tensors import gguf_tensors
+from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import stored
@@ -78,11 +80,11 @@ def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Ar
 
 
 def bytes_by_tensor(
-    whole: Architecture, rank: Architecture, table: Table, precision: Precision, mix: MixShares | None = None
+    whole: Architecture, rank: Architecture, table: Table, precision: Precision, mixes: Mapping[WeightFormat, MixShares]
 ) -> Array:
     """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
     if precision.weights in MIXES:
-        return bytes_of_mix(mix or bytes_an_element(whole, precision), table)
+        return bytes_of_mix(mixes[precision.weights], table)
     if is_plain(precision):
         return occurrence_bytes(table, precision, experts=any(t.component == "experts_routed" for t in table.tensors))
     pieces, sizes = iter(stored(whole, precision, rank)), []
@@ -102,12 +104,29 @@ def bytes_of_mix(mix: MixShares, table: Table) -> Array:
     return np.array([n * mix[t.component, t.apart] for n, t in zip(table.numel, table.tensors, strict=True)])
 
 
-def bytes_an_element(whole: Architecture, precision: Precision) -> MixShares:
-    """Of each part of a model in a GGUF file."""
-    held: Counter[TensorPart] = Counter()
-    elements: Counter[TensorPart] = Counter()
-    for piece in stored(whole, precision):
-        held[piece.tensor.component, piece.tensor.apart] += piece.nbytes * piece.tensor.count
+def bytes_an_element(whole: Architecture, precisions: Sequence[Precision]) -> dict[WeightFormat, MixShares]:
+    """Of each part of a model in a GGUF file, in those of some formats that are mixes."""
+    mixes = {precision.weights: precision for precision in precisions if precision.weights in MIXES}
+    if not mixes:
+        return {}
+    tensors, elements = gguf_tensors(whole), Counter[TensorPart]()
     for tensor in whole.tensors():
-        elements[tensor.component, tensor.apart] += tensor.numel * tensor.count
-    return {part: held[part] / elements[part] for part in elements}
+        elements[tensor.component, tensor.apart] += tensor.parameters
+    counted = Counted.of(whole, tensors)
+    types = {name: GGUFTypes(counted, mix) for name, mix in mixes.items()}
+    mixed = [tensor for tensor in tensors if counted.is_mixed(tensor)]
+    rest = file_bytes(next(iter(types.values())), [tensor for tensor in tensors if not counted.is_mixed(tensor)])
+    shares: dict[WeightFormat, MixShares] = {}
+    for name, types_of_mix in types.items():
+        held = file_bytes(types_of_mix, mixed) + rest
+        shares[name] = {part: held[part] / elements[part] for part in elements}
+    return shares
+
+
+def file_bytes(types: GGUFTypes, tensors: Sequence[Tensor]) -> Counter[TensorPart]:
+    """Bytes of each part of a model that some tensors of a file take."""
+    held: Counter[TensorPart] = Counter()
+    for tensor in tensors:
+        for form, layers in types.formats(tensor).items():
+            held[tensor.component, tensor.apart] += form.nbytes(tensor.shape, matrices(tensor)) * max(1, len(layers))
+    return held

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.formats import CacheFormat, Precision
-from calc.formats.mixes import MIXES
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
@@ -110,7 +109,7 @@ Shards = Callable[[Layout, tuple[int, ...]], Shard]
 def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> Shards:
     """The shard of a layout in some of the formats; each tensor-parallel degree is weighed once."""
     whole = engine.with_draft(architecture)
-    mixes = {f: bytes_an_element(whole, p) for f, p in enumerate(precisions) if p.weights in MIXES}
+    mixes = bytes_an_element(whole, precisions)
     known: dict[int, Weighed] = {}
     ranks: dict[Layout, Architecture] = {}
     cached: dict[tuple[Layout, tuple[int, ...]], Shard] = {}
@@ -137,7 +136,11 @@ def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Prec
 
 
 def weighed(
-    whole: Architecture, engine: Engine, precisions: Sequence[Precision], tp: int, mixes: Mapping[int, MixShares]
+    whole: Architecture,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    tp: int,
+    mixes: Mapping[WeightFormat, MixShares],
 ) -> Weighed:
     """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
     layout = Layout(tp=tp)
@@ -145,7 +148,7 @@ def weighed(
     counted = {None, "vision" if engine.loads_vision else None}
     counted |= {"multi_token_prediction"} if engine.loads_draft else set()
     table = Table.of(rank.tensors())
-    sizes = np.array([bytes_by_tensor(whole, rank, table, p, mixes.get(f)) for f, p in enumerate(precisions)])
+    sizes = np.array([bytes_by_tensor(whole, rank, table, p, mixes) for p in precisions])
     shape = (len(precisions), rank.num_layers)
     plain, routed = np.zeros(shape), np.zeros(shape)
     first, last = np.zeros(len(precisions)), np.zeros(len(precisions))

@@ -5,7 +5,7 @@ from math import prod
 
 from calc.formats import Precision
 from calc.formats.gguf_tensors import gguf_tensors
-from calc.formats.gguf_types import gguf_types
+from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.graph import BLOCKS
 
@@ -37,15 +37,17 @@ class ModelFile:
     def __init__(self, architecture: Architecture, precision: Precision) -> None:
         self.architecture = architecture
         tensors = gguf_tensors(architecture)
-        choose = gguf_types(architecture, tensors, precision)
+        types = GGUFTypes(Counted.of(architecture, tensors), precision)
         self.outside: dict[str, FileTensor] = {}
         self.layers: list[dict[str, FileTensor]] = [{} for _ in range(architecture.num_layers)]
         for tensor in tensors:
             if tensor.apart in SKIPPED:
                 continue
             ne = tensor.shape[::-1]
-            if not tensor.layers:
-                self.outside[tensor.name] = FileTensor(tensor.name, ne, (choose(tensor, 0).ggml or "").lower())
-            for layer in tensor.layers:
-                name = tensor.name.removeprefix("blk.{layer}.")
-                self.layers[layer][name] = FileTensor(name, ne, (choose(tensor, layer).ggml or "").lower())
+            for form, layers in types.formats(tensor).items():
+                kind = (form.ggml or "").lower()
+                if not layers:
+                    self.outside[tensor.name] = FileTensor(tensor.name, ne, kind)
+                for layer in layers:
+                    name = tensor.name.removeprefix("blk.{layer}.")
+                    self.layers[layer][name] = FileTensor(name, ne, kind)
