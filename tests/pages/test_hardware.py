@@ -61,7 +61,7 @@ def test_what_is_no_gpu_is_a_sentence():
 
 def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
     app = opened(page("hardware", view="models", card="l4", length="4096"), "map_table_models")
-    found = fitted.models_on("l4", 1, 4096)
+    found = fitted.models_on("l4", 1, 4096, "vllm")
     table = app.dataframe[0].value
     named = {preset.name: row for row, preset in enumerate(models()[name] for name in found.names)}
     assert len(table) == min(60, sum(found.max_context.max(axis=1) > 0))
@@ -77,7 +77,7 @@ def test_the_map_of_gpus_has_ones_own():
 
 
 def test_a_heat_map_is_empty_where_nothing_fits():
-    found = fitted.models_on("l4", 1, 4096)
+    found = fitted.models_on("l4", 1, 4096, "vllm")
     figure = maps.heat_map(found.names, fitted.FORMATS, found.max_context, maps.tokens, charts.LIGHT)
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
@@ -93,3 +93,13 @@ def test_points_lie_under_the_roof():
     assert points[0].intensity == pytest.approx(1, abs=0.3)  # a multiply-add for each weight of two bytes
     app = page("hardware", view="roofline")
     assert drawn(app).keys() == {"roofline"}
+
+
+def test_a_map_under_another_engine():
+    """SGLang leaves other shares of a GPU free; what sets nothing aside has no map, and a sentence."""
+    app = page("hardware", view="models", card="l4", length="4096", engine="sglang")
+    found = fitted.models_on("l4", 1, 4096, "sglang")
+    assert any("defaults of SGLang" in text for text in texts(app.caption))
+    assert (found.max_context != fitted.models_on("l4", 1, 4096, "vllm").max_context).any()
+    other = page("hardware", view="models", engine="transformers")
+    assert any("sets no memory aside" in text for text in texts(other.error))

@@ -13,7 +13,7 @@ from calc.time.prices import price_of
 from pages.parts.inputs.control import control, default, explain, faults, help_of
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.planned import Planned, own_gpus
-from pages.parts.state.scenario import Place, places, usual_gpus
+from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
 from pages.parts.state.url import bind, change, show
 from pages.parts.state.weighed import Answer
 from pages.parts.words import field, say
@@ -143,15 +143,7 @@ def engine(answer: Planned) -> None:
     with drawer(say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share"})) as is_open:
         if not is_open:
             return
-        show("engine", asked.engine if asked.engine in PLANNED else None)
-        st.segmented_control(
-            field("engine"),
-            list(PLANNED),
-            format_func=lambda name: ENGINES[name].title,
-            help=say("What serves the model."),
-            key="engine",
-            on_change=_take_engine,
-        )
+        engine_choice(answer.scenario)
         if error is not None and error.field == "engine":
             explain(error, lambda near: change(serving=asked.with_engine(near)))
         place = known["prefix_share"]
@@ -165,6 +157,20 @@ def engine(answer: Planned) -> None:
             **bind(place),
         )
         faults(error, place)
+
+
+def engine_choice(scenario: Scenario) -> None:
+    """Those that set memory aside at start."""
+    asked = scenario.serving.engine
+    show("engine", asked if asked in PLANNED else None)
+    st.segmented_control(
+        field("engine"),
+        list(PLANNED),
+        format_func=lambda name: ENGINES[name].title,
+        help=say("What serves the model."),
+        key="engine",
+        on_change=_take_engine,
+    )
 
 
 def _take_engine() -> None:

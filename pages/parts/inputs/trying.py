@@ -7,6 +7,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import control
 from pages.parts.inputs.model_picker import model_picker
+from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind
@@ -28,34 +29,37 @@ def view() -> str:
 
 def card_and_figure(scenario: Scenario) -> Scenario:
     """Of the map of models."""
-    with st.grid(4, min_column_width=200, gap="small"):
+    with st.grid(5, min_column_width=180, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
         control(of_hardware()["figure"], None)
+        engine_choice(scenario)
     return scenario
 
 
 def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
-    with st.grid(4, min_column_width=200, gap="small"):
+    with st.grid(5, min_column_width=180, gap="small"):
         with st.container():
             model_picker(answer)
         for name in ("cards", "length", "figure"):
             control(of_hardware()[name], None)
+        engine_choice(scenario)
     return answer
 
 
 def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
-    with st.grid(4, min_column_width=200, gap="small"):
+    with st.grid(5, min_column_width=180, gap="small"):
         with st.container():
             model_picker(answer)
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
+        engine_choice(scenario)
     return answer
 
 

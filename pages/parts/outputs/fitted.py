@@ -1,14 +1,17 @@
 """What fits where, as maps; and a GPU's roofline with the passes of a model under it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from calc import ConfigError, Precision
 from calc.hardware.custom_gpu import find_gpu
+from calc.serving.engines import ENGINES
 from calc.time.fitting import Fitting
 from calc.time.operating_points import OperatingPoint
+from calc.time.plan import check_engine
 from pages.parts import words
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import drawer
@@ -28,8 +31,9 @@ MOST = 60
 
 def models_on_a_gpu(scenario: Scenario) -> None:
     """Which presets fit in which format, up to which context, and how fast."""
+    engine = planned_engine(scenario)
     asked, presets = scenario.hardware, models()
-    found = fitted.models_on(asked.card, asked.cards, asked.length)
+    found = fitted.models_on(asked.card, asked.cards, asked.length, engine)
     makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in found.names}))
     rows = [
         row
@@ -38,15 +42,27 @@ def models_on_a_gpu(scenario: Scenario) -> None:
     ]
     st.caption(
         say(
-            "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under vLLM's defaults at the high end of "
-            "the overhead; the largest first.",
+            "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under the defaults of {engine} at the high "
+            "end of the overhead; the largest first.",
             fit=sum(found.max_context.max(axis=1) > 0),
             n=len(found.names),
             gpus=asked.cards,
             gpu=find_gpu(asked.card).name,
+            engine=ENGINES[engine].title,
         )
     )
     draw(scenario, found, rows, [presets[name].name for name in found.names], "models")
+
+
+def planned_engine(scenario: Scenario) -> Any:
+    """The engine; of one that sets no memory aside a sentence why it has no map."""
+    serving = scenario.serving
+    try:
+        check_engine(ENGINES[serving.engine]())
+    except ConfigError as problem:
+        explain(problem, lambda near: change(serving=serving.with_engine(near)))
+        st.stop()
+    return serving.engine
 
 
 def model_on_gpus(answer: Answer) -> None:
@@ -54,8 +70,10 @@ def model_on_gpus(answer: Answer) -> None:
     if answer.error is not None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
-    asked = answer.scenario.hardware
-    kinds, found = fitted.on_gpus(answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length)
+    asked, engine = answer.scenario.hardware, planned_engine(answer.scenario)
+    kinds, found = fitted.on_gpus(
+        answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length, engine
+    )
     with st.container(horizontal=True, gap="small"):
         vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
         forms = several(
@@ -71,12 +89,13 @@ def model_on_gpus(answer: Answer) -> None:
     )
     st.caption(
         say(
-            "{name} fits {fit:,} of {n:,} GPUs in some format ({gpus:,} of each), under vLLM's defaults at the high "
-            "end of the overhead; the fastest first.",
+            "{name} fits {fit:,} of {n:,} GPUs in some format ({gpus:,} of each), under the defaults of {engine} at "
+            "the high end of the overhead; the fastest first.",
             name=answer.model.name,
             fit=len(rows),
             n=len(passing),
             gpus=asked.cards,
+            engine=ENGINES[engine].title,
         )
     )
     draw(answer.scenario, found, rows, [gpu.name for gpu in kinds], "formats")
@@ -146,7 +165,7 @@ def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:
     length = int(min(asked.length, found.max_context[row].max()))
     work = serving.workload.model_copy(update={"batch": 1, "context": length})
     layout = found.layouts[row] or serving.layout
-    chosen = serving.model_copy(update={"workload": work, "weights": form, "layout": layout}).with_engine(fitted.ENGINE)
+    chosen = serving.model_copy(update={"workload": work, "weights": form, "layout": layout})
     if key == "formats":
         change(gpu=(found.names[row],), serving=chosen)
     else:
@@ -162,9 +181,10 @@ def roofline(answer: Answer) -> None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
     asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
+    engine = planned_engine(answer.scenario)
     precision = Precision.of(answer.model.published.config or {}, answer.scenario.serving.weights)
     try:
-        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length)
+        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length, engine)
     except ConfigError as problem:
         explain(problem, lambda near: None)
         return

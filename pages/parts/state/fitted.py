@@ -1,12 +1,11 @@
 """What fits where: maps that are computed once for all sessions."""
 
 from functools import lru_cache
-from typing import Literal
 
 from calc import Architecture, Precision
 from calc.formats import WeightFormat
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import runs
+from calc.hardware.engine_rules import EngineName, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
@@ -15,7 +14,6 @@ from calc.time.operating_points import OperatingPoint, operating_points
 from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
-ENGINE: Literal["vllm"] = "vllm"
 NODE = 8
 
 
@@ -27,25 +25,27 @@ def architectures() -> dict[str, Architecture]:
 
 
 @lru_cache(maxsize=64)
-def models_on(card: str, count: int, context: int) -> Fitting:
+def models_on(card: str, count: int, context: int, engine: EngineName) -> Fitting:
     """All presets in all formats on so many of a GPU."""
     formats = [Precision(weights=form) for form in FORMATS]
-    return fitting(architectures(), find_gpu(card), ENGINES[ENGINE](), formats, count=count, context=context, node=NODE)
+    return fitting(architectures(), find_gpu(card), ENGINES[engine](), formats, count=count, context=context, node=NODE)
 
 
-def on_gpus(model: Architecture, own: tuple[str, ...], count: int, context: int) -> tuple[list[GPU], Fitting]:
+def on_gpus(
+    model: Architecture, own: tuple[str, ...], count: int, context: int, engine: EngineName
+) -> tuple[list[GPU], Fitting]:
     """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
     formats = [Precision(weights=form) for form in FORMATS]
     known = [find_gpu(name) for name in (*own, *gpus())]
-    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINE)]
-    return kinds, fitting_gpus(model, kinds, ENGINES[ENGINE](), formats, count=count, context=context, node=NODE)
+    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, engine)]
+    return kinds, fitting_gpus(model, kinds, ENGINES[engine](), formats, count=count, context=context, node=NODE)
 
 
 def points_on(
-    model: Architecture, precision: Precision, card: str, count: int, context: int
+    model: Architecture, precision: Precision, card: str, count: int, context: int, name: EngineName
 ) -> tuple[Layout, tuple[OperatingPoint, ...]]:
     """Where prefill and decode stand under a GPU's roofline. Raises ConfigError where no layout shares the model."""
-    engine = ENGINES[ENGINE]()
+    engine = ENGINES[name]()
     layout = layout_on(model, engine, precision, min(count, NODE), NODE)
     if layout is None or layout.pp > 1:
         engine.check_layout(model, precision, Layout(tp=min(count, NODE)))

@@ -63,7 +63,7 @@ class Page(Frozen):
     @property
     def has_engine(self) -> bool:
         """Whether figures hang on the engine."""
-        return not {"serving", "planning"}.isdisjoint(self.uses)
+        return not {"serving", "planning", "hardware"}.isdisjoint(self.uses)
 
     def reads_training(self, params: Mapping[str, str]) -> bool:
         """Whether dp and ep in a link are the layout of training, though the page does not use that."""
