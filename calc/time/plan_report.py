@@ -1,6 +1,6 @@
 """Everything about one planning question, in one object: what the page draws and the command line prints."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calc.errors import Frozen, Message
@@ -8,6 +8,7 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus as all_gpus
 from calc.model.architecture import Architecture
+from calc.model.mixers import Recurrent
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
@@ -94,7 +95,21 @@ def assumptions(search: Search) -> Iterable[Message]:
         n=search.most,
         node=search.node,
     )
+    heads = min((getattr(m, "n_kv", 1) for m in attending(search.architecture)), default=None)
+    if heads is not None and heads < min(search.node, search.most):
+        yield Message(
+            "Where tensor parallelism has more ranks than the model has KV heads ({heads:,}), ranks hold copies of the "
+            "cache. Decode context parallel (--decode-context-parallel-size) would divide it over them instead, and "
+            "prefill context parallel a prompt over further GPUs: plans count neither, so that more requests may fit.",
+            heads=heads,
+        )
     yield Message("Time to first token is that of a prompt that does not wait for others.")
     yield Message(
         "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )
+
+
+def attending(architecture: Architecture) -> Iterator[Any]:
+    """The mixers that keep keys and values, of each kind of layer."""
+    for block in architecture.all_blocks:
+        yield from (mixer for mixer in block.mixers if not isinstance(mixer, Recurrent))

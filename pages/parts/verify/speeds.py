@@ -5,11 +5,18 @@ from collections.abc import Mapping
 
 import streamlit as st
 
+from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, plot
 from pages.parts.verify.accuracy_charts import MARKS
-from pages.parts.verify.speed_evidence import SPEEDS, SpeedAccuracy, SpeedSummary, side_by_side
+from pages.parts.verify.speed_evidence import (
+    SPEEDS,
+    SpeedAccuracy,
+    SpeedSummary,
+    contradiction,
+    side_by_side,
+)
 from pages.parts.words import say
 
 CUT = 1.25
@@ -67,6 +74,32 @@ def kinds(found: SpeedAccuracy) -> None:
             "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
             n=found.served,
             above=len(found.measured_above_high),
+        )
+    )
+    for kind in ("training", "training, with experts"):
+        contradicted(found, kind)
+
+
+def contradicted(found: SpeedAccuracy, kind: str) -> None:
+    """That the records of a kind do not agree with each other, where they do not."""
+    pair = contradiction(found, kind)
+    if pair is None:
+        return
+    fast, slow = pair.faster, pair.slower
+    st.caption(
+        say(
+            "{kind}: the records contradict each other, so that no formula can meet them all. {model}, same format and "
+            "lengths, {n:,} GPUs: {fast} tokens/s per GPU on {gpu}, {slow} on {other}: a factor of {factor}, where the "
+            "peaks are a factor of {peaks} apart. Micro-batch sizes and recomputation are not stated.",
+            kind=SPEEDS[kind],
+            model=fast["model"].rpartition("/")[2],
+            n=fast["gpus"],
+            fast=f"{fast['measured']:,.0f}",
+            gpu=find_gpu(fast["gpu"]).name,
+            slow=f"{slow['measured']:,.0f}",
+            other=find_gpu(slow["gpu"]).name,
+            factor=f"{pair.factor:.2f}",
+            peaks=f"{pair.peaks:.2f}",
         )
     )
 
