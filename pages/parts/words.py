@@ -147,7 +147,7 @@ def duration(ms: float) -> str:
 
 def milliseconds(ms: float) -> str:
     """In a column of them: nothing at all, or hardly anything, is said so."""
-    return figure(ms) if ms >= 0.01 else "< 0.01" if ms else "–"
+    return figure(ms) if ms >= 0.01 else "<\N{NO-BREAK SPACE}0.01" if ms else "–"
 
 
 def durations(estimate: Estimate) -> str:

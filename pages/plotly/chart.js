@@ -143,7 +143,7 @@ export default function ({ data, parentElement }) {
   const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
   chart.shown = data;
-  tabulated(chart, data.table);
+  if (data.table) tabulated(chart, data.table);
   library(data.url).then((Plotly) =>
     requestAnimationFrame(() =>
       later(() => chart.shown === data && chart.isConnected && draw(Plotly, chart), { timeout: 250 }),

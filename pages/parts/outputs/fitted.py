@@ -201,7 +201,7 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         st.caption(say("One rank of {layout}.", layout=words.layout(layout)))
-    plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()))
+    plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Bound by")]

@@ -14,8 +14,8 @@ from pages.parts.words import say
 
 CELL = 24
 """Pixels of a row."""
-LONGEST = 22
-"""Characters of a name beside a row; the rest is in the hover text."""
+BEGINNING, END = 15, 9
+"""Characters of a long name beside a row; the rest is in the hover text."""
 SCALE = ((0.0, "#E8F1FA"), (1.0, "#74AEDB"))
 INK = "#14202B"  # on any of these shades
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
@@ -27,6 +27,11 @@ def tokens(n: float) -> str:
     if n >= 2**20:
         return f"{n / 2**20:.3g}M"
     return f"{n / 1024:.0f}k" if n >= 10_240 else f"{n / 1024:.1f}k" if n >= 1024 else f"{n:.0f}"
+
+
+def shortened(name: str) -> str:
+    """A name without its middle: its end tells it from others."""
+    return name if len(name) <= BEGINNING + END + 1 else f"{name[:BEGINNING].rstrip()}…{name[-END:].lstrip()}"
 
 
 def heat_map(
@@ -70,7 +75,7 @@ def heat_map(
             "showgrid": False,
             "tickmode": "array",
             "tickvals": list(range(len(rows))),
-            "ticktext": [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in rows],
+            "ticktext": [shortened(name) for name in rows],
             "zeroline": False,
         },
     )

@@ -285,7 +285,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
     )
     mine = found.frontier_of(plan.gpu)
     curve = speed_charts.frontier(found.frontier, mine, here, charts.theme())
-    plot.draw("frontier", say("Speed per user against speed per GPU"), curve)
+    plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]

@@ -40,11 +40,13 @@ TABLE = 30
 """Pixels of the line that puts the figures in the chart's place, as a table."""
 
 
-def draw(key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | None = None) -> None:
-    """A figure with its name, a sentence and a table. With a tree it is a pie whose slices can be looked into. What the
-    basic bundle does not draw is left to Streamlit."""
+def draw(
+    key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | None = None, *, tabled: bool = False
+) -> None:
+    """A figure with its name, a sentence and a table, unless a page has a better one. With a tree it is a pie whose
+    slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
     if any(trace["type"] not in BASIC for trace in figure["data"]):
-        st.plotly_chart(figure, key=key, theme=None, config=CONFIG)
+        st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
         return
     base = st.get_option("server.baseUrlPath").strip("/")
     url = f"/{base}{PATH}" if base else PATH
@@ -54,11 +56,11 @@ def draw(key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | No
             "url": url,
             "label": label,
             "told": largest_slice(tree) if tree else span(figure),
-            "table": say("As a table"),
+            "table": None if tabled else say("As a table"),
             "figure": figure | {"config": CONFIG},
             "tree": tree,
         },
-        height=figure["layout"]["height"] + TABLE,
+        height=figure["layout"]["height"] + (0 if tabled else TABLE),
     )
 
 

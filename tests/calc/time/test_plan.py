@@ -17,7 +17,7 @@ from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
 from calc.time.sensitivity import sensitivity
-from calc.time.sizes import Table, bytes_by_tensor
+from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
 from presets import models
 
@@ -91,7 +91,7 @@ def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
 def test_bytes_as_arrays_are_those_of_stored(model, weights):
     whole, precision = architecture(model), Precision(weights=weights)
     table = Table.of(whole.tensors())
-    sizes = bytes_by_tensor(whole, whole, table, precision)
+    sizes = bytes_by_tensor(whole, whole, table, precision, bytes_an_element(whole, [precision]))
     held = sum(size * tensor.count for size, tensor in zip(sizes, table.tensors, strict=True))
     assert round(held) == sum(piece.nbytes * piece.tensor.count for piece in stored(whole, precision))
 
