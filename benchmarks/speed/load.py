@@ -3,7 +3,7 @@
 python -m benchmarks.speed.load [SESSIONS ...]
 
 Of each number of sessions: from the request to the end of the run, the process's CPU, and its memory while they are
-open. At the end, the memory after sessions were opened and closed again and again. The readers' own work runs on the
+open. At the end, the memory while a thousand sessions are opened and closed. The readers' own work runs on the
 same machine and counts against it.
 """
 
