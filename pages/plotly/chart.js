@@ -1,6 +1,9 @@
 // A Plotly figure that comes as JSON. It is drawn in an idle moment, each chart in a task of its own, so that numbers
-// are on screen before any chart. A figure with a tree is a pie: a click on a slice looks into it, a click on the middle
+// are on screen before any chart; one that is out of sight is drawn anew once it is seen, or once nothing more comes
+// for a while. A figure with a tree is a pie: a click on a slice looks into it, a click on the middle
 // leaves it again.
+
+const REST = 1500; // ms
 
 const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
@@ -123,7 +126,7 @@ function config(Plotly, chart) {
 }
 
 function draw(Plotly, chart) {
-  const { figure, tree } = chart.shown;
+  const { figure, tree } = (chart.drawn = chart.shown);
   if (!tree) return Plotly.react(chart, figure.data, figure.layout, config(Plotly, chart));
   const { names, data, middle } = level(tree, chart.path);
   chart.path = names;
@@ -139,14 +142,37 @@ function draw(Plotly, chart) {
   chart.on("plotly_clickannotation", ({ index }) => index === 0 && go(chart.path.slice(0, -1)));
 }
 
+function refresh(chart) {
+  const data = chart.shown;
+  library(data.url).then((Plotly) =>
+    requestAnimationFrame(() =>
+      later(() => chart.shown === data && chart.drawn !== data && chart.isConnected && draw(Plotly, chart), {
+        timeout: 250,
+      }),
+    ),
+  );
+}
+
+const sight = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    target.inSight = isIntersecting;
+    if (isIntersecting) refresh(target);
+  }
+});
+
+addEventListener("beforeprint", () => {
+  for (const chart of document.querySelectorAll(".weighbridge-chart")) {
+    if (window.Plotly && chart.shown && chart.drawn !== chart.shown) draw(window.Plotly, chart);
+  }
+});
+
 export default function ({ data, parentElement }) {
   const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
   chart.shown = data;
   if (data.table) tabulated(chart, data.table);
-  library(data.url).then((Plotly) =>
-    requestAnimationFrame(() =>
-      later(() => chart.shown === data && chart.isConnected && draw(Plotly, chart), { timeout: 250 }),
-    ),
-  );
+  sight.observe(chart);
+  clearTimeout(chart.rest);
+  if (chart.inSight || !chart.drawn) refresh(chart);
+  else chart.rest = setTimeout(refresh, REST, chart);
 }
