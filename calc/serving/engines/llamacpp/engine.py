@@ -101,7 +101,7 @@ class LlamaCpp(Engine):
         if self.options.split_mode == "row":
             raise ConfigError(
                 Message(
-                    "llama.cpp {version} splits matrices by rows with SYCL only: with CUDA it stops at "
+                    "llama.cpp {version} splits matrices by rows on SYCL and Hexagon: with CUDA it stops at "
                     "--split-mode row.",
                     version=self.versions,
                 ),
