@@ -1,4 +1,5 @@
-"""python -m benchmarks.accuracy.steps: each phase of whole training steps, as torch itself computes it, beside ours.
+"""python -m benchmarks.accuracy.steps > docs/training.md: each phase of whole training steps, as torch itself computes
+it, beside ours.
 
 The rows are steps of transformers' classes under fake tensors in which every storage was tracked, equal to torch's own
 MemTracker and FSDP2 tracker to the byte (torch 2.13, transformers 5.23, PEFT 0.21.2). No GPU was run.
@@ -15,7 +16,6 @@ from typing import Any
 from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.training import Training
 from calc.training.moments import Phase
-from calc.training.step import PHASES
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -114,41 +114,122 @@ def compare(rows: list[dict[str, Any]], configs: Mapping[str, Mapping[str, Any]]
         yield Step(row, {phase: sum(part.bytes for part in parts) for phase, parts in phases.items()})
 
 
-FACTORS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "model": lambda row: str(row["model"]),
-    "recipe": lambda row: str(row["recipe"]),
-    "optimizer": lambda row: str(row["optimizer"]),
-    "attention": lambda row: str(row["impl"]),
-    "checkpointing": lambda row: str(row["checkpointing"]),
-    "LoRA": lambda row: str(row["lora"]["targets"]) if "lora" in row else "none",
-    "accumulation": lambda row: str(row["accumulation"]),
-    "loss": lambda row: "outputs kept" if row["keep_outputs"] else str(row["loss"]),
-    "GPUs": lambda row: "FSDP2" if "ranks" in row else "one",
+Groups = Mapping[str, Callable[[Mapping[str, Any]], str]]
+FACTORS: Groups = {
+    "Method": lambda row: f"LoRA on {row['lora']['targets']}" if "lora" in row else "full",
+    "Optimizer": lambda row: str(row["optimizer"]),
+    "Precision": lambda row: str(row["recipe"]),
+    "Activation checkpointing": lambda row: str(row["checkpointing"]),
+    "Loss": lambda row: "whole, outputs kept" if row["keep_outputs"] else LOSS_NAMES[row["loss"]],
+    "Attention": lambda row: str(row["impl"]),
+    "Accumulated micro-batches": lambda row: str(row["accumulation"]),
+    "GPUs": lambda row: f"FSDP2 on {row['ranks']}" if "ranks" in row else "one",
+    "Model": lambda row: str(row["model"]),
 }
+LOSS_NAMES = {"hf": "whole", "chunked8": "8 chunks"}
+SMALL: Groups = {
+    "Method": lambda row: "LoRA" if row["lora"] else "full",
+    "Base": lambda row: {"": "16 bits", "nf4": "NF4", "kbit": "NF4, prepare_model_for_kbit_training"}[quantised(row)],
+    "Dropout before adapters": lambda row: "yes" if row.get("dropout") else "no",
+    "Precision": lambda row: str(row["recipe"]),
+    "Activation checkpointing": lambda row: str(row["checkpointing"]),
+    "Family": lambda row: str(row["model"]),
+}
+HEAD = """# Training steps beside torch's own account
+
+Written by `python -m benchmarks.accuracy.steps > docs/training.md`.
+
+torch 2.13 ran the classes of transformers 5.23, with PEFT 0.21.2, on fake CUDA tensors, and every storage was tracked
+from the operation that returns it until it dies; that account equals torch's own `MemTracker` and FSDP2's
+`FSDPMemTracker` to the byte. No GPU was run: what CUDA's libraries, the context and fragmentation add is not in it. The
+error of a row is that of its peak; the worst phase is the one furthest off in any row of the group, of: before the
+step, forward, loss, backward, optimizer, after the step. "Before" is how far the same peaks were off before the step
+was computed operation by operation, when activations, logits and states were sums of formulas (`steps_before.json`)."""
 
 
-def summary(name: str, errors: list[float]) -> str:
-    off = [abs(error) for error in errors]
-    high = quantiles(off, n=20, method="inclusive")[-1] if len(off) > 1 else off[0]
-    return f"{name:30}{len(off):>5} rows  median {median(off):>8.3%}  95 % {high:>8.3%}  worst {max(off):>8.3%}"
+def quantised(row: Mapping[str, Any]) -> str:
+    return str(row.get("quantised", ""))
+
+
+def families() -> Iterator[Step]:
+    """Steps of four layers of many families, as benchmarks/oracle/track_steps.py runs them."""
+    for family in load("family_steps.json"):
+        architecture = Architecture.from_config(family["config"])
+        for row in family["steps"]:
+            adapters = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
+            adapters |= {name: row[name] for name in ("dropout", "quantised") if row.get(name)}
+            asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
+            phases = training(asked | {"lora": adapters if row["lora"] else None}, architecture).phases()
+            named = row | {"model": family["config"]["model_type"], "peak": max(row["phases"].values())}
+            yield Step(named, {phase: sum(part.bytes for part in parts) for phase, parts in phases.items()})
+
+
+def high(errors: list[float]) -> float:
+    """Their 95th percentile."""
+    return quantiles(errors, n=20, method="inclusive")[-1] if len(errors) > 1 else errors[0]
+
+
+def line(name: str, steps: list[Step], before: list[float]) -> list[str]:
+    """A group's row."""
+    off = [abs(step.error) for step in steps]
+    error, phase = max((abs(error), phase) for step in steps for phase, error in step.errors.items())
+    figures = [f"{median(before):.1%}", f"{max(before):.1%}"] if before else []
+    return [
+        name,
+        str(len(steps)),
+        *figures,
+        *(f"{one:.3%}" for one in (median(off), high(off), max(off), error)),
+        phase,
+    ]
+
+
+def table(title: str, steps: list[Step], groups: Groups, before: list[float]) -> list[str]:
+    """Every group of every factor."""
+    columns = [
+        "Rows",
+        *(["Before: median", "worst"] if before else []),
+        "Now: median",
+        "95 %",
+        "worst",
+        "Worst phase",
+        "",
+    ]
+    lines = [f"## {title}", "", *table_head(["", *columns]), row_of(line("**all**", steps, before))]
+    for factor, value in groups.items():
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, step in enumerate(steps):
+            found[value(step.row)].append(number)
+        lines.append(row_of([f"**{factor}**", *[""] * len(columns)]))
+        for name, numbers in found.items():
+            lines.append(row_of(line(name, [steps[n] for n in numbers], [before[n] for n in numbers if before])))
+    return [*lines, ""]
+
+
+def table_head(columns: list[str]) -> list[str]:
+    return [row_of(columns), row_of(["---", *["---:"] * (len(columns) - 2), "---"])]
+
+
+def row_of(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def written() -> str:
+    """The page."""
+    steps = list(compare(load("train_steps.json"), configs()))
+    peaks = json.loads(Path(__file__).with_name("steps_before.json").read_text(encoding="utf-8"))
+    before = [abs(peak / step.row["peak"] - 1) for peak, step in zip(peaks, steps, strict=True)]
+    told = f"Before, over these {len(steps)} rows: median {median(before):.1%}, 95th percentile {high(before):.1%}."
+    lines = [HEAD, "", told, "", *table("Whole models", steps, FACTORS, before)]
+    lines += table("Four layers of a model of each family", list(families()), SMALL, [])
+    worst = [(max(step.errors.items(), key=lambda pair: abs(pair[1])), step) for step in steps]
+    lines += ["## Furthest off in any phase", "", *table_head(["Step", "Error", "Phase"])]
+    for (phase, error), step in sorted(worst, key=lambda one: -abs(one[0][1]))[:12]:
+        lines.append(row_of([name_of(step.row), f"{error:+.3%}", phase]))
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    steps = list(compare(load("train_steps.json"), configs()))
-    print(summary("whole peak", [step.error for step in steps]))
-    for phase in PHASES:
-        print(summary(phase, [step.errors[phase] for step in steps]))
-    for factor, value in FACTORS.items():
-        groups: dict[str, list[float]] = defaultdict(list)
-        for step in steps:
-            groups[value(step.row)].append(step.error)
-        print(f"\nwhole peak by {factor}")
-        for name, errors in groups.items():
-            print(summary(name, errors))
-    print("\nfurthest off in any phase")
-    worst = [(max(step.errors.items(), key=lambda pair: abs(pair[1])), step) for step in steps]
-    for (phase, error), step in sorted(worst, key=lambda one: -abs(one[0][1]))[:12]:
-        print(f"{error:>+9.4%}  {phase:12}{name_of(step.row)}")
+    print(written(), end="")
 
 
 if __name__ == "__main__":

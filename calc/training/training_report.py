@@ -171,7 +171,9 @@ def training_assumptions(
         yield Message(
             "Selective recomputation drops attention scores, which flash attention does not keep in any case."
         )
-    if layout.fully_sharded:
+    if layout.zero == 3 and training.recipe.reuse:
+        yield Message("Of sharded weights, DeepSpeed keeps the head and those that are needed again soon gathered.")
+    elif layout.fully_sharded:
         yield Message("Of sharded weights, those of a layer at work are gathered, and those of the next on their way.")
     excluded = architecture.parameters().not_in_total
     if excluded["vision"]:

@@ -24,6 +24,7 @@ FONT = '"Source Sans", sans-serif'  # the page's own
 TICKS = ",.12~g"
 """Ticks with separators of thousands and without exponents."""
 ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
+IN_A_LINE = 4  # parts of a line of the legend
 
 
 class Theme(NamedTuple):
@@ -74,8 +75,8 @@ def gpu_bars(
     return figure(
         [*bars, *capacity],
         theme,
-        height=LEGEND + ROW * len(rows) + 60,
-        margin={"l": 8, "r": 14, "t": LEGEND, "b": 60},
+        height=legend_height(parts) + ROW * len(rows) + 60,
+        margin={"l": 8, "r": 14, "t": legend_height(parts), "b": 60},
         title=legend(parts),
         meta=unit,
         barmode="stack",
@@ -223,7 +224,7 @@ def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, th
         stacked("y", "x", list(memories), list(memories.values()), parts),
         theme,
         height=340,
-        margin={"l": 8, "r": 8, "t": LEGEND + LINE, "b": 52},
+        margin={"l": 8, "r": 8, "t": legend_height(parts) + LINE, "b": 52},
         title=legend(parts),
         meta=unit,
         barmode="stack",
@@ -302,10 +303,11 @@ def swatch(part: str) -> str:
     return f'<span style="color:{words.color(part)};font-size:18px">■</span>'
 
 
-def legend(parts: Iterable[str]) -> dict[str, Any]:
-    """Every part with its colour, in one line of text above the figure."""
+def legend(parts: Sequence[str]) -> dict[str, Any]:
+    """Every part with its colour, in lines of text above the figure that a phone shows whole."""
+    named = [f"{swatch(part)} {words.part(part)}" for part in parts]
     return {
-        "text": "  ".join(f"{swatch(part)} {words.part(part)}" for part in parts),
+        "text": "<br>".join("  ".join(named[i : i + IN_A_LINE]) for i in range(0, len(named), IN_A_LINE)),
         "font": {"size": 13},
         "x": 0,
         "xref": "container",
@@ -313,8 +315,16 @@ def legend(parts: Iterable[str]) -> dict[str, Any]:
         "y": 1,
         "yref": "container",
         "yanchor": "top",
-        "pad": {"t": 6, "l": 4},
+        "pad": {
+            "t": 6 + (legend_height(parts) - LEGEND) // 2,
+            "l": 4,
+        },  # Plotly moves lines up by half of what they add
     }
+
+
+def legend_height(parts: Sequence[str]) -> int:
+    """Pixels of the legend."""
+    return LEGEND + (-(-len(parts) // IN_A_LINE) - 1) * LINE
 
 
 def small(text: str) -> dict[str, Any]:
