@@ -15,6 +15,7 @@ from presets import gpus, models
 
 PLANNED: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4", "Q4_K_M", "nf4")
 MAPPED: tuple[WeightFormat, ...] = ("bf16", "fp8", "fp8-channel", "int8", "int4", "nvfp4", "mxfp4", "nf4")
+GGUF: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 MODELS = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b")
 NEEDS = {"32 users": Needs(users=32), "with targets": Needs(users=32, tpot_ms=50, ttft_ms=2000)}
 
@@ -41,11 +42,16 @@ def main() -> None:
         for name, needs in NEEDS.items():
             timed(f"plan of {model}, {name}", lambda model=model, needs=needs: planned(model, needs))
     every = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-    formats = [Precision(weights=form) for form in MAPPED]
-    for gpu in ("h100-sxm", "rtx-4090"):
+    for engine, gpu, stored in (
+        ("vllm", "h100-sxm", MAPPED),
+        ("sglang", "rtx-4090", MAPPED),
+        ("vllm", "h100-sxm", GGUF),
+    ):
         timed(
-            f"map of {len(every)} presets on {gpu}",
-            lambda gpu=gpu: fitting(every, gpus()[gpu], ENGINES["vllm"](), formats),
+            f"map of {len(every)} presets x {len(stored)} formats to {stored[-1]} on {gpu}, {engine}",
+            lambda engine=engine, gpu=gpu, stored=stored: fitting(
+                every, gpus()[gpu], ENGINES[engine](), [Precision(weights=form) for form in stored]
+            ),
         )
 
 

@@ -109,7 +109,7 @@ def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure
         "x": [point.intensity for point in points],
         "y": [point.tflops for point in points],
         "text": [say(point.what) for point in points],
-        "textposition": ["bottom right"] * (len(points) - 2) + ["top left", "bottom center"],
+        "textposition": ["bottom right"] * (len(points) - 2) + ["top left", "bottom left"],
         "textfont": {"size": 12},
         "marker": {"size": 11, "color": theme.text, "symbol": ["circle"] * (len(points) - 1) + ["diamond"]},
         "cliponaxis": False,
