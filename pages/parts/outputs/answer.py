@@ -61,7 +61,9 @@ def sentence(
     values: dict[str, Any] = {"where": place, "size": size, "n": fits, "all": len(verdicts)}
     if fits:
         text = say("**Fits on {where}**, with {size} headroom per GPU.", **values)
-        if fits == len(verdicts) > 1:
+        if fits == len(verdicts) == 2:
+            text = say("**Fits on both GPUs.** The smallest is {where}, with {size} headroom.", **values)
+        elif fits == len(verdicts) > 1:
             text = say("**Fits on all {n} GPUs.** The smallest is {where}, with {size} headroom.", **values)
         elif len(verdicts) > 1:
             text = say("**Fits on {n} of {all} GPUs.** The smallest is {where}, with {size} headroom.", **values)

@@ -13,7 +13,7 @@ from pages.parts.words import say
 
 def figures(numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
     """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation."""
-    with st.grid(columns, min_column_width=125, gap="xsmall"):
+    with st.grid(columns, min_column_width=145, gap="xsmall"):
         for name, label, value, draw in numbers:
             with st.container(border=True, gap="xxsmall"):
                 st.metric(label, value)
