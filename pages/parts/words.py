@@ -330,7 +330,7 @@ BOUNDS: dict[str, Message] = {
     "compute": Message("compute"),
     "bandwidth": Message("memory bandwidth"),
     "link": Message("links between GPUs"),
-    "host": Message("the host"),
+    "host": Message("host"),
 }
 """What takes most of a step."""
 
