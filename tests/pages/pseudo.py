@@ -81,7 +81,18 @@ EXAMPLES = (
     LOG,
     PRINTED,
 )
-PRODUCTS = ("Weighbridge", "Hub", "vLLM", "SGLang", "transformers", "llama.cpp", "torch", "PyTorch", "AdamW")
+PRODUCTS = (
+    "Weighbridge",
+    "Hub",
+    "vLLM",
+    "SGLang",
+    "transformers",
+    "llama.cpp",
+    "torch",
+    "PyTorch",
+    "AdamW",
+    "vllm-gguf-plugin",
+)
 NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
     *FAMILIES,
