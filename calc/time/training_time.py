@@ -58,7 +58,7 @@ class TrainingTime(Frozen):
     tokens_per_s_per_gpu: Estimate
     mfu: Estimate
     """Of the peak that products are computed at; FLOPs of products and of all query-key pairs, forward and twice that
-    backward, nothing recomputed (PaLM appendix B, arXiv:2204.02311)."""
+    backward (once in products of frozen weights), nothing recomputed (PaLM appendix B, arXiv:2204.02311)."""
 
 
 class Campaign(Frozen):
@@ -239,7 +239,11 @@ class TrainingSpeed:
         """Of a token, forward and backward, nothing recomputed, all pairs counted."""
         length = self.work.sequence
         every = Forward((Whole(1, length),), logits=length)
-        return 3 * float(sum(operation.flops for operation in self.whole.operations(every))) / length
+        products = 3 if self.work.trains_base else 2  # frozen weights have no gradient
+        passes = (
+            (3 if operation.what == "scores" else products, operation) for operation in self.whole.operations(every)
+        )
+        return float(sum(each * operation.flops for each, operation in passes)) / length
 
     def time(self) -> TrainingTime:
         flops = self.model_flops()

@@ -23,6 +23,7 @@ def test_model_flops_are_six_a_weight_and_all_pairs():
     found = run().model_flops()
     weights = 8_030_261_248 - 128_256 * 4096 - 65 * 4096  # without embedding and norms
     assert found == 6 * weights + 3 * 4 * 32 * 32 * 128 * 4096
+    assert run(method="lora").model_flops() == 4 * weights + 3 * 4 * 32 * 32 * 128 * 4096  # frozen: no gradient
 
 
 @pytest.mark.parametrize("more", [{"recompute": "full"}, {"recompute": "alternate"}])
