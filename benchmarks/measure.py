@@ -52,7 +52,7 @@ Run = Callable[[Any, Any], Iterator[Row]]  # of token ids and a ruler
 
 
 def language_model(config: Config) -> Config:
-    """The language model alone, as its class takes it: no vision encoder, and weights that are not quantised."""
+    """The language model alone, as its class takes it: no vision encoder, and weights that are not quantized."""
     text = config.get("text_config")
     if isinstance(text, dict):
         config = text | {name: config[name] for name in ("tie_word_embeddings",) if name in config}

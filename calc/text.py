@@ -30,7 +30,7 @@ CLASS_NAME = re.compile(r"^\s*\w+Config\s*(?=\{)")
 PYTHON_KEY = re.compile(r"^\s*\{\s*'")
 UNREADABLE = Message("something can't be read")
 MAX_PYTHON = 100_000  # of a dict of Python, whose reader takes ten times as long
-MAX_DEPTH = 50  # lists and objects in one another; quantised checkpoints have six
+MAX_DEPTH = 50  # lists and objects in one another; quantized checkpoints have six
 
 
 def parse_config(text: str) -> dict[str, Any]:

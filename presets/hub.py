@@ -296,7 +296,7 @@ def _is_first_gguf(name: str) -> bool:
 
 
 def preferred(names: tuple[str, ...]) -> str:
-    """The quantisation that most people load."""
+    """The quantization that most people load."""
     return next((name for name in names if "Q4_K_M" in name), names[0])
 
 

@@ -82,7 +82,7 @@ def rotary_frequencies_once(model: Model) -> int:
 
 
 def scales(model: Model) -> int:
-    """Those of quantised weights, each of 32 bits."""
+    """Those of quantized weights, each of 32 bits."""
     pieces = stored(model.architecture, Precision.of(model.config))
     return sum(piece.scales * piece.tensor.count for piece in pieces) // 4
 

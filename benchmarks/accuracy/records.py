@@ -209,7 +209,7 @@ class Run(NamedTuple):
         return "MTP" in str(self.record.get("note"))
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         return self.precision.weights not in ("fp32", "bf16", "fp16")
 
 
@@ -270,7 +270,7 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
     if form is None:
         return LeftOut(record, "format not stated exactly")
     if form.startswith(("nf4", "int8-bnb")) and TOWERS.search(name):
-        return LeftOut(record, "bitsandbytes also quantises the tower")
+        return LeftOut(record, "bitsandbytes also quantizes the tower")
     if "unsloth" in str(record.get("quant")).lower():
         return LeftOut(record, "dynamic checkpoint, modules in 16 bits not stated")
     config = resolve(name)

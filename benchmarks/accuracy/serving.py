@@ -29,7 +29,7 @@ def transformers_peaks(measured: list[dict[str, Any]]) -> Iterator[Found]:
         if record["kind"] != "hf_inference_peak":
             continue
         plain = (record.get("quant") or "").lower() in ("bf16", "fp16", "none", "")
-        kind = "transformers peaks, 16 bits" if plain else "transformers peaks, quantised"
+        kind = "transformers peaks, 16 bits" if plain else "transformers peaks, quantized"
         case = transformers_case(record)
         if isinstance(case, str):
             yield LeftOut(kind=kind, name=record["model"], reason=case)

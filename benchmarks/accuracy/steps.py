@@ -97,9 +97,9 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
 
 def adapters(lora: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "method": "qlora" if "quantised" in lora else "lora",
+        "method": "qlora" if "quantized" in lora else "lora",
         "lora_dropout": lora.get("dropout", 0) > 0,
-        "fp32_rest": lora.get("quantised") == "kbit",
+        "fp32_rest": lora.get("quantized") == "kbit",
         "lora_rank": lora["r"],
         "lora_targets": lora["targets"],
         "fp32_adapters": lora["fp32_adapters"],
@@ -129,7 +129,7 @@ FACTORS: Groups = {
 LOSS_NAMES = {"hf": "whole", "chunked8": "8 chunks"}
 SMALL: Groups = {
     "Method": lambda row: "LoRA" if row["lora"] else "full",
-    "Base": lambda row: {"": "16 bits", "nf4": "NF4", "kbit": "NF4, prepare_model_for_kbit_training"}[quantised(row)],
+    "Base": lambda row: {"": "16 bits", "nf4": "NF4", "kbit": "NF4, prepare_model_for_kbit_training"}[quantized(row)],
     "Dropout before adapters": lambda row: "yes" if row.get("dropout") else "no",
     "Precision": lambda row: str(row["recipe"]),
     "Activation checkpointing": lambda row: str(row["checkpointing"]),
@@ -147,8 +147,8 @@ step, forward, loss, backward, optimizer, after the step. "Before" is how far th
 was computed operation by operation, when activations, logits and states were sums of formulas (`steps_before.json`)."""
 
 
-def quantised(row: Mapping[str, Any]) -> str:
-    return str(row.get("quantised", ""))
+def quantized(row: Mapping[str, Any]) -> str:
+    return str(row.get("quantized", ""))
 
 
 def families() -> Iterator[Step]:
@@ -157,7 +157,7 @@ def families() -> Iterator[Step]:
         architecture = Architecture.from_config(family["config"])
         for row in family["steps"]:
             adapters = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
-            adapters |= {name: row[name] for name in ("dropout", "quantised") if row.get(name)}
+            adapters |= {name: row[name] for name in ("dropout", "quantized") if row.get(name)}
             asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
             phases = training(asked | {"lora": adapters if row["lora"] else None}, architecture).phases()
             named = row | {"model": family["config"]["model_type"], "peak": max(row["phases"].values())}

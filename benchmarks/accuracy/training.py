@@ -258,7 +258,7 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
 
 def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
     """finetune/lora.py of October 2023: rank 8 on queries and values, dropout 0.05, `batch_size` 128, all in bf16,
-    plain AdamW, loss in chunks; bitsandbytes 0.41.1, by the table's head, saves what a quantised product reads
+    plain AdamW, loss in chunks; bitsandbytes 0.41.1, by the table's head, saves what a quantized product reads
     (MatMul4Bit in its autograd/_functions.py)."""
     if "Adapter" in record["method"]:
         return "a method that we do not model: LLaMA-Adapter"

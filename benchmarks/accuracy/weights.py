@@ -34,7 +34,7 @@ def loaded_weights(rows: list[Mapping[str, Any]]) -> Iterator[Found]:
             continue
         logged = float(run.record["measured"]["weights_gib"])
         yield Comparison(
-            kind="weights, quantised" if run.quantised else "weights, 16 bits",
+            kind="weights, quantized" if run.quantized else "weights, 16 bits",
             name=f"{name}, {run.layout.gpus} GPUs" if run.layout.gpus > 1 else name,
             predicted=parts(run).total / GIB,
             measured=logged,

@@ -47,7 +47,7 @@ class Step:
     checkpointing: str = "off"
     lora: int = 0  # rank of adapters on all-linear, in fp32
     dropout: float = 0.0  # before the adapters
-    quantised: str = ""  # nf4: the base as bitsandbytes stores it; kbit: after prepare_model_for_kbit_training too
+    quantized: str = ""  # nf4: the base as bitsandbytes stores it; kbit: after prepare_model_for_kbit_training too
 
 
 WAYS = (
@@ -60,16 +60,16 @@ WAYS = (
 ADAPTED = (
     Step(lora=16, dropout=0.05),
     Step(lora=16, dropout=0.05, recipe="bf16-autocast"),
-    Step(lora=16, quantised="nf4"),
-    Step(lora=16, quantised="nf4", recipe="bf16-autocast"),
-    Step(lora=16, quantised="nf4", recipe="bf16-autocast", checkpointing="nonreentrant"),
-    Step(lora=16, quantised="kbit"),
-    Step(lora=16, quantised="kbit", recipe="bf16-autocast"),
-    Step(lora=16, dropout=0.05, quantised="kbit", recipe="bf16-autocast"),
+    Step(lora=16, quantized="nf4"),
+    Step(lora=16, quantized="nf4", recipe="bf16-autocast"),
+    Step(lora=16, quantized="nf4", recipe="bf16-autocast", checkpointing="nonreentrant"),
+    Step(lora=16, quantized="kbit"),
+    Step(lora=16, quantized="kbit", recipe="bf16-autocast"),
+    Step(lora=16, dropout=0.05, quantized="kbit", recipe="bf16-autocast"),
     *(
-        Step(checkpointing=kind, lora=16, dropout=dropout, quantised=quantised, recipe=recipe)
+        Step(checkpointing=kind, lora=16, dropout=dropout, quantized=quantized, recipe=recipe)
         for kind in ("nonreentrant", "reentrant")
-        for dropout, quantised, recipe in (
+        for dropout, quantized, recipe in (
             (0.0, "", "bf16"),
             (0.05, "", "bf16"),
             (0.05, "", "bf16-autocast"),
@@ -142,9 +142,9 @@ def built(config: dict[str, Any], step: Step) -> Any:
     dtype = torch.float32 if step.recipe == "autocast" else torch.bfloat16
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(settings, dtype=dtype, attn_implementation=attention)
-        if step.quantised:
-            quantise(model)
-        if step.quantised == "kbit":
+        if step.quantized:
+            quantize(model)
+        if step.quantized == "kbit":
             widen(model)
         if step.lora:
             model = adapted(model, step)
@@ -156,8 +156,8 @@ def built(config: dict[str, Any], step: Step) -> Any:
     return model.train()
 
 
-def quantise(model: Any) -> None:
-    """Every matrix but the head in NF4 with doubly quantised scales, as bitsandbytes stores it."""
+def quantize(model: Any) -> None:
+    """Every matrix but the head in NF4 with doubly quantized scales, as bitsandbytes stores it."""
     import bitsandbytes as bnb
     from bitsandbytes.functional import QuantState
 
@@ -186,16 +186,16 @@ def quantise(model: Any) -> None:
         model.set_submodule(name, layer)
     model.requires_grad_(False)
     model.is_loaded_in_4bit = True
-    torch.ops.bitsandbytes.gemm_4bit = SimpleNamespace(default=dequantised_product)
+    torch.ops.bitsandbytes.gemm_4bit = SimpleNamespace(default=dequantized_product)
 
 
-def dequantised_product(x: Any, packed: Any, shape: Any, *more: Any, bias: Any = None, **nested: Any) -> Any:
+def dequantized_product(x: Any, packed: Any, shape: Any, *more: Any, bias: Any = None, **nested: Any) -> Any:
     """What bitsandbytes runs on CUDA for many tokens, within one operation (backends/cuda/ops.py, gemm_4bit)."""
     return torch.nn.functional.linear(x, torch.empty(shape, dtype=x.dtype, device=x.device), bias)
 
 
 def widen(model: Any) -> None:
-    """What PEFT 0.21's prepare_model_for_kbit_training does: all that is not quantised in fp32."""
+    """What PEFT 0.21's prepare_model_for_kbit_training does: all that is not quantized in fp32."""
     for weight in model.parameters():
         if weight.dtype == torch.bfloat16:
             weight.data = weight.data.to(torch.float32)

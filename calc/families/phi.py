@@ -96,7 +96,7 @@ PHI: dict[str, Family] = made_by(
             head_bias="lm_head_bias",
         ),
         "phi4_multimodal": Family(mixer=Attention(window=Window()), ffn=Dense(), names=PACKED),
-        "bitnet": Family(  # norms before the last projections, whose input is quantised
+        "bitnet": Family(  # norms before the last projections, whose input is quantized
             mixer=Attention(bias="attention_bias"),
             ffn=Dense(bias=False),
             layer_extras=Weights(

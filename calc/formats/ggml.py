@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 class GGMLType(NamedTuple):
     name: str
-    block: int  # weights quantised together
+    block: int  # weights quantized together
     bytes: int  # of one block
 
 

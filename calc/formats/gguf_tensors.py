@@ -149,7 +149,7 @@ def in_f32(tensor: Tensor) -> bool:
     return not is_weight(tensor) or any(part in tensor.name for part in F32_MATRICES)
 
 
-def is_quantised(tensor: Tensor) -> bool:
+def is_quantized(tensor: Tensor) -> bool:
     """Whether a mix chooses a type for it."""
     return is_weight(tensor) and not any(part in tensor.name for part in NEVER_QUANTISED)
 

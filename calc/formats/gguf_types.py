@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
-from calc.formats.gguf_tensors import in_f32, is_quantised, is_weight
+from calc.formats.gguf_tensors import in_f32, is_quantized, is_weight
 from calc.formats.mixes import (
     COUNTED,
     MIX_TYPES,
@@ -114,10 +114,10 @@ class Counted:
 
     @classmethod
     def of(cls, model: Architecture, tensors: Sequence[Tensor]) -> "Counted":
-        quantised = [tensor for tensor in tensors if is_quantised(tensor)]
-        roles = {tensor.name: role_of(tensor.name) for tensor in quantised}
+        quantized = [tensor for tensor in tensors if is_quantized(tensor)]
+        roles = {tensor.name: role_of(tensor.name) for tensor in quantized}
         where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
-        for tensor in quantised:
+        for tensor in quantized:
             if roles[tensor.name] in COUNTED and tensor.apart is None:
                 where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
         places = {role: {one: place for place, one in enumerate(sorted(found))} for role, found in where.items()}

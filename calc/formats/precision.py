@@ -14,7 +14,7 @@ CALIBRATED: tuple[WeightFormat, ...] = ("int4", "int4-gptq", "int4-w4a16", "nvfp
 
 
 def native_weights(config: Mapping[str, Any]) -> WeightFormat:
-    """The format that the checkpoint is stored in, by its `quantization_config`; bf16 when it is not quantised."""
+    """The format that the checkpoint is stored in, by its `quantization_config`; bf16 when it is not quantized."""
     return native(config).name
 
 
@@ -44,7 +44,7 @@ class Precision(Frozen):
     def scheme(self, *, experts: bool) -> Scheme:
         """What is stored how, in a model with routed experts or without; no GGUF mix.
 
-        A quantised format holds the matrices of attention and feed-forward; embeddings, head, norms, router and biases
+        A quantized format holds the matrices of attention and feed-forward; embeddings, head, norms, router and biases
         stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these, and the 4-bit ones
         of hybrid models (Qwen3-Next in NVFP4) leave the recurrent mixers.
         """
@@ -71,11 +71,11 @@ class Precision(Frozen):
             )
         if self.weights == "mxfp4" and experts:
             return Message(
-                "In {format} the routed experts are quantised, with their scales; everything else stays in 16 bits.",
+                "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits.",
                 format=self.weights,
             )
         return Message(
-            "In {format} the matrices of attention and feed-forward are quantised, with their scales; everything else "
+            "In {format} the matrices of attention and feed-forward are quantized, with their scales; everything else "
             "stays in 16 bits.",
             format=self.weights,
         )

@@ -43,7 +43,7 @@ class Unread(Exception):
 
 
 def native(config: Mapping[str, Any]) -> Native:
-    """How the checkpoint of a config is stored; in 16 bits where it is not quantised or can't be read."""
+    """How the checkpoint of a config is stored; in 16 bits where it is not quantized or can't be read."""
     found = section(config)
     if found is None:
         return Native("bf16")
@@ -55,7 +55,7 @@ def native(config: Mapping[str, Any]) -> Native:
     reader = READERS.get(method) if isinstance(method, str) else None
     if reader is None:
         sentence = Message(
-            "The quantisation method {method} is not known: weights count in 16 bits.", method=shown(method)
+            "The quantization method {method} is not known: weights count in 16 bits.", method=shown(method)
         )
         return Native("bf16", unread=sentence)
     try:
@@ -165,7 +165,7 @@ def awq(found: Mapping[str, Any]) -> Reading:
 
 
 def bitsandbytes(found: Mapping[str, Any]) -> Reading:
-    """NF4 with or without double quantisation, or 8 bits with a scale a row."""
+    """NF4 with or without double quantization, or 8 bits with a scale a row."""
     if found.get("load_in_8bit") is True:
         return everything("int8-bnb", FORMATS["int8-bnb"], found)
     name: MatrixFormat = "nf4-dq" if found.get("bnb_4bit_use_double_quant") is True else "nf4"

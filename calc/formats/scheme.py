@@ -1,4 +1,4 @@
-"""What is stored in which format: which matrices are quantised, and which stay in 16 bits."""
+"""What is stored in which format: which matrices are quantized, and which stay in 16 bits."""
 
 import re
 from fnmatch import fnmatchcase
@@ -11,7 +11,7 @@ from calc.model.tensor import Component, Tensor
 EXPERTS: frozenset[Component] = frozenset({"experts_routed"})
 LINEARS: frozenset[Component] = EXPERTS | {"attention", "mlp", "experts_shared", "ssm_linear"}
 ALWAYS_PLAIN = frozenset({"weights_proj", "shared_expert_gate", "x_proj", "dt_proj"})
-"""Small matrices that no published checkpoint quantises: an indexer's weights, gates of one row, Mamba's time step."""
+"""Small matrices that no published checkpoint quantizes: an indexer's weights, gates of one row, Mamba's time step."""
 MAX_PATTERN = 200
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
 

@@ -13,7 +13,7 @@ class Format(Frozen):
     bits: int
     block: tuple[int | None, int | None] = (1, None)  # rows x columns that share one scale; None: all of them
     scale_bits: int = 0  # of one block, with the zero point where there is one
-    outer: int | None = None  # scales that share one fp32 scale of their own: double quantisation
+    outer: int | None = None  # scales that share one fp32 scale of their own: double quantization
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
     source: str

@@ -20,7 +20,7 @@ Route = Literal["link", "pcie", "network"]
 """What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
 EfficiencyKind = Literal[
     "bandwidth",
-    "bandwidth_quantised",
+    "bandwidth_quantized",
     "cache",
     "matmul",
     "experts_bandwidth",
@@ -40,7 +40,7 @@ EfficiencyKind = Literal[
     "training_overlap",
     "inter_node_gb_s",
 ]
-"""Shares of the bandwidth at which weights (in 16 bits, or quantised) and the cache are read. Shares of the peak in
+"""Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
 layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
 share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
@@ -118,10 +118,10 @@ class Efficiency(Frozen):
     than printed."""
 
     bandwidth: Estimate
-    bandwidth_quantised: Estimate
+    bandwidth_quantized: Estimate
     cache: Estimate
     matmul: Estimate
-    matmul_quantised: Estimate
+    matmul_quantized: Estimate
     experts_bandwidth: Estimate
     experts_matmul: Estimate
     attention: Estimate
@@ -140,13 +140,13 @@ class Efficiency(Frozen):
 
 
 PLAIN, NARROW = "plain", "narrow"
-"""What a figure hangs on: the arithmetic of 16-bit weights, or that of quantised ones."""
+"""What a figure hangs on: the arithmetic of 16-bit weights, or that of quantized ones."""
 DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "bandwidth": ("bandwidth", None),
-    "bandwidth_quantised": ("bandwidth_quantised", None),
+    "bandwidth_quantized": ("bandwidth_quantized", None),
     "cache": ("cache", None),
     "matmul": ("matmul", PLAIN),
-    "matmul_quantised": ("matmul", NARROW),
+    "matmul_quantized": ("matmul", NARROW),
     "experts_bandwidth": ("experts_bandwidth", NARROW),
     "experts_matmul": ("experts_matmul", NARROW),
     "attention": ("attention", PLAIN),
@@ -163,20 +163,20 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 
 @cache
 def deciding_rows(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
 ) -> dict[str, EfficiencyRow]:
     """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
-    where they are quantised, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
-    dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantised}
+    where they are quantized, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
+    dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
     return {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
 
 
 @cache
 def efficiency(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantised: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
 ) -> Efficiency:
     """Their figures."""
-    found = deciding_rows(generation, engine, dtype, dtype_quantised, gpus, over)
+    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over)
     return Efficiency(**{name: one.value for name, one in found.items()})
 
 

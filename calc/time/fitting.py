@@ -212,7 +212,7 @@ def token_seconds(rank: Architecture, layout: Layout, weights: WeightBytes, cach
         return figure[:, 0, 0]
 
     sparse = sum(len(block.runs_in) for block in rank.blocks if isinstance(block.ffn, MoE))
-    seconds = weights.plain / flat(on.bandwidth) + weights.narrow / flat(on.bandwidth_quantised)
+    seconds = weights.plain / flat(on.bandwidth) + weights.narrow / flat(on.bandwidth_quantized)
     seconds = seconds + weights.routed / flat(on.bandwidth_experts) + cache / flat(on.bandwidth_cache)
     seconds = seconds + rank.num_layers * flat(on.layer) + sparse * flat(on.sparse)
     if layout.tp > 1:

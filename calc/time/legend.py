@@ -2,10 +2,10 @@
 
 SHARES: dict[str, tuple[str, str]] = {
     "bandwidth": ("η_b", "share of the bandwidth: weights"),
-    "bandwidth_quantised": ("η_bq", "share of the bandwidth: quantised weights"),
+    "bandwidth_quantized": ("η_bq", "share of the bandwidth: quantized weights"),
     "cache": ("η_c", "share of the bandwidth: cache and activations"),
     "matmul": ("η_m", "share of the peak: matrix products"),
-    "matmul_quantised": ("η_mq", "share of the peak: products of quantised weights"),
+    "matmul_quantized": ("η_mq", "share of the peak: products of quantized weights"),
     "experts_bandwidth": ("η_be", "share of the bandwidth: routed experts"),
     "experts_matmul": ("η_me", "share of the peak: routed experts"),
     "attention": ("η_a", "share of the peak: attention"),
@@ -24,11 +24,11 @@ SHARES: dict[str, tuple[str, str]] = {
 """Of the efficiencies of serving and training by their fields."""
 MACHINE: dict[str, tuple[str, str, str]] = {
     "peak": ("P", "FLOP/s of products", "FLOP/s"),
-    "peak_quantised": ("P_q", "FLOP/s of products of quantised weights", "FLOP/s"),
+    "peak_quantized": ("P_q", "FLOP/s of products of quantized weights", "FLOP/s"),
     "peak_experts": ("P_e", "FLOP/s of routed experts", "FLOP/s"),
     "peak_attention": ("P_a", "FLOP/s of attention", "FLOP/s"),
     "bandwidth": ("b", "bytes/s of weights", "bytes/s"),
-    "bandwidth_quantised": ("b_q", "bytes/s of quantised weights", "bytes/s"),
+    "bandwidth_quantized": ("b_q", "bytes/s of quantized weights", "bytes/s"),
     "bandwidth_experts": ("b_e", "bytes/s of routed experts", "bytes/s"),
     "bandwidth_cache": ("b_c", "bytes/s of cache and activations", "bytes/s"),
     "layer": ("t_layer", "seconds of the host for a layer, decode", "s"),

@@ -25,7 +25,7 @@ class Cards:
         self.narrow = [[arithmetic(form, gpu) for gpu in gpus] for form in weights]
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.peak = self.peaks(self.plain)
-        self.peak_quantised = np.array([self.peaks(row) for row in self.narrow])
+        self.peak_quantized = np.array([self.peaks(row) for row in self.narrow])
         self.known: dict[int, dict[str, Any]] = {}
 
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
@@ -57,11 +57,11 @@ class Cards:
         network = np.array([over == "network" for over in paths])
         return {
             "peak": self.peak * share["matmul"],
-            "peak_quantised": self.peak_quantised * share["matmul_quantised"],
-            "peak_experts": self.peak_quantised * share["experts_matmul"],
+            "peak_quantized": self.peak_quantized * share["matmul_quantized"],
+            "peak_experts": self.peak_quantized * share["experts_matmul"],
             "peak_attention": self.peak * share["attention"],
             "bandwidth": self.bandwidth * share["bandwidth"],
-            "bandwidth_quantised": self.bandwidth * share["bandwidth_quantised"],
+            "bandwidth_quantized": self.bandwidth * share["bandwidth_quantized"],
             "bandwidth_experts": self.bandwidth * share["experts_bandwidth"],
             "bandwidth_cache": self.bandwidth * share["cache"],
             "layer": share["layer_us"] * 1e-6,

@@ -33,7 +33,7 @@ ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
     "int8": ("int8", *HALF),
     "nvfp4": ("fp4", *HALF),
 }
-"""What a product of quantised weights is computed in where the GPU has units for it; all other formats are turned into
+"""What a product of quantized weights is computed in where the GPU has units for it; all other formats are turned into
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """Of a lane, one direction: PCI-SIG's rates less their encoding."""
@@ -76,11 +76,11 @@ class Machine:
     """What one GPU does in a second, its links and its host, at one end of their ranges; numbers or arrays of them."""
 
     peak: Any  # FLOP/s of products with weights in 16 bits
-    peak_quantised: Any
+    peak_quantized: Any
     peak_experts: Any
     peak_attention: Any
     bandwidth: Any  # bytes/s
-    bandwidth_quantised: Any
+    bandwidth_quantized: Any
     bandwidth_experts: Any
     bandwidth_cache: Any
     layer: Any  # s a layer and pass, decode
@@ -96,10 +96,10 @@ class Machine:
             return operation.flops / self.peak_attention
         if operation.what == "experts_routed":
             return operation.flops / self.peak_experts
-        return operation.flops / either(operation.quantised, self.peak_quantised, self.peak)
+        return operation.flops / either(operation.quantized, self.peak_quantized, self.peak)
 
     def memory(self, operation: Operation) -> Seconds:
-        weights = either(operation.quantised, self.bandwidth_quantised, self.bandwidth)
+        weights = either(operation.quantized, self.bandwidth_quantized, self.bandwidth)
         weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
         rest = operation.cache + operation.activations
         return operation.weights / weights + rest / self.bandwidth_cache
@@ -132,11 +132,11 @@ def machine(
     bandwidth = gpu.bandwidth_gb_s * 1e9
     return Machine(
         peak=peak(plain) * shares.matmul.share(end),
-        peak_quantised=peak(narrow) * shares.matmul_quantised.share(end),
+        peak_quantized=peak(narrow) * shares.matmul_quantized.share(end),
         peak_experts=peak(narrow) * shares.experts_matmul.share(end),
         peak_attention=peak(plain) * shares.attention.share(end),
         bandwidth=bandwidth * shares.bandwidth.share(end),
-        bandwidth_quantised=bandwidth * shares.bandwidth_quantised.share(end),
+        bandwidth_quantized=bandwidth * shares.bandwidth_quantized.share(end),
         bandwidth_experts=bandwidth * shares.experts_bandwidth.share(end),
         bandwidth_cache=bandwidth * shares.cache.share(end),
         layer=shares.layer_us.duration(end) * 1e-6,

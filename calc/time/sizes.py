@@ -60,8 +60,8 @@ class Table:
         bits = blocks * form.scale_bits + outer + self.columns * form.column_bits + form.matrix_bits
         return np.ceil(self.numel * form.bits / 8) + np.ceil(self.matrices * bits / 8)
 
-    def quantised(self, precision: Precision, *, experts: bool) -> Flags:
-        """Which of them a plain format quantises: all linear matrices that it is for."""
+    def quantized(self, precision: Precision, *, experts: bool) -> Flags:
+        """Which of them a plain format quantizes: all linear matrices that it is for."""
         components = precision.scheme(experts=experts).components
         return np.asarray(self.is_matrix & np.isin(self.component, [str(one) for one in components]))
 
@@ -75,7 +75,7 @@ def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Ar
     """Bytes of one occurrence of each tensor."""
     if precision.weights in FLOATS:
         return table.nbytes(FORMATS[precision.weights])
-    narrow = table.quantised(precision, experts=experts)
+    narrow = table.quantized(precision, experts=experts)
     return np.where(narrow, table.nbytes(FORMATS[precision.weights]), table.nbytes(FORMATS["bf16"]))
 
 

@@ -38,7 +38,7 @@ class Operation:
     weights: Any = 0  # bytes
     cache: Any = 0  # bytes, read and written
     activations: Any = 0  # bytes, in and out
-    quantised: Any = False  # its weights are stored in fewer than 16 bits
+    quantized: Any = False  # its weights are stored in fewer than 16 bits
 
     @property
     def bytes(self) -> Any:
@@ -70,7 +70,7 @@ class Demand:
     flops: dict[Product, Any]  # of a row
     weights: dict[Product, Any]  # bytes, all experts included
     elements: dict[Product, Any]  # that a row takes in and brings out
-    quantised: dict[Product, Any]  # whether most of its weights are stored in fewer than 16 bits
+    quantized: dict[Product, Any]  # whether most of its weights are stored in fewer than 16 bits
     pairs: dict[WindowTokens, Any]  # FLOPs of a query-key pair, of all layers, by how far back
     absorbed: dict[WindowTokens, Any]  # the same in decode
     read: dict[WindowTokens, Any]  # bits of cache of a token
@@ -127,7 +127,7 @@ class Demand:
                     flops=rows * self.flops.get(product, 0),
                     weights=self.weights_read(product, forward),
                     activations=rows * self.elements.get(product, 0) * self.width,
-                    quantised=self.quantised.get(product, False),
+                    quantized=self.quantized.get(product, False),
                 )
             )
         return found
@@ -169,7 +169,7 @@ def demand(
         flops=product_flops(rank, stage, apart),
         weights=weight_bytes(rank, pieces, stage, apart),
         elements=row_elements(rank, stage, apart),
-        quantised=quantised(rank, pieces),
+        quantized=quantized(rank, pieces),
         pairs=of_all_layers(attending, pair_flops),
         absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
         read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
@@ -203,7 +203,7 @@ def value_width(mixer: Any) -> Any:
     return getattr(mixer, "d_v", None) or mixer.d_head
 
 
-def quantised(rank: Architecture, pieces: Iterable[Piece]) -> dict[Product, bool]:
+def quantized(rank: Architecture, pieces: Iterable[Piece]) -> dict[Product, bool]:
     """Whether most of a product's weights are stored in fewer than 16 bits."""
     narrow: dict[Product, int] = {}
     for piece in pieces:

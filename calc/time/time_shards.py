@@ -96,7 +96,7 @@ class Weighed:
     first: Array
     last: Array
     products: dict[Product, Array]
-    quantised: dict[Product, Flags]
+    quantized: dict[Product, Flags]
     table_row: Array
     tied_head: Array
     base: Demand
@@ -190,7 +190,7 @@ def weighed(
         first=first,
         last=last,
         products=products,
-        quantised={product: sign > 0 for product, sign in balance.items()},
+        quantized={product: sign > 0 for product, sign in balance.items()},
         table_row=table_row,
         tied_head=tied,
         base=demand(whole, rank, precisions[0], layout, range(rank.num_layers)),
@@ -291,7 +291,7 @@ def as_arrays(
         flops=flops,
         elements=elements,
         weights=weights,
-        quantised={product: column(narrow[held]) for product, narrow in chosen.quantised.items()},
+        quantized={product: column(narrow[held]) for product, narrow in chosen.quantized.items()},
         read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
         written=column([float(written[p.kv]) for p in precisions]),
         routing=route,

@@ -41,7 +41,7 @@ class Settings:
     autocast: bool
     trains: bool  # the model's own weights
     adapters: Adapters | None
-    quantised: bool  # matrices are dequantised for every product
+    quantized: bool  # matrices are dequantized for every product
     saves_inputs: bool  # these products keep what they read
     inputs_need_gradients: bool  # what the embedding gives, though it is not trained
     flash: bool
@@ -107,32 +107,32 @@ class Modules(Rearranging):
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
         weight = self.weight(size, settings.matrices, trained=settings.trains)
-        if settings.quantised:
-            result = self.dequantised(x, weight, columns, label, unit)
+        if settings.quantized:
+            result = self.dequantized(x, weight, columns, label, unit)
         else:
             result = self.linear(x, weight, columns, label, unit)
         if adapters is None or name not in adapters.on:
             return result
         width = result.width
-        if not (settings.quantised and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
+        if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
             x = self.cast(x, adapters.width, "inputs of adapters in 32 bits")
-        if settings.quantised:
+        if settings.quantized:
             result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
         result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(result, width, label)
 
-    def dequantised(
+    def dequantized(
         self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy
     ) -> TrackedTensor:
         """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
         `MatMul4Bit`)."""
         before, x = x.width, self.cast(x, self.width, "inputs of matrices in 16 bits")
-        whole = self.new("dequantised matrix", weight.columns, self.width, CountedBy.ONCE)
+        whole = self.new("dequantized matrix", weight.columns, self.width, CountedBy.ONCE)
         out, side = self.new(label, columns, self.width, unit), sides_of(x)[0]
         del whole
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            whole = self.new("dequantised matrix", weight_size, self.width, CountedBy.ONCE)
+            whole = self.new("dequantized matrix", weight_size, self.width, CountedBy.ONCE)
             result = side and self.gradient(side)
             del whole
             return [result]

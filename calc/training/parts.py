@@ -27,7 +27,7 @@ WEIGHTS = frozenset(
         "weights in 16 bits",
         "weights in 32 bits",
         "weights of the router in 32 bits",
-        "dequantised matrix",
+        "dequantized matrix",
         "adapters of experts in 16 bits",
         "experts with their adapters",
     }

@@ -44,7 +44,7 @@ def settings_of(
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
         adapters=None if work.trains_base else adapters,
-        quantised=not work.trains_base and frozen_bits < 16,
+        quantized=not work.trains_base and frozen_bits < 16,
         saves_inputs=recipe.saves_inputs,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
         flash=work.attention == "flash",

@@ -46,7 +46,7 @@ class Recipe(Frozen):
         default=False, description="The framework casts the whole model to 16 bits, also what PEFT has made fp32."
     )
     saves_inputs: bool = Field(
-        default=False, description="The product with a quantised matrix saves its input (bitsandbytes 0.41)."
+        default=False, description="The product with a quantized matrix saves its input (bitsandbytes 0.41)."
     )
     fused: bool = Field(default=False, description="The framework's AdamW is one kernel, not torch's foreach.")
 

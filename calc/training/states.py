@@ -90,7 +90,7 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         return sum(share(weight, weight.copies * nbytes(weight), least_stage) for weight in of)
 
     def base(weight: RankWeight) -> int:
-        return 4 * weight.numel if work.fp32_rest and not quantised(weight, recipe) else weight.nbytes
+        return 4 * weight.numel if work.fp32_rest and not quantized(weight, recipe) else weight.nbytes
 
     largest = max((share(one, one.numel, 2) for one in trained), default=0)
     elements = total(trained, lambda one: one.numel, 1)
@@ -129,7 +129,7 @@ def kernel_of(work: TrainingWorkload, recipe: Recipe) -> OptimizerKernel:
     return work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
 
 
-def quantised(weight: RankWeight, recipe: Recipe) -> bool:
+def quantized(weight: RankWeight, recipe: Recipe) -> bool:
     """Whether a frozen weight takes less than what is multiplied."""
     return weight.nbytes < WIDTH[recipe.compute] * weight.numel
 

@@ -139,7 +139,7 @@ def adapters(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
     return replace(now.working(method="lora"), frozen=Precision()) if now.work.method == "full" else None
 
 
-def quantised(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+def quantized(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
     if now.work.method not in ("full", "lora") or now.frozen.weights == "nf4-dq":
         return None
     return replace(now.working(method="qlora"), frozen=Precision(weights="nf4-dq"))
@@ -274,7 +274,7 @@ CHANGES: tuple[StepChange, ...] = (
     StepChange(
         "QLoRA",
         "method",
-        quantised,
+        quantized,
         said(Message("QLoRA")),
         said(Message("Another method: adapters beside weights that are rounded to 4 bits.")),
     ),

@@ -80,7 +80,7 @@ def training_report(
 
     `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
-    by default in 16 bits, and for QLoRA in NF4 with double quantisation; `gpus` are the usual ones.
+    by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones.
     """
     return laid_out_step(
         config,

@@ -25,7 +25,7 @@ class TrainingWorkload(Frozen):
         default="full", description="Which weights are trained: all of them, or adapters beside frozen ones."
     )
     """Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA (arXiv:2305.14314) train
-    adapters beside frozen weights, which QLoRA quantises."""
+    adapters beside frozen weights, which QLoRA quantizes."""
     lora_rank: int = Field(default=16, ge=1, le=2**16, description="Rank of the adapters of LoRA and QLoRA.")
     fp32_rest: bool = Field(
         default=False, description="QLoRA: cast what is not quantized to fp32, as PEFT does by default."
@@ -93,7 +93,7 @@ class TrainingWorkload(Frozen):
             )
         if self.fp32_rest and self.method != "qlora":
             raise ConfigError(
-                Message("fp32_rest is about what QLoRA leaves unquantised; the method is {name}.", name=self.method),
+                Message("fp32_rest is about what QLoRA leaves unquantized; the method is {name}.", name=self.method),
                 "method",
                 ["qlora"],
             )

@@ -32,7 +32,7 @@ BESIDE = (
     ".qzeros", ".g_idx", ".SCB", ".weight_format", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
     ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".scale", ".k_scale", ".v_scale",
 )  # fmt: skip
-"""Endings of what a quantised format stores beside its weights."""
+"""Endings of what a quantized format stores beside its weights."""
 DERIVED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias")
 """Endings of buffers that old checkpoints hold and a class computes by itself."""
 
@@ -56,7 +56,7 @@ class Comparison(Frozen):
     packed: int
     """Of the matched: stored with several weights in a number, of the size that their bits say."""
     beside: int
-    """Tensors that a quantised format needs, scales and zeros, which are no parameters."""
+    """Tensors that a quantized format needs, scales and zeros, which are no parameters."""
     derived: int
     """Buffers that the class computes by itself."""
     tied: int

@@ -181,10 +181,10 @@ GGUF = Message("GGUF: a mix of ggml types, as llama.cpp makes it")
 
 EFFICIENCIES: dict[str, Message] = {
     "bandwidth": Message("Share of the bandwidth, weights in 16 bits"),
-    "bandwidth_quantised": Message("Share of the bandwidth, quantized weights"),
+    "bandwidth_quantized": Message("Share of the bandwidth, quantized weights"),
     "cache": Message("Share of the bandwidth, cache and activations"),
     "matmul": Message("Share of the peak, products in 16 bits"),
-    "matmul_quantised": Message("Share of the peak, products of quantized weights"),
+    "matmul_quantized": Message("Share of the peak, products of quantized weights"),
     "experts_bandwidth": Message("Share of the bandwidth, routed experts"),
     "experts_matmul": Message("Share of the peak, routed experts"),
     "attention": Message("Share of the peak, attention over a prompt"),

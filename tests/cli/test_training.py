@@ -69,7 +69,7 @@ def test_table(capsys):
         (["--train", "--micro-batch", "0"], "0 can't be taken: micro_batch is a whole number from 1 to 16,777,216."),
         (["--train", "--optimizer", "magic"], "invalid choice"),
         (["--train", "--tp", "3"], "tp is 3"),
-        (["--train", "--fp32-rest"], "fp32_rest is about what QLoRA leaves unquantised; the method is full"),
+        (["--train", "--fp32-rest"], "fp32_rest is about what QLoRA leaves unquantized; the method is full"),
         (["--train", "--optimizer-in-backward", "--accumulation", "4"], "optimizer"),
     ],
 )

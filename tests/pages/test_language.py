@@ -64,7 +64,7 @@ SERVED = {
     "old": {"model": "openai/gpt-oss-120b", "dp": "2", "batch": "0", "frobnicate": "1", "logits": "all", "zero": "9"},
     "none": {"gpu": "l4"},
     "own": {"pasted": pack({"model_type": "llama", "assumed_from": "nonesuch"})},
-    "unquantised": {"model": "Qwen/Qwen3-0.6B", "weights": "mxfp4", "gpu": "v100-sxm2-16gb,Mine:48GiB:960GB/s"},
+    "unquantized": {"model": "Qwen/Qwen3-0.6B", "weights": "mxfp4", "gpu": "v100-sxm2-16gb,Mine:48GiB:960GB/s"},
 }
 
 

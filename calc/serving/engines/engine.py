@@ -61,11 +61,11 @@ class Budget:
 class LoadedWeights(Frozen):
     """Bytes of weights on one rank, as the engine holds them."""
 
-    weights: int = 0  # quantised or not, without what follows
+    weights: int = 0  # quantized or not, without what follows
     scales: int = 0  # scales, zero points, indices of groups
     draft: int = 0  # layers that only speculate, with their scales
     vision: int = 0  # the vision encoder, in 16 bits
-    absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantised
+    absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantized
     rotary: int = 0  # table of sines and cosines
     padding: int = 0  # rows and columns that kernels add
     rounding: int = 0  # what PyTorch's allocator adds to a tensor

@@ -40,7 +40,7 @@ def stated(options: Frozen, spelling: Mapping[str, tuple[str, ...]]) -> Iterator
             yield from (*words, str(value))
 
 
-def quantised(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
     """The flag with which 16-bit weights are stored in fp8 as they are loaded, and what other formats ask for."""
     if precision.checkpoint is not None or precision.weights in FLOATS:
         return (), ()

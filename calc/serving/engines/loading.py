@@ -25,9 +25,9 @@ class Loader:
     """Module of the checkpoint -> the one that it becomes a part of."""
     vocabulary: int = 1
     """Rows of embedding and head come in multiples of it."""
-    undoes_double_quantisation: bool = False
+    undoes_double_quantization: bool = False
     absorbs_latents: bool = False
-    """Keeps latent attention's up-projection once more in 16 bits where it is quantised."""
+    """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertKernel | None = None
     """Kernel that pads experts in MXFP4."""
 
@@ -45,7 +45,7 @@ class Loader:
                 continue
             scales, count = piece.scales, copies * piece.a_layer
             weights, padding = piece.nbytes - scales, self.padding(piece, rank, layout.tp)
-            if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantised(piece):
+            if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
             if tensor.apart == "multi_token_prediction":
                 parts["draft"] += count * (weights + scales)
@@ -61,8 +61,8 @@ class Loader:
         return LoadedWeights(**parts)
 
     def resident(self, piece: Piece) -> Piece:
-        """What a tensor becomes on loading: vLLM undoes double quantisation (`bitsandbytes_loader.py`)."""
-        doubled = self.undoes_double_quantisation and piece.form == FORMATS["nf4-dq"]
+        """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
+        doubled = self.undoes_double_quantization and piece.form == FORMATS["nf4-dq"]
         return Piece(piece.tensor, FORMATS["nf4"]) if doubled else piece
 
     def allocation(self, name: str) -> str:
@@ -88,7 +88,7 @@ def rotary_tables(rank: Architecture) -> LoadedWeights:
     return LoadedWeights(rotary=sum(2 * rows * width for rows, width in rank.rotary))
 
 
-def quantised(piece: Piece) -> bool:
+def quantized(piece: Piece) -> bool:
     """Whether it has scales."""
     return bool(piece.form.scale_bits + piece.form.matrix_bits)
 

@@ -69,7 +69,7 @@ def engine_of(log: Log) -> Engine:
 
 
 def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
-    """As the checkpoint is stored, unless the engine quantised it, or another checkpoint of the model was run."""
+    """As the checkpoint is stored, unless the engine quantized it, or another checkpoint of the model was run."""
     asked, native = log.settings, native_weights(config)
     cache = asked.kv_cache_dtype or "auto"
     if cache not in CACHES:

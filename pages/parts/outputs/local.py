@@ -285,7 +285,7 @@ def traps() -> None:
             "llama-completion and older versions plan for all of them, hundreds of MiB more with a large vocabulary."
         ),
         say(
-            "With CUDA a quantised cache pays for a 16-bit copy of one layer's keys and values beside it: with few "
+            "With CUDA a quantized cache pays for a 16-bit copy of one layer's keys and values beside it: with few "
             "layers that keep the whole context it gives back part of what it saves."
         ),
         say(

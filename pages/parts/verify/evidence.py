@@ -11,11 +11,11 @@ from calc.errors import Frozen, Message
 FILE = Path(__file__).parents[3] / "docs" / "accuracy.json"
 KINDS = {
     "weights, 16 bits": Message("Weights, 16 bits"),
-    "weights, quantised": Message("Weights, quantized"),
+    "weights, quantized": Message("Weights, quantized"),
     "KV tokens given KV bytes": Message("Cache tokens from cache bytes"),
     "vLLM KV budget": Message("Available KV cache memory (vLLM)"),
     "transformers peaks, 16 bits": Message("Peaks of transformers, 16 bits"),
-    "transformers peaks, quantised": Message("Peaks of transformers, quantized"),
+    "transformers peaks, quantized": Message("Peaks of transformers, quantized"),
     "cache of other engines": Message("Cache of other engines"),
     "SGLang weights": Message("Weights, SGLang"),
     "SGLang KV budget": Message("Available KV cache memory (SGLang)"),
@@ -25,11 +25,11 @@ KINDS = {
 """Kinds of figures."""
 EXPLAINED = {
     "weights, 16 bits": Message("{kind}: vLLM's “model loading took”"),
-    "weights, quantised": Message("{kind}: the same; checkpoints differ in what they keep in 16 bits"),
+    "weights, quantized": Message("{kind}: the same; checkpoints differ in what they keep in 16 bits"),
     "KV tokens given KV bytes": Message("{kind}: vLLM's “GPU KV cache size” from its own bytes"),
     "vLLM KV budget": Message("{kind}: bytes that vLLM leaves for the cache, from the settings alone"),
     "transformers peaks, 16 bits": Message("{kind}: torch's peak of a generation"),
-    "transformers peaks, quantised": Message(
+    "transformers peaks, quantized": Message(
         "{kind}: the same with GPTQ and AWQ, whose kernels need memory of their own"
     ),
     "cache of other engines": Message("{kind}: bytes of the tokens and states that SGLang and llama.cpp print"),

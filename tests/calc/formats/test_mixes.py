@@ -1,4 +1,4 @@
-"""Weights as llama.cpp quantises them."""
+"""Weights as llama.cpp quantizes them."""
 
 import pytest
 

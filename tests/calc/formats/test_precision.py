@@ -17,24 +17,24 @@ QUANTISED = [name for name in FORMATS if name not in FLOATS]
 
 
 def held(model, weights):
-    """Elements in 16 bits, quantised elements, and bytes of their scales, of all that the checkpoint holds."""
-    plain, quantised, scales = 0, 0, 0
+    """Elements in 16 bits, quantized elements, and bytes of their scales, of all that the checkpoint holds."""
+    plain, quantized, scales = 0, 0, 0
     for piece in stored(Architecture.from_config(models()[model].config), Precision(weights=weights)):
         if piece.tensor.name.endswith("e_score_correction_bias"):
             continue  # fp32 in the file
         if piece.form == FORMATS["bf16"]:
             plain += piece.tensor.parameters
         else:
-            quantised += piece.tensor.parameters
+            quantized += piece.tensor.parameters
             scales += piece.scales * piece.tensor.count
-    return plain, quantised, scales
+    return plain, quantized, scales
 
 
 def test_deepseek_v3_as_its_checkpoint():
     """huggingface.co/api/models/deepseek-ai/DeepSeek-V3, safetensors.parameters:
     {"BF16": 3918786560, "F8_E4M3": 680571043840, "F32": 41555600}"""
-    plain, quantised, scales = held("deepseek-ai/DeepSeek-V3", "fp8")
-    assert (plain, quantised) == (3_918_786_560, 680_571_043_840)
+    plain, quantized, scales = held("deepseek-ai/DeepSeek-V3", "fp8")
+    assert (plain, quantized) == (3_918_786_560, 680_571_043_840)
     assert scales // 4 + 59 * 256 == 41_555_600  # beside the scales, the router biases of 59 layers
 
 
@@ -46,15 +46,15 @@ def test_deepseek_v3_as_its_checkpoint():
     ],
 )
 def test_gpt_oss_as_its_checkpoint(model, plain, u8):
-    ours, quantised, scales = held(model, "mxfp4")
+    ours, quantized, scales = held(model, "mxfp4")
     assert ours == plain
-    assert quantised + scales == u8
+    assert quantized + scales == u8
 
 
 def test_gpt_oss_20b_as_its_files():
     """The three shards on huggingface.co have 13,761,316,904 bytes, of which their headers are some 50 kB."""
-    plain, quantised, scales = held("openai/gpt-oss-20b", "mxfp4")
-    assert 0 < 13_761_316_904 - (2 * plain + quantised // 2 + scales) < 60_000
+    plain, quantized, scales = held("openai/gpt-oss-20b", "mxfp4")
+    assert 0 < 13_761_316_904 - (2 * plain + quantized // 2 + scales) < 60_000
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_no_quantization_config_breaks_anything(method, fields):
 
 
 @given(st.sampled_from(QUANTISED), st.integers(64, 5000), st.integers(64, 5000))
-def test_quantised_is_less_than_16_bits_and_more_than_its_bits(name, rows, columns):
+def test_quantized_is_less_than_16_bits_and_more_than_its_bits(name, rows, columns):
     form, bf16 = FORMATS[name], FORMATS["bf16"]
     assert rows * columns * form.bits <= 8 * form.nbytes((rows, columns))
     assert form.nbytes((rows, columns)) < bf16.nbytes((rows, columns))

@@ -31,7 +31,7 @@ def serving(model, engine="vllm", weights="bf16", options=(), **layout):
     [
         pytest.param("fp8", 1 + 4 / 16384, id="fp8 128x128: DeepSeek-V3 weight_scale_inv"),
         pytest.param("int4", 0.51953125, id="GPTQ/AWQ group 128: (2 + 0.5) / 128 beside half a byte"),
-        pytest.param("nf4", 0.5625, id="QLoRA without double quantisation: 4 / 64"),
+        pytest.param("nf4", 0.5625, id="QLoRA without double quantization: 4 / 64"),
         pytest.param("mxfp4", 0.53125, id="OCP MX: 1 / 32"),
     ],
 )
@@ -60,7 +60,7 @@ def test_what_fp8_leaves_in_16_bits(component, shape, nbytes):
     assert Precision(weights="fp8").scheme(experts=True).form(tensor, 0).nbytes(shape) == nbytes
 
 
-def test_mxfp4_quantises_experts_only():
+def test_mxfp4_quantizes_experts_only():
     experts = 19_116_933_120 - 6_635_520  # gpt-oss-20b, without their biases
     other = 20_914_757_184 - experts
     assert serving("openai/gpt-oss-20b", weights="mxfp4").weights == experts * 17 // 32 + 2 * other

@@ -18,7 +18,7 @@ ROWS = load("train_steps.json")
 
 def way_of(row):
     """How a step of another family is run, where it differs from the plainest way."""
-    how = f"LoRA {row.get('quantised', '')}".strip() if row["lora"] else "full"
+    how = f"LoRA {row.get('quantized', '')}".strip() if row["lora"] else "full"
     told = (row["impl"], row["recipe"], how, row["checkpointing"], *(["dropout"] if row.get("dropout") else []))
     return "-".join(told)
 
@@ -175,7 +175,7 @@ def test_every_phase_in_other_families(config, row):
     tracked = row["phases"]
     asked = row | {"accumulation": 1, "loss": "hf", "keep_outputs": False}
     lora = {"r": row["lora"], "targets": "all", "fp32_adapters": True}
-    lora |= {name: row[name] for name in ("dropout", "quantised") if row.get(name)}
+    lora |= {name: row[name] for name in ("dropout", "quantized") if row.get(name)}
     step = training(asked | {"lora": lora if row["lora"] else None}, Architecture.from_config(config))
     ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
     assert ours == pytest.approx(tracked, rel=0.005)

@@ -199,7 +199,7 @@ def packed(rows: int, columns: int) -> dict[str, Stored]:
 
 
 def nf4(rows: int, columns: int) -> dict[str, Stored]:
-    """bitsandbytes' of the same, with double quantisation."""
+    """bitsandbytes' of the same, with double quantization."""
     half = rows * columns // 2
     return {
         ".weight": Stored("U8", (half, 1), half),
@@ -220,7 +220,7 @@ def fp8(rows: int, columns: int) -> dict[str, Stored]:
 
 
 @pytest.mark.parametrize("form", [gptq, packed, nf4, fp8], ids=lambda form: form.__name__)
-def test_quantised_checkpoints_match_with_their_scales_aside(form):
+def test_quantized_checkpoints_match_with_their_scales_aside(form):
     tensors = stored("Qwen/Qwen2.5-3B")
     for name in [name for name in tensors if name.endswith(tuple(f"{p}.weight" for p in PROJECTIONS))]:
         for ending, part in form(*tensors.pop(name).shape).items():

@@ -252,7 +252,7 @@ def test_says_where_the_text_was_shortened(text, place):
     assert any(f"“...” inside {place}:" in note for note in map(str, read_printed(text).unseen))
 
 
-def test_a_layer_that_could_be_quantised_is_not():
+def test_a_layer_that_could_be_quantized_is_not():
     module = "NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)"  # of nn.MultiheadAttention
     usual = read_printed("Model((e): Embedding(2, 2))").unseen
     assert read_printed(f"Model((e): Embedding(2, 2)\n(x): {module})").unseen == usual

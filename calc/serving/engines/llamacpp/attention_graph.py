@@ -37,7 +37,7 @@ from calc.serving.engines.llamacpp.habits import (
 )
 
 TURN = 64
-"""Side of the smallest matrix that turns keys and values before they are quantised."""
+"""Side of the smallest matrix that turns keys and values before they are quantized."""
 
 
 class Inputs(NamedTuple):

@@ -12,7 +12,7 @@ from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 ROW = 512
-"""Elements to which CUDA pads the end of a quantised tensor (MATRIX_ROW_PADDING)."""
+"""Elements to which CUDA pads the end of a quantized tensor (MATRIX_ROW_PADDING)."""
 HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
 """Widths of a head that flash attention has kernels for, the same for keys and values."""
 GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
@@ -51,7 +51,7 @@ def host() -> PlannedDevice:
 
 
 def stored_bytes(kind: str, width: int, nbytes: int) -> int:
-    """Bytes of a tensor on a GPU: a quantised one is followed by what its last row lacks of 512 elements."""
+    """Bytes of a tensor on a GPU: a quantized one is followed by what its last row lacks of 512 elements."""
     block, size = BLOCKS[kind]
     lacking = -width % ROW
     return nbytes + lacking // block * size if block > 1 and lacking else nbytes
@@ -129,18 +129,18 @@ def flash_bytes(node: GraphNode, capability: int) -> int:
 def reads_cache(node: GraphNode, capability: int) -> bool:
     """Whether the kernel for few tokens is taken, and reads keys and values as they are."""
     q, k, v = node.srcs[:3]
-    quantised = any(BLOCKS[one.type][0] > 1 for one in (k, v))
+    quantized = any(BLOCKS[one.type][0] > 1 for one in (k, v))
     if q.ne[0] not in (64, 128, 256) or k.ne[1] % CELLS or k.type != v.type or k.type not in VECTOR_TYPES:
         return False
-    return q.ne[1] <= few_tokens(capability) if quantised else q.ne[1] == 1
+    return q.ne[1] <= few_tokens(capability) if quantized else q.ne[1] == 1
 
 
 def few_tokens(capability: int) -> int:
-    """Tokens up to which the kernel for few is taken with a quantised cache."""
+    """Tokens up to which the kernel for few is taken with a quantized cache."""
     return 2 if capability >= 890 or capability < 700 else 1
 
 
 def kernels_of(capability: int, types: Iterable[str]) -> int:
     """A capability that stands for all with the same kernels for a cache of such types."""
-    quantised = any(BLOCKS[one][0] > 1 for one in types)
-    return 890 if quantised and few_tokens(capability) == 2 else 800
+    quantized = any(BLOCKS[one][0] > 1 for one in types)
+    return 890 if quantized and few_tokens(capability) == 2 else 800

@@ -126,7 +126,7 @@ class LlamaCpp(Engine):
             )
         _, values = cache_types(self.options, precision.kv)
         if self.options.flash_attn == "off" and values not in ("f32", "f16", "bf16"):
-            raise ConfigError(Message("Quantised values need flash attention."), "cache_type_v", ["f16"])
+            raise ConfigError(Message("Quantized values need flash attention."), "cache_type_v", ["f16"])
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """The layers of each GPU; layers on the host stand in none, and the output follows the last."""
@@ -260,7 +260,7 @@ def largest_pass(buffer: Buffer, write: Numbers) -> Peak:
     sizes = {name: size for name, size in buffer.peak.items() if size}
     left = buffer.size - sum(sizes.values())
     if left:
-        sizes["gaps, padding and 16-bit copies of a quantised cache"] = left
+        sizes["gaps, padding and 16-bit copies of a quantized cache"] = left
     if isinstance(write, Symbols):
         return Peak(WHAT, {name: write.named(name.replace(" ", "_"), size, "bytes") for name, size in sizes.items()})
     return Peak(WHAT, sizes)

@@ -19,7 +19,7 @@ from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import reads_another_cache
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.launch import Launch, degrees, quantised, stated
+from calc.serving.engines.launch import Launch, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
@@ -188,13 +188,13 @@ class SGLang(Engine):
             "--attn-dp-size": layout.dp,
             "--ep-size": layout.ep,
         }
-        quantise, notes = quantised(precision)
+        quantize, notes = quantized(precision)
         return Launch(
             words=(
                 *("python", "-m", "sglang.launch_server", "--model-path", model),
                 *degrees(sizes),
                 *("--context-length", str(length)),
-                *quantise,
+                *quantize,
                 *(("--kv-cache-dtype", "fp8_e4m3") if precision.kv == "fp8" else ()),
                 *stated(self.options, SPELLING),
             ),

@@ -17,7 +17,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import reads_another_cache
 from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.launch import Launch, degrees, quantised, stated
+from calc.serving.engines.launch import Launch, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.limits import limits
@@ -123,7 +123,7 @@ class VLLM(Engine):
         return Loader(
             fused=FUSED,
             vocabulary=VOCABULARY,
-            undoes_double_quantisation=True,
+            undoes_double_quantization=True,
             absorbs_latents=True,
             experts=self.options.mxfp4_kernel,
         )
@@ -188,7 +188,7 @@ class VLLM(Engine):
             "--pipeline-parallel-size": layout.pp,
             "--data-parallel-size": layout.dp,
         }
-        quantise, notes = quantised(precision)
+        quantize, notes = quantized(precision)
         ranks = layout.tp * layout.dp
         if layout.ep not in (1, ranks):
             sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
@@ -199,7 +199,7 @@ class VLLM(Engine):
                 *degrees(sizes),
                 *(("--enable-expert-parallel",) if layout.ep > 1 else ()),
                 *("--max-model-len", str(length)),
-                *quantise,
+                *quantize,
                 *(("--kv-cache-dtype", precision.kv) if precision.kv in ("fp8", "fp8_ds_mla") else ()),
                 *(("--speculative-config", SPECULATION) if self.options.speculative == "mtp" else ()),
                 *stated(self.options, NO_FLAGS),

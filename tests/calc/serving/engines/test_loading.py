@@ -119,14 +119,14 @@ def test_rotary_tables(model, tables):
 
 
 def test_latent_attention_is_kept_twice():
-    """vLLM's MLA: `kv_b_proj` once more in 16 bits where it is quantised, 512 x 32,768 in each of 61 layers."""
+    """vLLM's MLA: `kv_b_proj` once more in 16 bits where it is quantized, 512 x 32,768 in each of 61 layers."""
     (fp8,), (bf16,) = loaded("deepseek-ai/DeepSeek-V3", "fp8", tp=8), loaded("deepseek-ai/DeepSeek-V3", tp=8)
     assert (fp8.absorbed, bf16.absorbed) == (61 * 512 * 32_768 * 2 // 8, 0)
 
 
-def test_double_quantisation_is_undone():
+def test_double_quantization_is_undone():
     """vLLM's `bitsandbytes_loader.py`: an fp32 scale for 64 weights, where the checkpoint has 8 bits and one of fp32
-    for 256 of them. Qwen2.5-3B: 2,774,532,096 quantised weights, all matrices of the layers."""
+    for 256 of them. Qwen2.5-3B: 2,774,532,096 quantized weights, all matrices of the layers."""
     matrices = 36 * (2048 * (2048 + 256 + 256 + 2048) + 3 * 2048 * 11_008)
     (vllm,), (transformers,) = (loaded("Qwen/Qwen2.5-3B", "nf4-dq", engine) for engine in ("vllm", "transformers"))
     assert vllm.scales == matrices // 64 * 4
@@ -176,7 +176,7 @@ def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, eng
     st.sampled_from(CHECKPOINT_ENGINES),
 )
 def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
-    """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantisation."""
+    """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantization."""
     architecture, kind = ARCHITECTURES[model], ENGINES[engine]
     layout = Layout(pp=min(pp, architecture.num_layers))
     serving = Serving(architecture, kind(), Precision(weights=weights), layout, Overhead())
