@@ -143,7 +143,7 @@ def test_what_is_set_up_takes_no_more(options, sentence):
         (LLAMA, Precision(kv="fp8"), Layout(), {}, "no cache in fp8"),
         (LLAMA, Precision(), Layout(tp=2), {}, "layers of its own"),
         (LLAMA, Precision(), Layout(pp=2), {"tensor_split": "1"}, "each of 2 GPUs"),
-        (LLAMA, Precision(), Layout(pp=2), {"split_mode": "row"}, "SYCL only"),
+        (LLAMA, Precision(), Layout(pp=2), {"split_mode": "row"}, "on SYCL and Hexagon"),
         (LLAMA, Precision(), Layout(pp=2), {"split_mode": "tensor"}, "not known here"),
         (LLAMA, Precision(), Layout(), {"override_tensor": "x=CUDA0"}, "PATTERN=CPU"),
         (LLAMA, Precision(), Layout(), {"flash_attn": "off", "cache_type_v": "q8_0"}, "need flash attention"),
