@@ -1,6 +1,6 @@
 """What would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one computed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,9 +108,9 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
     return tuple(sorted(found, key=order))
 
 
-def spread(gpu: GPU, serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
-    """How a model is spread over so many GPUs: as asked, else in the way that does best. Raises ConfigError where the
-    two disagree, or there is no way."""
+def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
+    """How a model is spread over so many GPUs: as asked, else in the way that does best on the smallest of `gpus` where
+    one fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
     if layout is not None:
         if layout.gpus != num_gpus:
             raise ConfigError(
@@ -119,15 +119,21 @@ def spread(gpu: GPU, serving: Serving, workload: Workload, num_gpus: int, layout
                 [layout.gpus],
             )
         return layout
-    found = ways(gpu, serving, workload, num_gpus)
+    *smaller, largest = sorted(gpus, key=lambda gpu: gpu.usable_bytes)
+    found = ways(largest, serving, workload, num_gpus)
     if not found:
         most = serving.architecture.num_layers
         raise ConfigError(
             Message("No layout spreads this model over {n:,} GPUs.", n=num_gpus),
             "num_gpus",
-            [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(gpu, serving, workload, n)][:1],
+            [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(largest, serving, workload, n)][:1],
         )
-    return found[0].layout
+    if found[0].verdict != "fits":
+        return found[0].layout
+    least = sum(stage.loaded.total for stage in serving.laid_out.stages)
+    roomy = (gpu for gpu in smaller if gpu.fewest(least) <= num_gpus)
+    each = (ways(gpu, serving, workload, num_gpus)[0] for gpu in roomy)
+    return next((way for way in each if way.verdict == "fits"), found[0]).layout
 
 
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:

@@ -96,8 +96,9 @@ def report(
 
     `architecture` is what the config describes, where it has been read already.
     Weights are as the checkpoint stores them unless `precision` says otherwise; the engine is vLLM with its defaults;
-    `gpus` are the usual ones. Where `num_gpus` is given and no layout, it is the one of the first GPU's `ways` over so
-    many that does best. A context that nobody asked for is the usual one, or what learned positions allow.
+    `gpus` are the usual ones. Where `num_gpus` is given and no layout, it is the one over so many that does best on the
+    smallest of `gpus` where one fits, or on the largest. A context that nobody asked for is the usual one, or what
+    learned positions allow.
     """
     return laid_out_report(
         config,
@@ -134,7 +135,7 @@ def laid_out_report(
     serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
-        serving = serving.with_layout(spread(gpu, serving, workload, num_gpus, layout))
+        serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
     layout, first = serving.layout, serving.on(gpu, workload)
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:

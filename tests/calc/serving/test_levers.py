@@ -63,6 +63,19 @@ def test_deepseek_v3_on_eight_h200():
     assert first.changes == {"tp": 1, "dp": 8, "ep": 8}
 
 
+def test_the_layout_of_several_gpus_is_one_that_fits_on_some():
+    """V100s come first and hold DeepSeek-V3 in no way; eight H200 do with DP 8 + EP 8, and so do eight B200."""
+    kinds = [gpus()[name] for name in ("v100-sxm2-16gb", "b200", "h200-sxm", "h100-sxm")]
+    found = report(
+        models()["deepseek-ai/DeepSeek-V3"].config,
+        workload=Workload(batch=64, context=32_768),
+        num_gpus=8,
+        gpus=kinds,
+    )
+    assert spelled(found.scenario.layout) == "DP 8 + EP 8"
+    assert [verdict.verdict for verdict in found.verdicts] == ["does not fit", "fits", "fits", "does not fit"]
+
+
 def test_ways_are_over_as_many_gpus_and_the_best_is_first():
     one, workload = serving("Qwen/Qwen3-235B-A22B", "vllm", Layout()), Workload(batch=8, context=32_768)
     for count in (1, 6, 8, 16):
