@@ -60,6 +60,9 @@ def parser() -> Parser:
         help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual nine)",
     )
     add_fields(p, Layout, aliases=ALIASES)
+    p.add_argument(
+        "--num-gpus", type=int, metavar="N", help="GPUs of one kind; the layout over them that does best is found"
+    )
     p.add_argument("--engine", choices=tuple(ENGINES), default=DEFAULT_ENGINE)
     p.add_argument("--prefill-tokens", type=int, metavar="N", help="tokens of one forward pass, whatever the engine")
     for engine in ENGINES.values():
@@ -160,7 +163,8 @@ def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] |
         workload=filled(Workload, given),
         engine=chosen_engine(given),
         precision=Precision.of(config, given["weights"], kv),
-        layout=filled(Layout, given),
+        layout=filled(Layout, given) if given["num_gpus"] is None or Layout.model_fields.keys() & given else None,
+        num_gpus=given["num_gpus"],
         gpus=gpus,
     )
 

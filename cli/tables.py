@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from calc import Layout, Report, TrainingReport
+from calc.serving.levers import spelled
 from calc.training.training_levers import Together
 from calc.units import GIB
 
@@ -22,6 +23,9 @@ def table(r: Report) -> str:
         lines.insert(1 - len(parts), f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
     if len(r.stages) > 1:
         lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]
+    layout = r.scenario.layout
+    if layout.gpus > 1:
+        lines.append(f"{'GPUs':24}{layout.gpus:>22,} of each, {described(layout)}")
     lines += [f"{'memory per GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
     lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'min GPUs':>10}  {'laid out':16}"]
     for v in r.verdicts:
@@ -42,10 +46,10 @@ def table(r: Report) -> str:
 
 
 def described(layout: Layout | None) -> str:
-    """A layout in the terms of engines' flags."""
+    """A layout in a word, as pages say it."""
     if layout is None:
         return ""
-    return " ".join(f"{name.upper()} {n}" for name, n in layout if n > 1) or "one GPU"
+    return spelled(layout) if layout.gpus > 1 else "one GPU"
 
 
 def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:

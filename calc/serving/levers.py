@@ -93,7 +93,7 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
     found = []
     for shape in shapes(serving.architecture):
         stages, rest = divmod(gpus, shape.gpus)
-        if rest or stages > serving.architecture.num_layers:
+        if rest or not 0 < stages <= serving.architecture.num_layers:
             continue
         laid_out = accepted(serving, shape.model_copy(update={"pp": stages}))
         if laid_out is None:

@@ -86,6 +86,16 @@ def test_readable_table(capsys):
     assert "v100" not in out
 
 
+def test_so_many_gpus_in_the_layout_that_does_best(capsys):
+    """With TP 8 every GPU holds the whole latent cache, and 64 users have no room."""
+    asked = ["deepseek-ai/DeepSeek-V3", "--gpu", "h200-sxm", "--batch", "64", "--context", "32768"]
+    found = json.loads(run(capsys, *asked, "--num-gpus", "8", "--json")[1])
+    by_hand = json.loads(run(capsys, *asked, "--dp", "8", "--ep", "8", "--json")[1])
+    assert found == by_hand
+    assert found["verdicts"][0]["verdict"] == "fits"
+    assert "8 of each, DP 8 + EP 8" in run(capsys, *asked, "--num-gpus", "8")[1]
+
+
 def test_a_gpu_of_your_own(capsys):
     own = "My card:48GiB:960GB/s:fp16=100"
     (verdict,) = json.loads(run(capsys, "Qwen/Qwen2.5-3B", "--gpu", own, "--json")[1])["verdicts"]
@@ -104,6 +114,10 @@ def test_a_gpu_of_your_own(capsys):
         ("Qwen/Qwen2.5-3B", "--context", "-5"),
         ("Qwen/Qwen2.5-3B", "--tp", "3"),
         ("Qwen/Qwen2.5-3B", "--pp", "1000"),
+        ("Qwen/Qwen2.5-3B", "--num-gpus", "0"),
+        ("Qwen/Qwen2.5-3B", "--num-gpus", "37"),
+        ("Qwen/Qwen2.5-3B", "--num-gpus", "2", "--train"),
+        ("Qwen/Qwen2.5-3B", "--num-gpus", "2", "--tp", "4"),
         ("Qwen/Qwen2.5-3B", "--set", "num_kv_heads=4"),
         ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads"),
         ("Qwen/Qwen2.5-3B", "--set", "num_key_value_heads=3"),
