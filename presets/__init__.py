@@ -2,7 +2,9 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from calc.errors import Frozen
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
@@ -13,6 +15,18 @@ from presets.published import parts
 HERE = Path(__file__).parent
 
 
+class Release(Frozen):
+    """When the weights came out, and who says so: the maker, or whoever wrote of it.
+
+    Where `source` is the model's own page on the Hub, `month` is that in which the page was made, as llmfit 1.1.17
+    (PyPI, October 2026) lists it; where it is a page of the documentation of transformers, that of the paper, which
+    came with the weights.
+    """
+
+    month: Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
+    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+
+
 class Preset(Frozen):
     """A model: the fields of its config.json that decide a size, and where they are from."""
 
@@ -20,8 +34,15 @@ class Preset(Frozen):
     name: str
     config: dict[str, Any]
     source: str
+    released: Release | None = None
+    """None where nobody was found who states it, and for the hand-made studies."""
     published: Published | None = None
     """None where nobody states a total: the hand-made studies."""
+
+    @property
+    def month(self) -> str:
+        """When it came out, 2024-09; empty where nobody states it."""
+        return self.released.month if self.released else ""
 
     def beside(self) -> dict[Part, int]:
         """What the published total holds beside our own: each part and its elements."""

@@ -1,4 +1,4 @@
-"""Presets by words in any order, over id, maker, name and size."""
+"""Presets by words in any order, over id, maker, name, size and date."""
 
 import re
 from functools import cache
@@ -7,19 +7,34 @@ from presets import Preset, models
 
 TUNED = frozenset("instruct it chat base hf thinking sft rl preview fp8 awq gptq gguf".split())
 """Words of names whose models have the sizes of the model without them: Qwen2.5-3B-Instruct is Qwen2.5-3B."""
+WORD = re.compile(r"(?<!\w)\d{4}-\d{2}(?!\w)|[^\s/_-]+")
+DATE = re.compile(r"(19|20)\d{2}(-\d{2})?")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
 def find(text: str) -> list[Preset]:
-    """Every preset that has all words, those first whose names they are and that are the shortest."""
-    words = re.sub(r"[/\-_]", " ", text.lower()).split()
+    """Every preset that has all words: those first whose names they are, then the newest."""
+    words = WORD.findall(text.lower())
     asked = [word for word in words if word not in TUNED] or words
-    found = [preset for preset in models().values() if asked and all(word in haystack(preset.id) for word in asked)]
+    found = [preset for preset in newest() if asked and all(has(preset, word) for word in asked)]
+    return sorted(found, key=lambda preset: squeezed(preset.name) != "".join(asked))
 
-    def order(preset: Preset) -> tuple[bool, int, str]:
-        return squeezed(preset.name) != "".join(asked), len(preset.name), preset.id.lower()
 
-    return sorted(found, key=order)
+def has(preset: Preset, word: str) -> bool:
+    """Whether a word is in its names, or a year or a month is that of its release."""
+    return word in haystack(preset.id) or (DATE.fullmatch(word) is not None and preset.month.startswith(word))
+
+
+@cache
+def newest() -> list[Preset]:
+    """All presets, the newest first, and by id within a month."""
+    return sorted(models().values(), key=lambda preset: preset.month, reverse=True)
+
+
+@cache
+def by_maker() -> list[str]:
+    """The ids of all presets by maker, the newest first within each."""
+    return sorted((preset.id for preset in newest()), key=lambda preset_id: maker_of(preset_id).lower())
 
 
 def exact(text: str) -> Preset | None:
@@ -29,7 +44,7 @@ def exact(text: str) -> Preset | None:
     if (named := known.get(squeezed(text)) or known.get(squeezed(kept))) is not None:
         return named
     found = find(text)
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 and DATE.fullmatch(text.strip()) is None else None
 
 
 @cache
@@ -44,10 +59,14 @@ def size(preset_id: str) -> str:
 
 @cache
 def label(preset_id: str, *, maker: bool = True) -> str:
-    """A preset in a list: its name, its size, whether it has experts, and its maker."""
+    """A preset in a list: its name, its size, whether it has experts, its month, and its maker."""
     preset = models()[preset_id]
     weight = f"{size(preset.id)} {kind(preset)}".strip()
-    return " · ".join(filter(None, (preset.name, weight, preset.id.partition("/")[0] if maker else "")))
+    return " · ".join(filter(None, (preset.name, weight, preset.month, maker_of(preset_id) if maker else "")))
+
+
+def maker_of(preset_id: str) -> str:
+    return preset_id.partition("/")[0]
 
 
 def kind(preset: Preset) -> str:

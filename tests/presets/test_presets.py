@@ -1,10 +1,13 @@
 """The presets: each one exact, each figure with its source."""
 
+from datetime import UTC, datetime
+
 import pytest
+from pydantic import ValidationError
 
 from calc import Architecture
 from calc.families import settings
-from presets import HERE, models
+from presets import HERE, Release, models
 from tests import load
 
 EACH = [pytest.param(preset, id=name) for name, preset in models().items()]
@@ -29,6 +32,35 @@ def test_file_and_source(preset):
     assert (HERE / "models" / f"{preset.id.replace('/', '--')}.json").is_file()
     assert preset.source.startswith("https://")
     assert settings(preset.config)
+
+
+UNDATED = {
+    "bigcode/gpt_bigcode-santacoder",
+    "stabilityai/stablelm-2-12b",
+    "Zyphra/Zamba2-1.2B",
+    "study/Qwen3-8B",
+    "study/Qwen3-8B-MHA",
+}
+
+
+def test_release_dates():
+    """None is in the future, and only those have none of which nobody was found who states it."""
+    dated = {name: preset.released for name, preset in models().items() if preset.released is not None}
+    assert set(models()) - set(dated) == UNDATED
+    assert max(released.month for released in dated.values()) <= f"{datetime.now(UTC):%Y-%m}"
+
+
+@pytest.mark.parametrize(
+    "released",
+    [
+        {"month": "2024-09"},
+        {"month": "2024-09", "source": "a blog"},
+        *({"month": month, "source": "https://arxiv.org/abs/2412.15115"} for month in ("2024", "2024-13", "2024-9")),
+    ],
+)
+def test_a_date_is_a_month_with_an_address(released):
+    with pytest.raises(ValidationError):
+        Release.model_validate(released)
 
 
 def test_the_models_that_people_ask_for():

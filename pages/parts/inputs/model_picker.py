@@ -16,7 +16,7 @@ from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import models
 from presets.hub import HubModel, is_id, preferred
-from presets.search import exact, find, label
+from presets.search import by_maker, exact, find, label, maker_of
 
 MOST = 12
 """Matches in sight."""
@@ -28,18 +28,25 @@ def model_picker(answer: Answer) -> None:
     show("model", published.preset.id if published.preset else None)
     st.selectbox(
         say("Model"),
-        list(models()),
+        by_maker(),
         index=None,
         format_func=lambda name: label(name) if name in models() else name,
         placeholder=answer.model.name,
         key="model",
         accept_new_options=True,
         on_change=_take_model,
-        help=say("Name, maker, size or words in any order: deepseek v3, 70b, qwen moe; or an id of the Hub."),
+        help=say(
+            "Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04; or an id of the Hub."
+        ),
     )
     matches()
     if published.preset is not None:
-        st.caption(f"[{published.preset.id}]({published.preset.source})")
+        link = f"[{published.preset.id}]({published.preset.source})"
+        if (released := published.preset.released) is None:
+            st.caption(link)
+        else:
+            month = f"[{released.month}]({released.source})"
+            st.caption(say("{link}, released {month}", link=link, month=month))
     elif published.hub is not None:
         found = published.hub
         link = f"[{found.id}]({found.source})"
@@ -79,7 +86,7 @@ def matches() -> None:
         return
     makers: dict[str, list[str]] = {}
     for preset in found[:MOST]:
-        makers.setdefault(preset.id.partition("/")[0], []).append(preset.id)
+        makers.setdefault(maker_of(preset.id), []).append(preset.id)
     for maker, presets in makers.items():
         st.caption(maker)
         for name in presets:
