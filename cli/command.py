@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workload, report
 from calc.errors import Message, shown
-from calc.families import as_llama, knows, override
+from calc.families import as_llama, by_name, knows, override
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
@@ -156,6 +156,9 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
 
 
 def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:
+    draft = given.get("model_draft")
+    if draft is not None and draft not in models():
+        by_name.SOURCES.append({draft: load(draft)}.get)
     kv: CacheFormat = "bf16" if given["kv"] in (None, "auto") else given["kv"]
     return report(
         config,

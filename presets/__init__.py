@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from calc.errors import Frozen
+from calc.families.by_name import SOURCES
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
 from presets.published import Part as Part
 from presets.published import Published as Published
@@ -55,3 +56,12 @@ def models() -> dict[str, Preset]:
     files = sorted((HERE / "models").glob("*.json"), key=lambda file: file.name.lower())
     presets = (Preset.model_validate_json(file.read_bytes()) for file in files)
     return {preset.id: preset for preset in presets}
+
+
+def config_of(name: str) -> dict[str, Any] | None:
+    """That of a preset; None: there is none of that name."""
+    preset = models().get(name)
+    return None if preset is None else preset.config
+
+
+SOURCES.append(config_of)

@@ -171,7 +171,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
     for module in model.prediction:
         yield from _block(model, module.block, "multi_token_prediction")
         for name, shape in module.own_shapes(model.hidden, vocab).items():
-            where = f"blk.{{layer}}.nextn.{name}"
+            where = f"blk.{{layer}}.nextn.{name.replace('shared_head.', 'shared_head_')}"
             yield Tensor(where, shape, "other", module.block.layers, apart="multi_token_prediction")
     for name, shape in _norm("output_norm", model.final_norm, model.hidden).items():
         yield Tensor(name, shape, "norms")

@@ -14,7 +14,8 @@ from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
-from calc.serving.engines.engine import DeviceBuffers, Engine, LoadedWeights
+from calc.serving.engines.device_buffers import DeviceBuffers
+from calc.serving.engines.engine import Engine, LoadedWeights
 from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
 from calc.serving.levers import spread
@@ -63,6 +64,8 @@ class Report(Frozen):
     by_context: dict[int, Memory]  # the same with other contexts
     buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
     """What is allocated on each GPU of the first kind and on the host, of engines that plan all of it."""
+    draft_buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
+    """The same for what guesses tokens: a draft model, or a context of the model's layers for it."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
@@ -157,6 +160,7 @@ def laid_out_report(
         overhead_items=first.stages[first.fullest].sizes,
         by_context=by_context(first, contexts(workload, architecture)),
         buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
+        draft_buffers=tuple(first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
         assumptions=tuple(assumptions(serving, first, uncounted(config))),

@@ -63,7 +63,11 @@ class Derivations:
 
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""
-        return list(weight_steps(self.serving, self.serving.laid_out.ranges[self.allocation.fullest]))
+        serving, stage = self.serving, self.allocation.fullest
+        arguments = serving.laid_out.whole, serving.precision, len(serving.laid_out.ranges)
+        beside = serving.engine.beside(*arguments)[stage]
+        lines = list(weight_steps(serving, serving.laid_out.ranges[stage]))
+        return [*lines, self.plain("draft", beside)] if beside else lines
 
     def loaded(self) -> Lines:
         """What the weights take once the engine has loaded them."""

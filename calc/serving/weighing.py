@@ -22,7 +22,7 @@ class Weighing:
 
     def __init__(self, engine: Engine, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         self.engine, self.layout = engine, layout
-        self.whole = engine.with_draft(architecture)
+        self.whole, self.precision = engine.with_draft(architecture), precision
         self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
         pieces = [piece for piece in engine.stored(self.whole, precision, self.rank) if piece.tensor.apart in counted]
@@ -84,22 +84,23 @@ class Weighing:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
         alike: dict[tuple[object, ...], Stage] = {}
         stages = []
-        for layers in ranges:
+        for layers, beside in zip(ranges, self.engine.beside(self.whole, self.precision, len(ranges)), strict=True):
             counts = Counter(self.kinds[layers.start : layers.stop])
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
-            key = first, last, *sorted(counts.items())
+            key = first, last, beside, *sorted(counts.items())
             if key not in alike:
-                alike[key] = self.stage(layers, counts, first=first, last=last)
+                alike[key] = self.stage(layers, counts, beside, first=first, last=last)
             stages.append(alike[key])
         return tuple(stages)
 
-    def stage(self, layers: range, counts: Counter[int], *, first: bool, last: bool) -> Stage:
+    def stage(self, layers: range, counts: Counter[int], beside: int, *, first: bool, last: bool) -> Stage:
+        """`beside`: bytes of another model's weights."""
         if (first, last) not in self.at_ends:
             start = 0 if first else 1
             stop = self.rank.num_layers if last else start
             self.at_ends[first, last] = self.weighed(self.ends, range(start, stop))
         weights, ends = self.at_ends[first, last]
-        parts = [(1, ends), (1, self.tables)]
+        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=beside))]
         for kind, count in counts.items():
             size, one = self.each[kind]
             weights += count * size
@@ -108,4 +109,4 @@ class Weighing:
         if last and self.engine.loads_draft:
             blocks += [module.block for module in self.rank.prediction]
         loaded = LoadedWeights.sum(parts)
-        return Stage(tuple(blocks), weights, loaded.vision, first=first, last=last, loaded=loaded)
+        return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)

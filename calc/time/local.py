@@ -8,9 +8,9 @@ from calc.errors import Frozen
 from calc.formats import Precision, WeightFormat
 from calc.hardware.computer import Computer
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import DeviceBuffers
+from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
-from calc.serving.engines.llamacpp.file import ModelFile
+from calc.serving.engines.llamacpp.file import ModelFile, layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed
@@ -107,14 +107,14 @@ def run(
     found = offloading.fit(workload.context)
     if found is None:
         return LocalRun(file=file, where="nowhere")
-    placement = placed(found.options, architecture.num_layers, len(gpus))
+    placement = placed(found.options, layers_of(architecture, predicts=options.predicts), len(gpus))
     most = architecture.max_positions or MOST_CONTEXT
     speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host)
     return LocalRun(
         file=file,
         where=where(found.options, bool(gpus)),
         options=found.options,
-        buffers=found.buffers,
+        buffers=(*found.buffers, *found.draft_buffers),
         tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
         longest=offloading.longest(found.options, most, workload.context) if longest else 0,

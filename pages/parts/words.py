@@ -259,7 +259,7 @@ PARTS: dict[str, Message] = {
     "fragmentation": Message("Fragmentation"),
     "loading": Message("Tables, padding, rounding"),
     "scales": Message("Scales of quantized weights"),
-    "draft": Message("Draft layers"),
+    "draft": Message("Draft layers or model"),
     "absorbed": Message("Up-projection of latents, in 16 bits"),
     "rotary": Message("Table of cosines and sines"),
     "padding": Message("Padding"),

@@ -18,7 +18,8 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import check_cache
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.device_buffers import DeviceBuffers
+from calc.serving.engines.launch import Launch, spelled
 from calc.serving.workload import Workload
 
 
@@ -119,15 +120,6 @@ class Moment:
     @property
     def bytes(self) -> int:
         return self.cache + int(self.working.bytes)
-
-
-class DeviceBuffers(Frozen):
-    """What an engine that plans all its memory allocates on a GPU or on the host, in bytes."""
-
-    device: str  # gpu0, gpu1, ... or host
-    model: int
-    context: int
-    compute: int
 
 
 class Cache(ABC):
@@ -315,6 +307,10 @@ class Engine(ABC):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """What some tensors take on one rank of a pipeline stage once they are loaded."""
 
+    def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
+        """Bytes of the weights of another model that a GPU of each stage holds too."""
+        return (0,) * stages
+
     def tables(self, rank: Architecture) -> LoadedWeights:
         """What it makes beside the checkpoint's tensors, on each stage."""
         return LoadedWeights()
@@ -359,6 +355,10 @@ class Engine(ABC):
         """What is allocated on each GPU and on the host, of engines that say so."""
         return []
 
+    def draft_buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
+        """The same for what guesses tokens, where it has a context of its own."""
+        return []
+
     @abstractmethod
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
@@ -393,8 +393,3 @@ class Engine(ABC):
     def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
         """Options as its command line spells them."""
         return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
-
-
-def spelled(word: str, value: object) -> str:
-    """A flag: a switch is on, or off by its other name."""
-    return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"

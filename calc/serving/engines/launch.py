@@ -47,3 +47,8 @@ def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...
     if precision.weights in FP8:
         return ("--quantization", "fp8"), ()
     return (), (Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights),)
+
+
+def spelled(word: str, value: object) -> str:
+    """A flag: a switch is on, or off by its other name."""
+    return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"

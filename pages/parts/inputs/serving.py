@@ -11,6 +11,7 @@ from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.inputs import sidebar
 from pages.parts.inputs.control import control, explain, faults, help_of, ranged, reset
+from pages.parts.inputs.draft import draft_model
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.scenario import Place, ServingChoice, places
@@ -165,7 +166,9 @@ def engine(answer: Weighed) -> None:
             explain(error, lambda near: change(serving=asked.with_engine(near)))
         usual = defaults(answer)
         for name, place in flags.items():
-            if name != "language_model_only" or answer.has_vision:
+            if name == "model_draft":
+                draft_model(place, answer)
+            elif name != "language_model_only" or answer.has_vision:
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)
         reset("engine", [of_serving(answer)["generated"], *flags.values()])

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
+from typing import NamedTuple
 
 from calc.formats import Precision
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_tensors, widest_value
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.forward import forward, representative
-from calc.serving.engines.llamacpp.graph import BLOCKS
+from calc.serving.engines.llamacpp.forward import forward, prediction, representative
+from calc.serving.engines.llamacpp.graph import BLOCKS, Graph
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.planner import Buffer, BufferPlan, PlannedDevice, assign, plan
 from calc.serving.engines.loading import up_to
@@ -63,6 +65,14 @@ class Plans:
     def layers(self) -> list[int]:
         return representative(self.file, self.placement)
 
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Those of the layers that a pass goes through."""
+        return self.file.architecture.all_blocks
+
+    def graph(self, context: ContextSizes) -> Graph:
+        return forward(self.file, self.placement, context, self.layers)
+
     @cached_property
     def weights(self) -> Counter[int]:
         """Bytes of weights on each device."""
@@ -80,7 +90,7 @@ class Plans:
     def caches(self, context: ContextSizes) -> Counter[int]:
         sizes: Counter[int] = Counter()
         model = self.file.architecture
-        for block in model.all_blocks:
+        for block in self.blocks:
             tensors = [t for m in block.mixers for t in cache_tensors(model, m, context, self.widest_value)]
             places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
             for tensor in tensors:
@@ -98,8 +108,7 @@ class Plans:
             return known[at][1].buffers
         if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
             return between(*known[at - 1], *known[at], context.cells)
-        graph = forward(self.file, self.placement, context, self.layers)
-        made = plan(graph, self.machine.devices(), self.copies(context))
+        made = plan(self.graph(context), self.machine.devices(), self.copies(context))
         known.insert(at, (context.cells, made))
         return made.buffers
 
@@ -114,7 +123,7 @@ class Plans:
     def windows(self, context: ContextSizes) -> int:
         """Cells that do not grow with the context: of each window that is shorter, together."""
         model = self.file.architecture
-        cells = {context.cells_of(mixer, model) for block in model.all_blocks for mixer in block.mixers}
+        cells = {context.cells_of(mixer, model) for block in self.blocks for mixer in block.mixers}
         return sum(cells - {context.cells})
 
     def copies(self, context: ContextSizes) -> int:
@@ -138,9 +147,24 @@ class Plans:
         return context if self.flash[probe] else replace(context, flash=False)
 
     def attends_in_place(self, context: ContextSizes) -> bool:
-        graph, devices = forward(self.file, self.placement, context, self.layers), self.machine.devices()
+        graph, devices = self.graph(context), self.machine.devices()
         assign(graph, devices)
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
+
+
+class PredictionPlans(Plans):
+    """Of the layers for multi-token prediction: a context of their own on the model's weights."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(module.block for module in self.file.architecture.prediction)
+
+    def graph(self, context: ContextSizes) -> Graph:
+        return prediction(self.file, self.placement, context)
+
+    @cached_property
+    def weights(self) -> Counter[int]:
+        return Counter()
 
 
 def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int) -> tuple[Buffer, ...]:
@@ -156,14 +180,14 @@ def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int
     )
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """A file that was read, and what was planned for it."""
 
     architecture: Architecture
     precision: Precision
+    predicts: bool
     file: ModelFile
-    plans: dict[tuple[Placement, Devices, bool], Plans]
+    plans: dict[tuple[type[Plans], Placement, Devices, bool], Plans]
 
 
 PLACEMENTS = 64
@@ -173,20 +197,29 @@ READ: deque[Read] = deque(maxlen=8)
 
 
 def plans_of(
-    architecture: Architecture, precision: Precision, placement: Placement, machine: Devices, *, overridden: bool
+    architecture: Architecture,
+    precision: Precision,
+    placement: Placement,
+    machine: Devices,
+    *,
+    overridden: bool,
+    predicts: bool = False,
+    of: type[Plans] = Plans,
 ) -> Plans:
-    """The plans of a model on a machine, made once."""
-    found = next((one for one in READ if one.architecture is architecture and one.precision == precision), None)
-    if found is None:
-        found = Read(architecture, precision, ModelFile(architecture, precision), {})
+    """The plans of a model on a machine, made once. `predicts`: its layers for multi-token prediction are loaded."""
+    asked = precision, predicts
+    known = (one for one in READ if one.architecture is architecture and (one.precision, one.predicts) == asked)
+    if (found := next(known, None)) is None:
+        found = Read(architecture, *asked, ModelFile(architecture, precision, predicts=predicts), {})
         READ.append(found)
-    key = placement, machine, overridden
+    key = of, placement, machine, overridden
     if key not in found.plans:
         alone = None
         if machine.count > 1 and placement.all_on_devices and not overridden:
             one = Placement.of(len(placement.layers), None, [1.0])
-            alone = plans_of(architecture, precision, one, replace(machine, count=1), overridden=False)
-        found.plans[key] = Plans(found.file, placement, machine, overridden=overridden, alone=alone)
+            single = replace(machine, count=1)
+            alone = plans_of(architecture, precision, one, single, overridden=False, predicts=predicts, of=of)
+        found.plans[key] = of(found.file, placement, machine, overridden=overridden, alone=alone)
         while len(found.plans) > PLACEMENTS:
             del found.plans[next(iter(found.plans))]
     return found.plans[key]

@@ -43,6 +43,8 @@ class ContextSizes:
     device lacks it."""
     offload_cache: bool = True
     whole_windows: bool = False
+    rollback: int = 0
+    """Tokens by which recurrent states can go back: each is kept as it was after every one of them (`n_rs_seq`)."""
 
     @classmethod
     def of(
@@ -59,6 +61,7 @@ class ContextSizes:
         flash: bool = True,
         offload_cache: bool = True,
         whole_windows: bool = False,
+        rollback: int = 0,
     ) -> "ContextSizes":
         whole = padded(size)
         cells = whole if unified else padded(whole // sequences)
@@ -78,6 +81,7 @@ class ContextSizes:
             not flash,
             offload_cache,
             whole_windows,
+            rollback,
         )
 
     def cells_of(self, mixer: Mixer, model: Architecture) -> int:
@@ -111,7 +115,7 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, wide
     else:
         for name, width in zip("rs", state_widths(mixer), strict=True):
             if width:
-                yield CacheTensor(name, width, context.sequences, "f32")
+                yield CacheTensor(name, width, context.sequences * (1 + context.rollback), "f32")
 
 
 def widest_value(model: Architecture) -> int:

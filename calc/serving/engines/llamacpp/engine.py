@@ -18,21 +18,41 @@ from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
-from calc.serving.engines.engine import Cache, DeviceBuffers, Engine, LaidOut, Limits, LoadedWeights, Moment
+from calc.serving.engines.device_buffers import DeviceBuffers
+from calc.serving.engines.engine import Cache, Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.launch import Launch
+from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.planner import Buffer
-from calc.serving.engines.llamacpp.slots import CACHE_TYPES, SlotCache, cache_types, placed, set_up, shares, slots
+from calc.serving.engines.llamacpp.slots import (
+    CACHE_TYPES,
+    SlotCache,
+    cache_types,
+    draft_model,
+    draft_precision,
+    drafting,
+    placed,
+    set_up,
+    shares,
+    slots,
+)
 from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
 PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
 """Flags that say where weights lie."""
+LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft")
+"""Flags that say which weights GPUs hold."""
+PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
+graph is built here."""
+CLOSE_VOCABULARY = 128
+"""Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 FLOATS = ("fp32", "fp16", "bf16", "mxfp4")
 
 
@@ -44,13 +64,11 @@ class LlamaCpp(Engine):
     sequences_option: ClassVar[str] = "parallel"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
-    loads_draft: ClassVar[bool] = False
-
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
     def holds_alike(self, other: "LlamaCpp") -> bool:
-        return all(getattr(self.options, name) == getattr(other.options, name) for name in PLACES)
+        return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> "LlamaCpp":
         if self.options.n_gpu_layers != "auto":
@@ -59,6 +77,8 @@ class LlamaCpp(Engine):
         return self.with_options(**{"n_gpu_layers": None, **(found or {})})
 
     def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
+        if self.options.device == "none":
+            return None
         room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
         found = Offloading(laid_out.whole, laid_out.precision, self.options, gpu, room, workload.batch).fit(
             workload.context
@@ -84,6 +104,10 @@ class LlamaCpp(Engine):
     @property
     def loads_vision(self) -> bool:
         return self.options.mmproj
+
+    @property
+    def loads_draft(self) -> bool:
+        return self.options.predicts
 
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
@@ -127,10 +151,39 @@ class LlamaCpp(Engine):
         _, values = cache_types(self.options, precision.kv)
         if self.options.flash_attn == "off" and values not in ("f32", "f16", "bf16"):
             raise ConfigError(Message("Quantized values need flash attention."), "cache_type_v", ["f16"])
+        self.check_draft(architecture, precision)
+
+    def check_draft(self, architecture: Architecture, precision: Precision) -> None:
+        """Raise ConfigError where what guesses tokens can't be had."""
+        if self.options.predicts and self.options.model_draft is not None:
+            raise ConfigError(
+                Message("Layers of the model guess tokens with draft-mtp: there is no draft model then."), "model_draft"
+            )
+        if self.options.predicts and (architecture.model_type not in PREDICTING or len(architecture.prediction) != 1):
+            raise ConfigError(
+                Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
+            )
+        if self.options.flash_attn == "off" and self.options.cache_type_v_draft not in ("f32", "f16", "bf16"):
+            raise ConfigError(Message("Quantized values need flash attention."), "cache_type_v_draft", ["f16"])
+        if (draft := draft_model(self.options)) is None:
+            return
+        if (why := self.refusal(draft, draft_precision(self.options, precision))) is not None:
+            raise ConfigError(why, "model_draft")
+        if abs(draft.vocab - architecture.vocab) > CLOSE_VOCABULARY:
+            raise ConfigError(
+                Message(
+                    "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: llama.cpp takes them "
+                    "together where they differ by at most {most}.",
+                    other=draft.vocab,
+                    own=architecture.vocab,
+                    most=CLOSE_VOCABULARY,
+                ),
+                "model_draft",
+            )
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """The layers of each GPU; layers on the host stand in none, and the output follows the last."""
-        placement = placed(self.options, layers, pp)
+        placement = placed(self.options, layers + self.options.predicts, pp)
         for device in range(pp):
             own = [layer for layer in range(layers) if placement.layers[layer] == device]
             if own:
@@ -145,20 +198,20 @@ class LlamaCpp(Engine):
         return architecture
 
     def left_out(self) -> Iterator[Message]:
-        if self.options.spec_type == "draft-simple":
+        if self.options.guess == "draft-simple" and self.options.model_draft is None:
             yield Message(
-                "The draft model is not counted, only the {n} more rows of logits that each slot plans for it. Beside "
-                "this one it takes what it takes alone with the same context and slots, its cache in 16 bits unless "
-                "--cache-type-k-draft and --cache-type-v-draft say otherwise.",
+                "Which draft model it is is not said (--model-draft): only the {n} more rows of logits that each slot "
+                "plans for it are counted.",
                 n=self.options.guessed,
             )
 
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""
-        placement = placed(self.options, architecture.num_layers, 1)
+        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
         pieces = stored_gguf(architecture, precision)
         vision = [piece for piece in pieces if piece.tensor.apart == "vision"] if self.options.mmproj else []
-        return [*on_devices(pieces, placement, tied=architecture.tied), *vision]
+        predicts = self.options.predicts
+        return [*on_devices(pieces, placement, tied=architecture.tied, predicts=predicts), *vision]
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """As they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on the
@@ -168,6 +221,16 @@ class LlamaCpp(Engine):
         vision = sum(piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.apart == "vision" and first)
         weights = [(copies_within(rank, piece.tensor, stage), held(piece)) for piece in own]
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
+
+    def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
+        """The draft model's weights."""
+        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
+        if (
+            self.options.model_draft is None
+            or (draft := drafting(architecture, precision, placement, self.options, None)) is None
+        ):
+            return super().beside(architecture, precision, stages)
+        return tuple(draft.plans.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = slots(self.options, workload.batch)
@@ -191,7 +254,8 @@ class LlamaCpp(Engine):
         return None
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        placement = placed(self.options, laid_out.whole.num_layers, laid_out.layout.pp)
+        layers = layers_of(laid_out.whole, predicts=self.options.predicts)
+        placement = placed(self.options, layers, laid_out.layout.pp)
         return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu)
 
     def moments(
@@ -205,15 +269,20 @@ class LlamaCpp(Engine):
     ) -> list[Moment]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        context = cache.context(workload.batch, workload.context)
         if stage >= cache.plans.machine.count:
             return [Moment(0, Peak(WHAT, {}))]
-        buffer = cache.plans.compute(context)[stage]
-        return [Moment(cache.plans.cache(context)[stage], largest_pass(buffer, write))]
+        (plans, context), *others = cache.contexts(workload.batch, workload.context)
+        guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
+        held = cache.required_bytes(stage, workload.batch, workload.context)
+        return [Moment(held, largest_pass(plans.compute(context)[stage], guessing, write))]
 
     def buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
         assert isinstance(cache, SlotCache)
         return cache.buffers(workload.batch, workload.context)
+
+    def draft_buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
+        assert isinstance(cache, SlotCache)
+        return cache.draft_buffers(workload.batch, workload.context)
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
@@ -233,14 +302,16 @@ class LlamaCpp(Engine):
 def held(piece: Piece) -> LoadedWeights:
     """One occurrence of a tensor."""
     scales = piece.scales * piece.a_layer
+    if piece.tensor.apart == "multi_token_prediction":
+        return LoadedWeights(draft=piece.nbytes * piece.a_layer)
     return LoadedWeights(weights=piece.nbytes * piece.a_layer - scales, scales=scales)
 
 
-def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool) -> Iterator[Piece]:
-    """The part of each piece that a device holds."""
+def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, predicts: bool) -> Iterator[Piece]:
+    """The part of each piece that a device holds; `predicts`: of layers for multi-token prediction too."""
     for piece in pieces:
         tensor = piece.tensor
-        if tensor.apart is not None:
+        if tensor.apart is not None and not (tensor.apart == "multi_token_prediction" and predicts):
             continue
         if tensor.name == "token_embd.weight" and tied and placement.output != HOST:
             yield Piece(replace(tensor, component="lm_head"), piece.form)
@@ -255,12 +326,15 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool) -> 
                 yield Piece(replace(tensor, layers=layers), piece.form)
 
 
-def largest_pass(buffer: Buffer, write: Numbers) -> Peak:
-    """The tensors that stand in the buffer of a pass when it is fullest, and the gaps between them."""
+def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
+    """The tensors that stand in the buffer of a pass when it is fullest, and the gaps between them; `guessing` is the
+    buffer, of its own, of a pass of what guesses tokens."""
     sizes = {name: size for name, size in buffer.peak.items() if size}
     left = buffer.size - sum(sizes.values())
     if left:
         sizes["gaps, padding and 16-bit copies of a quantized cache"] = left
+    if guessing:
+        sizes["the largest pass of what guesses tokens"] = guessing
     if isinstance(write, Symbols):
         return Peak(WHAT, {name: write.named(name.replace(" ", "_"), size, "bytes") for name, size in sizes.items()})
     return Peak(WHAT, sizes)

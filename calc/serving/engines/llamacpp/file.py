@@ -9,9 +9,6 @@ from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.graph import BLOCKS
 
-SKIPPED = frozenset({"multi_token_prediction", "vision"})
-"""Kept out of memory unless a draft or a projector is asked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileTensor:
@@ -31,17 +28,24 @@ class FileTensor:
         return prod(self.ne) // block * size
 
 
-class ModelFile:
-    """The weights of a model outside the layers, and of each layer, by their names."""
+def layers_of(architecture: Architecture, *, predicts: bool) -> int:
+    """Layers that are loaded: those for multi-token prediction only where they are asked for (`load_mtp`)."""
+    return architecture.num_layers + (len(architecture.prediction) if predicts else 0)
 
-    def __init__(self, architecture: Architecture, precision: Precision) -> None:
+
+class ModelFile:
+    """The weights of a model outside the layers, and of each layer, by their names; a vision encoder has a file of its
+    own."""
+
+    def __init__(self, architecture: Architecture, precision: Precision, *, predicts: bool = False) -> None:
+        """`predicts`: with the layers for multi-token prediction, which stand behind the last."""
         self.architecture = architecture
         tensors = gguf_tensors(architecture)
         types = GGUFTypes(Counted.of(architecture, tensors), precision)
         self.outside: dict[str, FileTensor] = {}
-        self.layers: list[dict[str, FileTensor]] = [{} for _ in range(architecture.num_layers)]
+        self.layers: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
         for tensor in tensors:
-            if tensor.apart in SKIPPED:
+            if tensor.apart == "vision" or (tensor.apart == "multi_token_prediction" and not predicts):
                 continue
             ne = tensor.shape[::-1]
             for form, layers in types.formats(tensor).items():

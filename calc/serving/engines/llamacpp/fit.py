@@ -15,8 +15,9 @@ from calc.hardware.gpu import GPU
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
-from calc.serving.engines.engine import DeviceBuffers
+from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
+from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS, HOST
@@ -50,6 +51,7 @@ class Fitted:
 
     options: LlamaCppOptions
     buffers: tuple[DeviceBuffers, ...]
+    draft_buffers: tuple[DeviceBuffers, ...] = ()
 
 
 class Offloading:
@@ -68,7 +70,7 @@ class Offloading:
         free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.gpu, self.room, self.batch = architecture, precision, gpu, room, batch
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
-        self.layers = architecture.num_layers
+        self.layers = layers_of(architecture, predicts=self.options.predicts)
 
     @property
     def experts(self) -> bool:
@@ -85,22 +87,38 @@ class Offloading:
         known = self.known_sizes(options, length)
         if not self.room.holds(known):
             return False
-        cache = self.held(options)
-        computed = cache.plans.compute(cache.context(self.batch, length))
-        return self.room.holds([size + buffer.size for size, buffer in zip(known, computed, strict=True)])
+        contexts = self.held(options).contexts(self.batch, length)
+        computed = zip(*(plans.compute(context) for plans, context in contexts), strict=True)
+        passes = (sum(buffer.size for buffer in buffers) for buffers in computed)
+        return self.room.holds([size + one for size, one in zip(known, passes, strict=True)])
 
     def known_sizes(self, options: LlamaCppOptions, length: int) -> list[int]:
-        """Bytes of weights and cache on each GPU and on the host."""
-        cache = self.held(options)
-        held, plans = cache.plans.cache(cache.context(self.batch, length)), cache.plans
-        return [plans.weights[i] + held[i] for i in (*range(plans.machine.count), HOST)]
+        """Bytes of weights and cache on each GPU and on the host, those of what guesses tokens too."""
+        contexts = self.held(options).contexts(self.batch, length)
+        return [
+            sum(plans.weights[i] + plans.cache(context)[i] for plans, context in contexts)
+            for i in (*range(self.held(options).plans.machine.count), HOST)
+        ]
+
+    def guessing(self, length: int) -> list[int]:
+        """Bytes on each GPU of what guesses tokens."""
+        cache = self.held(self.options)
+        found = [0] * len(self.room.gpus)
+        for buffer in cache.draft_buffers(self.batch, length)[:-1]:
+            found[int(buffer.device.removeprefix("gpu"))] += buffer.model + buffer.context + buffer.compute
+        return found
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
         options = self.most_on_gpus(length)
         if options is None:
             return None
-        return Fitted(options, tuple(self.held(options).buffers(self.batch, length)))
+        held = self.held(options)
+        return Fitted(
+            options,
+            tuple(held.buffers(self.batch, length)),
+            tuple(held.draft_buffers(self.batch, length)),
+        )
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
         if not self.room.gpus:
@@ -152,9 +170,10 @@ class Offloading:
     def split(self, count: int, experts: int, length: int) -> list[int] | None:
         """Layers of each GPU, each filled to the same share of its room as far as layers go; None: there is none."""
         sizes = self.sizes(experts, length)[self.layers + 1 - count :]
-        if len(self.room.gpus) == 1:
-            return [count] if sum(sizes) <= self.room.gpus[0] else None
-        rooms = [room - self.computed(length) for room in self.room.gpus]
+        rooms = [room - held for room, held in zip(self.room.gpus, self.guessing(length), strict=True)]
+        if len(rooms) == 1:
+            return [count] if sum(sizes) <= rooms[0] else None
+        rooms = [room - self.computed(length) for room in rooms]
         ends, low, high = [0, *accumulate(sizes)], 0.0, 1.0
         found = filled(ends, rooms, high)
         if found is None:

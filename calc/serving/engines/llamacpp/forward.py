@@ -19,7 +19,7 @@ from calc.serving.engines.llamacpp.building import Building
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.experts_graph import dense, mixture, routed
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.graph import Graph, GraphNode, get_rows, like, matmul
+from calc.serving.engines.llamacpp.graph import Graph, GraphNode, concat, get_rows, like, matmul
 from calc.serving.engines.llamacpp.habits import (
     CAPPED_LOGITS,
     NORM_ON_OUTPUT,
@@ -55,6 +55,31 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers
         b.layer = layer
         state = layer_of(b, blocks[layer], state, last=layer == b.model.num_layers - 1)
     b.graph.expand(output(b, state))
+    return b.graph
+
+
+def prediction(file: ModelFile, placement: Placement, context: ContextSizes) -> Graph:
+    """The layer for multi-token prediction: a token's embedding and the model's state of it become a state, which goes
+    through a layer and the head (`graph_mtp` of a family)."""
+    b = Building(file, placement, context)
+    (module,) = b.model.prediction
+    (b.layer,) = module.block.layers
+    tokens = b.input("tokens", "i32", context.tokens)
+    own = b.has("nextn.embed_tokens.weight")
+    table = b.weight("nextn.embed_tokens.weight") if own else b.outer("token_embd.weight", HOST)
+    embedded = b.norm(get_rows(table, tokens, name="embeddings"), "nextn.enorm")
+    known = b.norm(b.input("state of the model", "f32", b.model.hidden, context.tokens), "nextn.hnorm")
+    state = b.project(concat(embedded, known, 0), "nextn.eh_proj", "state")
+    state = layer_of(b, module.block, state, last=False)
+    if b.has("nextn.shared_head_norm.weight"):
+        state = b.norm(state, "nextn.shared_head_norm")
+    else:
+        state = like(b.bare_norm(state), "mul", b.outer("output_norm.weight", placement.output), name="last norm")
+    state.is_output = True
+    head = b.weight("nextn.shared_head_head.weight") if b.has("nextn.shared_head_head.weight") else head_of(b)
+    logits = matmul(head, picked(b, state), name="logits")
+    logits.is_output = True
+    b.graph.expand(logits)
     return b.graph
 
 
@@ -208,8 +233,7 @@ def output(b: Building, state: GraphNode) -> GraphNode:
     if b.kind in ROWS_AFTER_NORM:
         state = picked(b, state)
         state.is_output = True
-    head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-    logits = matmul(b.outer(head, device), state, name="logits")
+    logits = matmul(head_of(b), state, name="logits")
     if "output.bias" in b.file.outside:
         logits = like(logits, "add", b.outer("output.bias", device), name="logits")
     if b.kind in SCALED_LOGITS:
@@ -219,6 +243,11 @@ def output(b: Building, state: GraphNode) -> GraphNode:
             logits = like(logits, op, name="logits")
     logits.is_output = True
     return logits
+
+
+def head_of(b: Building) -> GraphNode:
+    name = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
+    return b.outer(name, b.placement.output)
 
 
 def representative(file: ModelFile, placement: Placement) -> list[int]:
@@ -232,7 +261,7 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
         on_host = [(name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST]
         return blocks[layer], placement.layers[layer], layer % period == period - 1, tuple(on_host)
 
-    kinds = [kind(layer) for layer in range(len(file.layers))]
+    kinds = [kind(layer) for layer in range(file.architecture.num_layers)]
     most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
     kept: list[int] = []
     at = 0

@@ -16,6 +16,8 @@ SPELLING = {
     "cache_type_k": (),
     "cache_type_v": (),
     "mmproj": (),
+    "model_draft": (),  # a file of its own
+    "weights_draft": (),
 }
 
 
@@ -43,8 +45,15 @@ def flags(options: LlamaCppOptions, length: int, slots: int, types: tuple[str, s
         if kind != "f16":
             yield from (flag, kind)
     yield from stated(options, SPELLING)
-    if options.spec_type == "draft-simple":
-        yield from ("--model-draft", "draft.gguf")
+    if options.guess == "draft-simple":
+        yield from ("--model-draft", draft_file(options))
+
+
+def draft_file(options: LlamaCppOptions) -> str:
+    """The file of the draft model, as repositories name it."""
+    if options.model_draft is None or options.weights_draft is None:
+        return "draft.gguf"
+    return f"{options.model_draft.rpartition('/')[2]}-{options.weights_draft}.gguf"
 
 
 def server(source: GGUFSource, options: LlamaCppOptions, length: int, slots: int, types: tuple[str, str]) -> Launch:

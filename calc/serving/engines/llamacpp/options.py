@@ -5,9 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from calc.errors import Frozen
+from calc.formats import WeightFormat
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
-Guess = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"]
+Guess = Literal[
+    "none", "draft-simple", "draft-mtp", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"
+]
 MOST_SLOTS = 256
 """LLAMA_MAX_SEQ."""
 GUESSED: dict[Guess, int] = {
@@ -64,8 +67,24 @@ class LlamaCppOptions(Frozen):
     swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
     device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
     spec_type: Guess = Field(
-        default="none", description="What guesses tokens: a draft model beside this one, or repeats of the text."
+        default="none",
+        description="What guesses tokens: a draft model beside this one, layers of its own for it (MTP), or repeats of "
+        "the text.",
     )
+    model_draft: str | None = Field(
+        default=None,
+        max_length=1000,
+        examples=["Qwen/Qwen3-0.6B"],
+        description="The draft model, which guesses tokens: it is loaded beside this one.",
+    )
+    weights_draft: WeightFormat | None = Field(
+        default=None, description="Storage of the draft model's weights; else as of this one's."
+    )
+    n_gpu_layers_draft: Annotated[int, Field(ge=0, le=2**16)] | None = Field(
+        default=None, description="Layers of the draft model on GPUs, counted from the last; else all."
+    )
+    cache_type_k_draft: CacheType = Field(default="f16", description="Storage of keys in what guesses tokens.")
+    cache_type_v_draft: CacheType = Field(default="f16", description="Storage of values in what guesses tokens.")
     spec_draft_n_max: int = Field(default=3, ge=1, le=1024, description="Tokens that a draft model guesses at once.")
     mmproj: bool = Field(default=False, description="The vision encoder is loaded too, from a file of its own.")
     rpc: str | None = Field(
@@ -75,4 +94,14 @@ class LlamaCppOptions(Frozen):
     @property
     def guessed(self) -> int:
         """Tokens that are guessed at once; each slot plans a row of logits for every one of them."""
-        return GUESSED.get(self.spec_type, self.spec_draft_n_max)
+        return GUESSED.get(self.guess, self.spec_draft_n_max)
+
+    @property
+    def guess(self) -> Guess:
+        """What guesses tokens; a draft model does it by itself where nothing else is asked for."""
+        return "draft-simple" if self.spec_type == "none" and self.model_draft is not None else self.spec_type
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the model's own layers for it guess tokens."""
+        return self.spec_type == "draft-mtp"

@@ -48,8 +48,9 @@ def convolved(
     kernel, sequences = mixer.d_conv, b.context.sequences
     before = reshape(copied_states(b, memory), kernel - 1, channels, sequences)
     joined = concat(before, transpose(x), 0)
-    last = view(joined, (kernel - 1, channels, sequences), joined.nb[1:3])
-    b.graph.expand(copy(last, view(memory, ((kernel - 1) * channels, sequences), (memory.nb[1],))))
+    for _ in range(1 + b.context.rollback):
+        last = view(joined, (kernel - 1, channels, sequences), joined.nb[1:3])
+        b.graph.expand(copy(last, view(memory, ((kernel - 1) * channels, sequences), (memory.nb[1],))))
     return joined
 
 
@@ -151,13 +152,18 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: GraphNode) -> GraphNode:
     q, k = (like(b.bare_norm(part(mixer.d_k, mixer.n_k)), "scale") for _ in range(2))
     v = part(mixer.d_v, mixer.n_v)
     inner = mixer.d_v * mixer.n_v
-    rows = tokens * sequences + mixer.d_v * sequences
+    snapshots, width, state_row = 1 + b.context.rollback, cache["s"].ne[0], cache["s"].nb[1]
+    rows = tokens * sequences + snapshots * mixer.d_v * sequences
     made = GraphNode("gated_delta_net", "f32", (inner, rows), (q, k, v, decay, beta, state), name="delta rule")
-    kept = view(
-        made, (mixer.d_v, mixer.d_v, mixer.n_v, sequences), (4 * mixer.d_v, 4 * mixer.d_v**2, 4 * mixer.d_v * inner)
-    )
-    width = cache["s"].ne[0]
-    b.graph.expand(copy(kept, view(cache["s"], (width, sequences), (cache["s"].nb[1],))))
+    if snapshots == 1:
+        steps = (4 * mixer.d_v, 4 * mixer.d_v**2, 4 * mixer.d_v * inner)
+        kept = view(made, (mixer.d_v, mixer.d_v, mixer.n_v, sequences), steps)
+        into = view(cache["s"], (width, sequences), (state_row,))
+    else:
+        written = min(tokens, snapshots)
+        kept = view(made, (width, sequences, written), (4 * width, 4 * width * sequences))
+        into = view(cache["s"], (width, sequences, written), (state_row, state_row * sequences))
+    b.graph.expand(copy(kept, into))
     y = view(made, (mixer.d_v, mixer.n_v, tokens, sequences), (4 * mixer.d_v, 4 * inner, 4 * inner * tokens))
     y = b.norm(y, "ssm_norm")
     shaped = reshape(gate, mixer.d_v, mixer.n_v, tokens, sequences)

@@ -1,13 +1,16 @@
 """What llama.cpp sets up at start: the slots' cache, and the plans of everything that is held beside it."""
 
 import re
+from dataclasses import dataclass
 
 from calc.errors import ConfigError, Message
+from calc.families.by_name import model_named
 from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Cache, DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import Devices, Plans, plans_of
+from calc.serving.engines.device_buffers import DeviceBuffers
+from calc.serving.engines.engine import Cache
+from calc.serving.engines.llamacpp.buffers import Devices, Plans, PredictionPlans, plans_of
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.devices import kernels_of
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
@@ -23,66 +26,155 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
 
 
+@dataclass(frozen=True)
+class Draft:
+    """The context of what guesses tokens: a draft model's own, or that of the model's layers for it
+    (common/speculative.cpp: common_base_params_to_speculative)."""
+
+    plans: Plans
+    options: LlamaCppOptions
+
+    def context(self, model: ContextSizes) -> ContextSizes:
+        """Of as many tokens and slots as the model's context, with a row of logits for each slot."""
+        options = self.options
+        types = options.cache_type_k_draft, options.cache_type_v_draft
+        size = model.cells * model.streams
+        return resolved(self.plans, options, size, model.sequences, model.sequences, types)
+
+
 class SlotCache(Cache):
     """The cache of all slots, set up at start, and the plans of what else is held."""
 
-    def __init__(self, plans: Plans, options: LlamaCppOptions, kv: CacheFormat) -> None:
-        self.plans, self.options = plans, options
+    def __init__(self, plans: Plans, options: LlamaCppOptions, kv: CacheFormat, draft: Draft | None = None) -> None:
+        self.plans, self.options, self.draft = plans, options, draft
         self.types = cache_types(options, kv)
 
     def context(self, batch: int, length: int) -> ContextSizes:
         """The context that is set up for so many sequences of so many tokens."""
-        options, sequences, (type_k, type_v) = self.options, slots(self.options, batch), self.types
-        context = ContextSizes.of(
-            options.ctx_size or sequences * length,
-            batch=options.batch_size,
-            ubatch=options.ubatch_size,
-            sequences=sequences,
-            unified=options.kv_unified,
-            outputs=outputs(options, sequences),
-            type_k=type_k,
-            type_v=type_v,
-            flash=options.flash_attn != "off",
-            offload_cache=options.kv_offload,
-            whole_windows=options.swa_full,
-        )
-        return self.plans.resolved(context) if options.flash_attn == "auto" else context
+        options, sequences = self.options, slots(self.options, batch)
+        size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
+        return resolved(self.plans, options, size, sequences, rows, self.types, rollback=rollback(options))
+
+    def contexts(self, batch: int, length: int) -> list[tuple[Plans, ContextSizes]]:
+        """The model's, and that of what guesses tokens, each with its plans."""
+        context = self.context(batch, length)
+        found = [(self.plans, context)]
+        return found if self.draft is None else [*found, (self.draft.plans, self.draft.context(context))]
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return self.plans.cache(self.context(batch, length))[stage]
+        return sum(plans.cache(context)[stage] for plans, context in self.contexts(batch, length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
         return self.required_bytes(stage, batch, length)
 
     def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
-        most = self.plans.most_compute(self.context(batch, length))
-        return None if most is None else self.required_bytes(stage, batch, length) + most
+        most = self.required_bytes(stage, batch, length)
+        for plans, context in self.contexts(batch, length):
+            if (computed := plans.most_compute(context)) is None:
+                return None
+            most += computed
+        return most
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        """What is allocated on each GPU and on the host."""
-        context, plans = self.context(batch, length), self.plans
-        held, computed = plans.cache(context), plans.compute(context)
-        places = [(f"gpu{i}", i, computed[i]) for i in range(plans.machine.count)] + [("host", HOST, computed[-1])]
-        return [
-            DeviceBuffers(device=name, model=plans.weights[i], context=held[i], compute=buffer.size)
-            for name, i, buffer in places
-        ]
+        """What is allocated for the model on each GPU and on the host."""
+        return allocated(*self.contexts(batch, length)[0])
+
+    def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
+        """The same for what guesses tokens; layers of the model that do are among its weights."""
+        return [buffer for one in self.contexts(batch, length)[1:] for buffer in allocated(*one)]
+
+
+def allocated(plans: Plans, context: ContextSizes) -> list[DeviceBuffers]:
+    """What a context allocates on each GPU and on the host."""
+    held, computed = plans.cache(context), plans.compute(context)
+    places = [(f"gpu{i}", i, computed[i]) for i in range(plans.machine.count)] + [("host", HOST, computed[-1])]
+    return [
+        DeviceBuffers(device=name, model=plans.weights[i], context=held[i], compute=buffer.size)
+        for name, i, buffer in places
+    ]
+
+
+def resolved(
+    plans: Plans,
+    options: LlamaCppOptions,
+    size: int,
+    sequences: int,
+    outputs: int | None,
+    types: tuple[CacheType, CacheType],
+    rollback: int = 0,
+) -> ContextSizes:
+    """A context of so many tokens under some flags."""
+    context = ContextSizes.of(
+        size,
+        batch=options.batch_size,
+        ubatch=options.ubatch_size,
+        sequences=sequences,
+        unified=options.kv_unified,
+        outputs=outputs,
+        type_k=types[0],
+        type_v=types[1],
+        flash=options.flash_attn != "off",
+        offload_cache=options.kv_offload,
+        whole_windows=options.swa_full,
+        rollback=rollback,
+    )
+    return plans.resolved(context) if options.flash_attn == "auto" else context
 
 
 def set_up(
     architecture: Architecture, precision: Precision, options: LlamaCppOptions, placement: Placement, gpu: GPU | None
 ) -> SlotCache:
     """A model that is placed on GPUs of a kind; None: there are none."""
-    types = cache_types(options, precision.kv)
+    machine = devices(options, placement.devices, gpu, cache_types(options, precision.kv))
+    model = architecture, precision, placement
+    plans = plans_of(*model, machine, overridden=overridden(options), predicts=options.predicts)
+    return SlotCache(plans, options, precision.kv, drafting(*model, options, gpu))
+
+
+def overridden(options: LlamaCppOptions) -> bool:
+    """Whether some weights stay on the host though their layer does not."""
+    return options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
+
+
+def drafting(
+    architecture: Architecture, precision: Precision, placement: Placement, options: LlamaCppOptions, gpu: GPU | None
+) -> Draft | None:
+    """What guesses tokens for a model, where it has a context of its own."""
+    types = options.cache_type_k_draft, options.cache_type_v_draft
+    machine = devices(options, placement.devices, gpu, types)
+    if options.predicts:
+        model = architecture, precision, placement, machine
+        return Draft(plans_of(*model, overridden=overridden(options), predicts=True, of=PredictionPlans), options)
+    if (draft := draft_model(options)) is None:
+        return None
+    split = shares(options, placement.devices) if options.device is None else []
+    where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
+    return Draft(plans_of(draft, draft_precision(options, precision), where, machine, overridden=False), options)
+
+
+def draft_model(options: LlamaCppOptions) -> Architecture | None:
+    """The model that guesses tokens. Raises ConfigError where it is not known."""
+    return None if options.model_draft is None else model_named(options.model_draft, "model_draft")
+
+
+def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
+    """How the draft model's file stores it, beside a model's."""
+    return Precision(weights=options.weights_draft or precision.weights)
+
+
+def rollback(options: LlamaCppOptions) -> int:
+    """Tokens by which states can go back: as many as layers of the model guess (need_n_rs_seq)."""
+    return options.spec_draft_n_max if options.predicts else 0
+
+
+def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None, types: tuple[CacheType, CacheType]) -> Devices:
+    """The machine of a context whose cache is of some types."""
     capability = kernels_of(capability_of(gpu), types) if options.rpc is None else None
-    overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
-    machine = Devices(placement.devices if options.device is None else 0, capability)
-    plans = plans_of(architecture, precision, placement, machine, overridden=overridden)
-    return SlotCache(plans, options, precision.kv)
+    return Devices(gpus if options.device is None else 0, capability)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
-    """Where the flags put each layer."""
+    """Where the flags put each of the layers that are loaded."""
     experts = layers if options.cpu_moe else options.n_cpu_moe
     split = shares(options, gpus) if options.device is None else []
     count = None if options.n_gpu_layers == "auto" else options.n_gpu_layers

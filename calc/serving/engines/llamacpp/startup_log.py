@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from calc.errors import Frozen
 from calc.formats import MIXES, WeightFormat
-from calc.serving.engines.engine import DeviceBuffers
+from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.options import CacheType
 from calc.units import MIB
 

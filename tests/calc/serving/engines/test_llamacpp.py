@@ -16,6 +16,7 @@ from presets import gpus, models
 from tests import load
 
 CONFIGS, *ROWS = load("llamacpp.json")
+PREDICTING, *PREDICTED = load("llamacpp_mtp.json")
 ARCHITECTURES = {name: Architecture.from_config(config) for name, config in CONFIGS["configs"].items()}
 LLAMA, EXPERTS = "meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
 EIGHT_BITS = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
@@ -87,9 +88,89 @@ def test_each_guessed_token_has_a_row_of_logits(options, rows):
     assert compute("google/gemma-3-12b-it", **options) == compute("google/gemma-3-12b-it", **others, n_outputs_max=rows)
 
 
-def test_a_draft_model_is_said_to_be_left_out():
+def test_a_draft_model_that_is_not_said_is_said_to_be_left_out():
     said = report(models()[EXPERTS].config, engine=LlamaCpp(LlamaCppOptions(spec_type="draft-simple")), gpus=[])
-    assert any("draft model is not counted" in str(sentence) for sentence in said.assumptions)
+    assert any("Which draft model it is is not said" in str(sentence) for sentence in said.assumptions)
+
+
+def weighed(name, weights="Q4_K_M", layout=None, batch=1, context=8192, **options):
+    config = PREDICTING["configs"].get(name) or models()[name].config
+    return report(
+        config,
+        engine=LlamaCpp(LlamaCppOptions(**options)),
+        precision=Precision(weights=weights),
+        layout=layout or Layout(),
+        workload=Workload(batch=batch, context=context),
+        gpus=[gpus()["a100-sxm-80gb"]],
+    )
+
+
+@pytest.mark.parametrize("row", PREDICTED, ids=lambda row: f"{row['model']} {row['weights']} {row['flags']}")
+def test_layers_that_guess_tokens_have_a_context_of_their_own(row):
+    """Dry runs on a CPU (`load_mtp`, LLAMA_CONTEXT_TYPE_MTP) of files with the config's tensors and no data."""
+    found = weighed(row["model"], row["weights"], device="none", spec_type="draft-mtp", **row["flags"])
+    assert found.buffers[-1].model_dump() == {"device": "host", **row["buffers"]}
+    assert found.draft_buffers[-1].model_dump() == {"device": "host", **row["draft"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "alone"),
+    [
+        pytest.param({}, {}, id="as it is"),
+        pytest.param({"weights_draft": "Q8_0"}, {"weights": "Q8_0"}, id="a file of its own"),
+        pytest.param({"n_gpu_layers_draft": 9}, {"n_gpu_layers": 9}, id="in part on the GPU"),
+        pytest.param(
+            {"cache_type_k_draft": "q8_0", "cache_type_v_draft": "q8_0", "parallel": 4, "batch": 4},
+            {"cache_type_k": "q8_0", "cache_type_v": "q8_0", "parallel": 4, "batch": 4},
+            id="a quantized cache, four slots",
+        ),
+        pytest.param({"ubatch_size": 1024, "layout": Layout(pp=2)}, {"ubatch_size": 1024, "layout": Layout(pp=2)}),
+    ],
+)
+def test_a_draft_model_takes_what_it_takes_alone(options, alone):
+    """llama.cpp gives it the model's context, slots and passes (common_base_params_to_speculative)."""
+    small = weighed("Qwen/Qwen3-0.6B", **alone)
+    plain = weighed("Qwen/Qwen3-8B", **{name: value for name, value in options.items() if "draft" not in name})
+    both = weighed("Qwen/Qwen3-8B", model_draft="Qwen/Qwen3-0.6B", **options)
+    assert both.draft_buffers == small.buffers
+    for stage, its in enumerate(small.buffers[:-1]):
+        with_it, without = both.buffers[stage], plain.buffers[stage]
+        assert (with_it.model, with_it.context) == (without.model, without.context)
+        assert (rows := with_it.compute - without.compute) >= 0, "three more rows of logits a slot"
+        more = both.stages[stage].total - plain.stages[stage].total
+        assert more == its.model + its.context + its.compute + rows
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "field", "sentence"),
+    [
+        ("Qwen/Qwen3-8B", {"model_draft": "no/model"}, "model_draft", "no model that is known"),
+        ("Qwen/Qwen3-8B", {"model_draft": "meta-llama/Llama-3.2-1B"}, "model_draft", "differ by at most 128"),
+        ("Qwen/Qwen3-8B", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),
+        ("deepseek-ai/DeepSeek-V3", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),
+        ("Qwen/Qwen3.5-9B", {"spec_type": "draft-mtp", "model_draft": "Qwen/Qwen3.5-0.8B"}, "model_draft", "draft-mtp"),
+        ("Qwen/Qwen3-8B", {"flash_attn": "off", "cache_type_v_draft": "q8_0"}, "cache_type_v_draft", "flash attention"),
+        ("Qwen/Qwen3-8B", {"model_draft": "Qwen/Qwen3-0.6B", "weights_draft": "fp8"}, "model_draft", "do not store"),
+    ],
+)
+def test_what_can_not_guess_tokens(name, options, field, sentence):
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        weighed(name, **options)
+    assert refused.value.field == field
+
+
+def test_what_stays_on_the_host_is_not_moved_where_it_has_no_room():
+    found = weighed("Qwen/Qwen3-8B", device="none", ctx_size=4096)
+    assert found.verdicts[0].verdict == "does not fit"
+
+
+def test_layers_that_guess_are_layers_to_place():
+    """One behind the last: 32 layers, the one for multi-token prediction and the output."""
+    assert list(LlamaCpp(LlamaCppOptions(spec_type="draft-mtp", n_gpu_layers=2)).stages(32, 1)) == [range(32, 32)]
+    assert list(LlamaCpp(LlamaCppOptions(spec_type="draft-mtp", n_gpu_layers=3)).stages(32, 1)) == [range(31, 32)]
+    plain, predicting = weighed("Qwen/Qwen3.5-9B"), weighed("Qwen/Qwen3.5-9B", spec_type="draft-mtp")
+    assert predicting.buffers[0].context - plain.buffers[0].context == 3 * 24 * (3 * 8192 + 128 * 128 * 32) * 4
+    assert predicting.loaded.draft == predicting.buffers[0].model - plain.buffers[0].model
 
 
 def test_windows_that_llama_cpp_ignores_keep_the_whole_context():
