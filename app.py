@@ -10,9 +10,11 @@ from typing import Any
 
 import pandas  # noqa: F401  # whole before two readers come at once: Plotly looks at what is half imported
 import streamlit as st
+from starlette.middleware import Middleware
 
 from pages import parts
 from pages.parts.outputs import plot
+from pages.parts.outputs.together import Together
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -31,4 +33,4 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = st.App("pages/router.py", lifespan=warm, routes=[plot.ROUTE])
+app = st.App("pages/router.py", lifespan=warm, routes=[plot.ROUTE], middleware=[Middleware(Together)])

@@ -1,0 +1,63 @@
+"""What a run of the script sends, in few pieces: a browser goes through the whole page for each piece that it gets."""
+
+import asyncio
+from contextlib import suppress
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+LONGEST = 0.15
+"""Seconds that a message waits for those behind it."""
+
+
+class Together:
+    """Websockets on which what a run sends waits for its end."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, Sender(send).take if scope["type"] == "websocket" else send)
+
+
+class Sender:
+    """The way to one browser. That a run begins is sent at once: the browser goes through the page for it while the
+    script computes. That the script is running costs it the same again, and is sent only of a run that takes long."""
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.waiting: list[Message] = []
+        self.status: Message | None = None
+        """That the script is running, not sent yet."""
+        self.running = False
+        self.due: asyncio.Task[None] | None = None
+
+    async def take(self, message: Message) -> None:
+        sent = ForwardMsg.FromString(message.get("bytes") or b"")
+        kind = sent.WhichOneof("type")
+        if kind == "session_status_changed":
+            self.running = sent.session_status_changed.script_is_running
+            self.status = message if self.running else None
+        if kind != "session_status_changed" or not self.running:
+            self.waiting.append(message)
+        if kind == "new_session" or not self.running:
+            await self.release()
+        elif self.due is None:
+            self.due = asyncio.create_task(self.wait())
+
+    async def wait(self) -> None:
+        await asyncio.sleep(LONGEST)
+        self.due = None
+        if self.status is not None:
+            self.waiting.insert(0, self.status)
+            self.status = None
+        with suppress(OSError):  # the browser is gone
+            await self.release()
+
+    async def release(self) -> None:
+        if self.due is not None:
+            self.due.cancel()
+            self.due = None
+        waiting, self.waiting = self.waiting, []
+        for message in waiting:
+            await self.send(message)

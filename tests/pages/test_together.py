@@ -1,0 +1,125 @@
+"""What a run sends reaches the browser whole and in order, in few pieces."""
+
+import asyncio
+
+import pytest
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+from pages.parts.outputs import together
+from pages.parts.outputs.together import Sender, Together
+
+
+def begins(name="run"):
+    message = ForwardMsg()
+    message.new_session.name = name
+    return message
+
+
+def status(*, running):
+    message = ForwardMsg()
+    message.session_status_changed.script_is_running = running
+    return message
+
+
+def element(text):
+    message = ForwardMsg()
+    message.delta.new_element.markdown.body = text
+    return message
+
+
+END = ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY)
+
+
+def event(message):
+    return {"type": "websocket.send", "bytes": message.SerializeToString()}
+
+
+class Browser:
+    """What has arrived, as lists of what came at once."""
+
+    def __init__(self):
+        self.pieces = []
+
+    async def get(self, message):
+        self.pieces.append(message.get("bytes"))
+
+    def since(self):
+        pieces, self.pieces = self.pieces, []
+        return [ForwardMsg.FromString(piece) for piece in pieces]
+
+
+def test_a_short_run_comes_as_its_beginning_and_the_rest():
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        await sender.take(event(begins()))
+        assert browser.since() == [begins()]
+        for message in (status(running=True), element("a"), element("b"), END):
+            await sender.take(event(message))
+        assert browser.since() == []
+        await sender.take(event(status(running=False)))
+        assert browser.since() == [element("a"), element("b"), END, status(running=False)]
+        await sender.take(event(element("out of a run")))
+        assert browser.since() == [element("out of a run")]
+
+    asyncio.run(run())
+
+
+def test_a_long_run_says_that_it_runs_and_shows_what_there_is(monkeypatch):
+    monkeypatch.setattr(together, "LONGEST", 0.01)
+
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in (begins(), status(running=True), element("a")):
+            await sender.take(event(message))
+        await asyncio.sleep(0.05)
+        assert browser.since() == [begins(), status(running=True), element("a")]
+        await sender.take(event(element("b")))
+        await asyncio.sleep(0.05)
+        assert browser.since() == [element("b")]
+
+    asyncio.run(run())
+
+
+def test_a_run_that_is_cut_short_keeps_what_it_sent():
+    """A browser holds what was sent by its hash, and is not sent it again."""
+
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in (begins("1"), status(running=True), element("a"), begins("2"), element("b"), END):
+            await sender.take(event(message))
+        await sender.take(event(status(running=False)))
+        assert browser.since() == [begins("1"), element("a"), begins("2"), element("b"), END, status(running=False)]
+
+    asyncio.run(run())
+
+
+def test_a_browser_that_is_gone_is_no_error(monkeypatch):
+    monkeypatch.setattr(together, "LONGEST", 0.01)
+
+    async def gone(message):
+        raise OSError
+
+    async def run():
+        sender = Sender(gone)
+        sender.running = True
+        await sender.take(event(element("a")))
+        await sender.due
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_only_websockets_are_held(kind):
+    async def send(message):
+        raise AssertionError
+
+    passed = []
+
+    async def app(scope, receive, send):
+        passed.append(send)
+
+    asyncio.run(Together(app)({"type": kind}, None, send))
+    assert (passed == [send]) == (kind == "http")
