@@ -30,6 +30,7 @@ ALIASES = {
     "tp": ("--tensor-parallel-size",),
     "pp": ("--pipeline-parallel-size",),
     "dp": ("--data-parallel-size",),
+    "dcp": ("--decode-context-parallel-size",),
     "version": ("--engine-version",),
 }
 """Other words for the same option: engines' own."""

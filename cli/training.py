@@ -46,7 +46,7 @@ def check_options(given: Mapping[str, Any]) -> None:
     if given["share"] and not given["time"]:
         raise ConfigError(Message("--share takes effect only with --time."), "share")
     if given["train"]:
-        serving = [*Workload.model_fields, "prefill_tokens", "kv", "num_gpus", *engine_options()]
+        serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *engine_options()]
         for name in (name for name in serving if given.get(name) is not None and name not in WORKLOAD):
             if name in INSTEAD:
                 raise ConfigError(

@@ -9,7 +9,7 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 
 
-class Layout(Frozen):
+class Degrees(Frozen):
     """How a model is spread: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline), and the
     sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
     ones over ep of the tp times dp ranks, each cut into slices for the rest."""
@@ -72,6 +72,17 @@ class Layout(Frozen):
             possible = [ep for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256) if fits(ep)]
             sentence = "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks."
             raise ConfigError(Message(sentence, ep=self.ep, ranks=ranks), "ep", possible)
+
+
+class Layout(Degrees):
+    """How a server spreads a model; of its tensor-parallel ranks dcp may share the tokens of one cache."""
+
+    dcp: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="Decode context parallel (DCP): tensor-parallel ranks that share a sequence's cached tokens.",
+    )
 
 
 def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:

@@ -30,9 +30,19 @@ def layouts(
     architecture: Architecture, engine: Engine, precision: Precision, most: int = 64, node: int = 8
 ) -> Iterator[Layout]:
     """What the engine accepts on up to `most` GPUs: ways to share a layer, and pipeline stages of them."""
-    for shape in shapes(architecture, node):
-        if shape.gpus > most or refusal(architecture, engine, precision, shape, node) is not None:
+    for plain in shapes(architecture, node):
+        if plain.gpus > most or refusal(architecture, engine, precision, plain, node) is not None:
             continue
-        for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
-            if shape.gpus * stages <= most and stages <= architecture.num_layers:
-                yield shape.model_copy(update={"pp": stages})
+        for shape in sharing(architecture, engine, plain):
+            for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
+                if shape.gpus * stages <= most and stages <= architecture.num_layers:
+                    yield shape.model_copy(update={"pp": stages})
+
+
+def sharing(architecture: Architecture, engine: Engine, shape: Layout) -> Iterator[Layout]:
+    """The same, and with ever more of its ranks sharing cached tokens."""
+    yield shape
+    for dcp in (n for n in range(2, shape.tp + 1) if shape.tp % n == 0):
+        shared = shape.model_copy(update={"dcp": dcp})
+        if engine.unshared(architecture, shared) is None:
+            yield shared

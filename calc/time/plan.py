@@ -199,6 +199,8 @@ class Search:
         each = np.broadcast_to(self.room.each(shard), free.shape)
         room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
         room = np.where((sure / each).min(axis=2) > 1, room, 0)
+        if layout.dcp > 1:
+            room = np.where(self.room.starts(shard), room, 0)
         kinds = tuple(int(kind) for kind in np.flatnonzero(room.max(axis=0) >= 1))
         if not kinds:
             return None

@@ -99,8 +99,8 @@ def assumptions(search: Search) -> Iterable[Message]:
     if heads is not None and heads < min(search.node, search.most):
         yield Message(
             "Where tensor parallelism has more ranks than the model has KV heads ({heads:,}), ranks hold copies of the "
-            "cache. Decode context parallel (--decode-context-parallel-size) would divide it over them instead, and "
-            "prefill context parallel a prompt over further GPUs: plans count neither, so that more requests may fit.",
+            "cache, or share its tokens (decode context parallel, DCP) where the engine does. Prefill context "
+            "parallel, which spreads a prompt over further GPUs, is not counted: vLLM calls it under development.",
             heads=heads,
         )
     yield Message("Time to first token is that of a prompt that does not wait for others.")

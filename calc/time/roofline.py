@@ -216,6 +216,13 @@ def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: An
     return (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
 
 
+def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
+    """Ranks that share cached tokens gather the queries, attend to their own tokens, gather the sums of the softmax and
+    hand out their parts of the outputs: three collectives a layer (vLLM `dcp_comm_backend`, ag_rs). `nbytes` are a
+    rank's own queries and outputs, of all layers."""
+    return 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link
+
+
 def binds(parts: Iterable[Timed]) -> Bound:
     """What takes the most time."""
     times: dict[Bound, float] = {}

@@ -10,8 +10,8 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
-from calc.serving.engines.engine import Engine, Limits
-from calc.time.sizes import Array
+from calc.serving.engines.engine import Engine, Limits, Pool
+from calc.time.sizes import Array, Flags
 from calc.time.time_shards import Shard
 from calc.units import GIB
 
@@ -44,8 +44,9 @@ class Room:
         self.by_size = Alike.of((gpu.usable_bytes, at) for gpu, at in each)
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
         self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
-        self.kept = dict[tuple[int, tuple[range, ...], CacheFormat], Array]()
-        self.kernels = dict[tuple[int, CacheFormat], list[int]]()
+        self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
+        self.refusals = dict[tuple[int, CacheFormat], Flags]()
+        self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the
@@ -83,10 +84,23 @@ class Room:
             return shard.plain_bytes(self.length)[:, None, :]
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions])
 
+    def starts(self, shard: Shard) -> Flags:
+        """Whether kernels of each GPU serve ranks that share cached tokens, [formats, GPUs]."""
+        return np.array([self.of_kind(shard, precision.kv) for precision in shard.precisions])
+
+    def of_kind(self, shard: Shard, kv: CacheFormat) -> Flags:
+        key = shard.layout.tp, kv
+        if key not in self.refusals:
+            laid_out = shard.without_weights(kv)
+            caches = [self.engine.cache(laid_out, self.gpus[at], self.limits[at]) for at in self.by_kernels.first]
+            free = [not (isinstance(cache, Pool) and cache.refusal) for cache in caches]
+            self.refusals[key] = np.array(free)[self.by_kernels.which]
+        return self.refusals[key]
+
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
         """The same where an engine keeps windows and states in its own way, which hangs on a GPU's kernels:
         [GPUs, stages]."""
-        key = shard.layout.tp, shard.ranges, kv
+        key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.kept:
             alike = self.alike(shard, kv)
             sizes = {at: self.of_kernels(shard, kv, at, shard.ranges) for at in set(alike)}
@@ -95,7 +109,7 @@ class Room:
 
     def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
         """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
-        key = shard.layout.tp, kv
+        key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
             whole = (range(shard.rank.num_layers),)
             found = [self.of_kernels(shard, kv, at, whole)[0] for at in self.by_kernels.first]

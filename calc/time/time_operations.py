@@ -12,6 +12,7 @@ from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.mixers import Recurrent
+from calc.model.mla import LatentAttention
 from calc.time.bytes import read_bits, row_elements, state_traffic, touched, weight_bytes, written_bits
 from calc.time.flops import (
     Product,
@@ -23,7 +24,7 @@ from calc.time.flops import (
     scan_flops,
     unrolled,
 )
-from calc.time.forward import Forward
+from calc.time.forward import Forward, PassPart
 
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
@@ -76,6 +77,9 @@ class Demand:
     read: dict[WindowTokens, Any]  # bits of cache of a token
     written: Any
     queries: int  # elements of all heads' outputs
+    exchanged: int  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
+    attending: int  # layers with attention
+    dcp: int  # ranks that share cached tokens
     scan: int  # FLOPs of a token in recurrences
     state: int  # bytes that a sequence reads and writes of recurrent state
     routing: Routing | None
@@ -141,13 +145,18 @@ class Demand:
                     each * part.pairs(back) for back, each in (self.absorbed if part.decodes else self.pairs).items()
                 )
             )
-            bits = forward.sum(lambda part: sum(each * part.context(back) for back, each in self.read.items()))
+            bits = forward.sum(self.bits_read)
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
             found.append(Operation("scores", flops, cache=cache, activations=taken))
         if self.state:
             found.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
         return found
+
+    def bits_read(self, part: PassPart) -> Any:
+        """Of the cache: in decode a rank's share of the tokens; a prompt's context passes every rank."""
+        bits = sum(each * part.context(back) for back, each in self.read.items())
+        return bits / self.dcp if part.decodes and self.dcp > 1 else bits
 
 
 def demand(
@@ -175,6 +184,9 @@ def demand(
         read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
         written=sum(layers * written_bits(mixer, precision.kv) for mixer, layers in attending),
         queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
+        exchanged=sum(layers * mixer.n_q * exchanged_width(mixer) for mixer, layers in attending),
+        attending=sum(layers for _, layers in attending),
+        dcp=layout.dcp,
         scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
         state=state_traffic(blocks),
         routing=routing(whole, layout),
@@ -201,6 +213,13 @@ def of_all_layers(
 def value_width(mixer: Any) -> Any:
     """Elements of one head's output."""
     return getattr(mixer, "d_v", None) or mixer.d_head
+
+
+def exchanged_width(mixer: Any) -> Any:
+    """Elements of one head's query and output in decode; latent attention works on the latents themselves."""
+    if isinstance(mixer, LatentAttention):
+        return 2 * mixer.kv_rank + mixer.d_rope
+    return mixer.d_head + value_width(mixer)
 
 
 def quantized(rank: Architecture, pieces: Iterable[Piece]) -> dict[Product, bool]:

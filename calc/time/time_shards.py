@@ -47,14 +47,18 @@ class Shard:
 
     def plain_bytes(self, length: int) -> Array:
         """Bytes of cache of a sequence on each stage, [formats, stages], in whole blocks."""
-        return np.maximum(self.bits[None] * (-(-length // BLOCK) * BLOCK) / 8, 1.0)
+        own = -(-length // self.layout.dcp)
+        return np.maximum(self.bits[None] * (-(-own // BLOCK) * BLOCK) / 8, 1.0)
+
+    def without_weights(self, kv: CacheFormat, ranges: tuple[range, ...] | None = None) -> LaidOut:
+        """As an engine lays its cache out."""
+        return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, Precision(kv=kv))
 
     def sequence_bytes(
         self, engine: Engine, kv: CacheFormat, gpu: GPU, limits: Limits, ranges: tuple[range, ...], length: int
     ) -> list[float]:
         """Bytes of cache of a sequence on each of some stages, as the engine keeps windows and states."""
-        laid_out = without_weights(self.whole, self.caching, ranges, self.layout, Precision(kv=kv))
-        cache = engine.cache(laid_out, gpu, limits)
+        cache = engine.cache(self.without_weights(kv, ranges), gpu, limits)
         return [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in range(len(ranges))]
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
@@ -221,7 +225,7 @@ def laid_out(
     bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
     states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
     return Shard(
-        demand=as_arrays(chosen, one, route, share, [precisions[f] for f in formats], held),
+        demand=as_arrays(chosen, one, route, share, layout.dcp, [precisions[f] for f in formats], held),
         stage_bytes=stage_bytes,
         bits=bits,
         state=states,
@@ -264,7 +268,13 @@ def held_bits(mixer: Any, kv: CacheFormat) -> dict[WindowTokens, Any]:
 
 
 def as_arrays(
-    chosen: Weighed, one: Weighed, route: Any, share: float, precisions: Sequence[Precision], held: list[int]
+    chosen: Weighed,
+    one: Weighed,
+    route: Any,
+    share: float,
+    dcp: int,
+    precisions: Sequence[Precision],
+    held: list[int],
 ) -> Demand:
     """The demand of a rank with figures for all formats, [formats, 1, 1]."""
 
@@ -294,6 +304,7 @@ def as_arrays(
         quantized={product: column(narrow[held]) for product, narrow in chosen.quantized.items()},
         read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
         written=column([float(written[p.kv]) for p in precisions]),
+        dcp=dcp,
         routing=route,
         table_row=column(chosen.table_row[held]),
         tied_head=column(chosen.tied_head[held]),

@@ -4,12 +4,12 @@ from typing import Literal, Self
 from pydantic import Field
 
 from calc.errors import ConfigError, Message
-from calc.hardware.parallel import Layout
+from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 
 
-class TrainingLayout(Layout):
+class TrainingLayout(Degrees):
     """How a training step is spread. Each of dp replicas sees its own sequences, each of cp ranks its part of them;
     routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""

@@ -44,6 +44,7 @@ FIELDS: dict[str, Message] = {
     "dp": Message("Data parallel (DP)"),
     "ep": Message("Expert parallel (EP)"),
     "cp": Message("Context parallel (CP)"),
+    "dcp": Message("Decode context parallel (DCP)"),
     "zero": Message("ZeRO / FSDP sharding"),
     "sequence_parallel": Message("Sequence parallel"),
     "max_num_batched_tokens": Message("Prefill chunk (max_num_batched_tokens)"),

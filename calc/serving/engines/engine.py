@@ -258,6 +258,10 @@ class Engine(ABC):
         """A rule of its own, beside those of any engine, by which it does not share layers over so many ranks."""
         return None
 
+    def unshared(self, architecture: Architecture, layout: Layout) -> Message | None:
+        """Why dcp of its tensor-parallel ranks do not share the tokens of a cache; None where they do."""
+        return Message("{engine} does not share cached tokens over ranks (dcp).", engine=self.title)
+
     def layout_refusal(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
         """Why it does not share layers over so many ranks, by any rule."""
         return layout.undivided(architecture) or self.unaccepted(architecture, precision, layout)
@@ -271,6 +275,12 @@ class Engine(ABC):
         if (sentence := self.layout_refusal(architecture, precision, layout)) is not None:
             raise ConfigError(sentence, "tp", nearest(layout.tp, accepts))
         layout.check(architecture)
+
+        def shared(dcp: int) -> bool:
+            return dcp == 1 or self.unshared(architecture, layout.model_copy(update={"dcp": dcp})) is None
+
+        if not shared(layout.dcp) and (sentence := self.unshared(architecture, layout)) is not None:
+            raise ConfigError(sentence, "dcp", nearest(layout.dcp, shared))
 
     def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
         """Raise ConfigError where the model can't be served so."""

@@ -95,6 +95,7 @@ def test_defaults_say_no_more_than_the_model_and_its_length():
     ("engine", "layout", "said"),
     [
         ("vllm", Layout(tp=8), "--tensor-parallel-size 8"),
+        ("vllm", Layout(tp=8, dcp=2), "--decode-context-parallel-size 2"),
         ("vllm", Layout(tp=2, dp=4, ep=8), "--data-parallel-size 4 --enable-expert-parallel"),
         ("sglang", Layout(tp=2, dp=4, ep=8), "--tp-size 8 --attn-dp-size 4 --ep-size 8"),
         ("sglang", Layout(pp=2), "--pp-size 2"),

@@ -47,6 +47,7 @@ CASES = [
     pytest.param("meta-llama/Llama-3.1-70B", "fp8", {"tp": 4, "pp": 2}, id="tp-pp-fp8"),
     pytest.param("google/gemma-3-27b-it", "int4", {"tp": 2}, id="windows-int4"),
     pytest.param("deepseek-ai/DeepSeek-V3", "fp8", {"dp": 8, "ep": 8}, id="mla-experts-sent"),
+    pytest.param("deepseek-ai/DeepSeek-V3", "fp8", {"tp": 8, "dcp": 8}, id="mla-tokens-shared"),
     pytest.param("Qwen/Qwen3-30B-A3B", "bf16", {"tp": 2, "dp": 2}, id="experts-in-slices"),
     pytest.param("Qwen/Qwen3.5-35B-A3B", "bf16", {}, id="recurrent"),
     pytest.param("openai/gpt-oss-120b", "mxfp4", {}, id="gpt-oss"),

@@ -45,6 +45,14 @@ def search(
         pytest.param(
             "meta-llama/Llama-3.1-8B", "bf16", Layout(tp=2, ep=2), "routed experts, which", (1,), id="no-experts"
         ),
+        pytest.param(
+            "Qwen/Qwen3-235B-A22B",
+            "bf16",
+            Layout(tp=8, dcp=4),
+            "more than tp 8 over 4 KV heads",
+            (2,),
+            id="cached-tokens",
+        ),
     ],
 )
 def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, nearest):
@@ -58,6 +66,21 @@ def test_a_report_refuses_what_the_engine_does():
     with pytest.raises(ConfigError, match="not whole fp8 tiles") as caught:
         report(models()["Qwen/Qwen3-235B-A22B"].config, precision=Precision(weights="fp8"), layout=Layout(tp=8))
     assert (caught.value.field, caught.value.nearest) == ("tp", (4,))
+
+
+def test_ranks_share_the_copies_of_a_cache():
+    """vLLM's docs/serving/context_parallel_deployment.md: with tp 8, DeepSeek-R1 keeps 8 copies, Qwen3-235B 2."""
+    for model, copies in {"deepseek-ai/DeepSeek-V3": 8, "Qwen/Qwen3-235B-A22B": 2}.items():
+        found = list(layouts(architecture(model), ENGINES["vllm"](), Precision(), most=8))
+        assert max(layout.dcp for layout in found if layout.tp == 8) == copies
+        held = [
+            Serving(architecture(model), ENGINES["vllm"](), Precision(), Layout(tp=8, dcp=dcp), Overhead())
+            .on(gpus()["h200-sxm"], Workload(context=65_536))
+            .memory.kv_cache
+            for dcp in (1, copies)
+        ]
+        assert held[0] == copies * held[1]
+    assert all(layout.dcp == 1 for layout in layouts(architecture(model), ENGINES["sglang"](), Precision(), most=8))
 
 
 def test_mla_counts_as_one_kv_head():
@@ -103,6 +126,7 @@ def test_bytes_as_arrays_are_those_of_stored(model, weights):
         pytest.param("meta-llama/Llama-3.1-8B", "l4", "int4", "fp8", Layout(), id="one-gpu"),
         pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(tp=8), id="mla"),
         pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(dp=16, ep=16), id="copies"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(tp=8, dcp=8), id="shared-tokens"),
         pytest.param("Qwen/Qwen3-235B-A22B", "h100-sxm", "fp8", "fp8", Layout(tp=4, pp=2), id="stages"),
         pytest.param("google/gemma-3-27b-it", "h100-sxm", "bf16", "bf16", Layout(tp=2), id="windows"),
     ],

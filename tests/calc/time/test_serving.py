@@ -118,6 +118,17 @@ def test_copies_that_share_experts_in_slices_gather_and_scatter_every_token(tp, 
     assert link_seconds(Layout(tp=tp, dp=dp)) == pytest.approx(calls * on.all_reduce + bytes_sent / on.link)
 
 
+def test_ranks_that_share_tokens_read_less_and_tell_each_other_more():
+    def parts(dcp, context):
+        on = speed("deepseek-ai/DeepSeek-V3", "h200-sxm", Layout(tp=8, dcp=dcp), weights="fp8")
+        return {part.what: part.seconds for part in on.parts(decode(64, context), "expected", decodes=True)}
+
+    alone, shared = parts(1, 100_000), parts(8, 100_000)
+    assert shared["communication"] > alone["communication"]
+    assert sum(parts(8, 100_000).values()) < sum(alone.values())
+    assert sum(parts(8, 1000).values()) > sum(parts(1, 1000).values())
+
+
 def test_copies_without_experts_have_nothing_to_tell_each_other():
     assert link_seconds(Layout(dp=8), "meta-llama/Llama-3.1-8B") == 0
     assert link_seconds(Layout(dp=8, ep=8)) > 0

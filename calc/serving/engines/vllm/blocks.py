@@ -23,6 +23,7 @@ class Spec(NamedTuple):
     reach: int = 0  # tokens of a window or a chunk
     states: int = 0  # blocks of a request, where they hold states
     shape: tuple[int, ...] = ()
+    dcp: int = 1  # ranks that share the tokens of a request
 
     def blocks(self, length: int, in_flight: int) -> int:
         """Blocks of a request of that length while so many tokens pass. A window may start anywhere in a block."""
@@ -33,7 +34,8 @@ class Spec(NamedTuple):
             return -(-min(self.reach - 1 + in_flight, length) // self.block) + 1
         if self.kind == "chunk":
             return -(-min(self.reach + in_flight, length) // self.block)
-        return -(-length // self.block)
+        own = -(-length // self.dcp)
+        return -(-own // self.block)
 
 
 Specs = dict[Spec, list[int]]
@@ -47,8 +49,9 @@ class BlockSizes(NamedTuple):
     state_page: int = 0
 
 
-def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int) -> Specs:
-    """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens guessed at once."""
+def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, dcp: int = 1) -> Specs:
+    """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens guessed at once; `dcp`
+    ranks share what keeps the whole context (`FullAttentionSpec.max_memory_usage_bytes`), each has all states."""
     sizes = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
     exports = all(cached.checkpoint is not None for cached in states)
@@ -62,7 +65,7 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int) 
             block = cached.block or sizes.block
             if cached.kind == "window" and cached.kernel and holds("windows choose their blocks", options):
                 block = cached.kernel.largest_within(block)
-            spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape)
+            spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape, dcp=dcp)
         found.setdefault(spec, []).extend(places)
     return found
 

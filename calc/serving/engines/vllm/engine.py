@@ -24,7 +24,7 @@ from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import Division, divide
 from calc.serving.engines.vllm.profile import profile_peaks
-from calc.serving.engines.vllm.refusal import refused_format, refused_options
+from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -64,7 +64,7 @@ class VLLM(Engine):
 
     def __init__(self, options: VLLMOptions | None = None) -> None:
         super().__init__(options)
-        self.divisions = dict[tuple[int, str, str, str | None], Division]()
+        self.divisions = dict[tuple[int, int, str, str, str | None], Division]()
         """Of the ranks that were asked about, which they keep, so that no other has the same id."""
 
     def alternatives(self) -> Iterator[Self]:
@@ -81,6 +81,9 @@ class VLLM(Engine):
 
     def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
         return broken_tiles(architecture, precision, layout) or odd_vocabulary(architecture, layout)
+
+    def unshared(self, architecture: Architecture, layout: Layout) -> Message | None:
+        return refused_sharing(architecture, layout)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
@@ -138,10 +141,10 @@ class VLLM(Engine):
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        rank, kv, tp = laid_out.rank, laid_out.precision.kv, laid_out.layout.tp
-        key = id(rank), kv, gpu.name, gpu.capability
+        rank, kv, layout = laid_out.rank, laid_out.precision.kv, laid_out.layout
+        key = id(rank), layout.dcp, kv, gpu.name, gpu.capability
         if key not in self.divisions:
-            self.divisions[key] = divide(rank, kv, self.options, gpu, tp)
+            self.divisions[key] = divide(rank, kv, self.options, gpu, layout.tp, layout.dcp)
         return self.divisions[key].plan(laid_out.ranges, limits)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
@@ -187,6 +190,7 @@ class VLLM(Engine):
             "--tensor-parallel-size": layout.tp,
             "--pipeline-parallel-size": layout.pp,
             "--data-parallel-size": layout.dp,
+            "--decode-context-parallel-size": layout.dcp,
         }
         quantize, notes = quantized(precision)
         ranks = layout.tp * layout.dp

@@ -62,6 +62,13 @@ TRITON = Kernel("TRITON_ATTN", PLAIN)
 TRITON_ONLY: frozenset[CacheFormat] = frozenset(("fp32", "int8", "int4"))
 """Formats that no other kernel reads."""
 
+SHARING = frozenset(
+    "FLASH_ATTN FLASHINFER FLASH_ATTN_MLA FLASHINFER_MLA FLASHMLA CUTLASS_MLA TRITON_MLA FLASHMLA_SPARSE "
+    "FLASHINFER_MLA_SPARSE DEEPSEEK_V32_INDEXER".split()
+)
+"""Those that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
+(`v1/worker/cp_utils.py`, column DCP of `docs/design/attention_backends.md`)."""
+
 
 def capability(gpu: GPU) -> Capability | None:
     """CUDA compute capability."""

@@ -46,7 +46,8 @@ class CachePlan(Pool):
     def tokens(self, blocks: int, length: int) -> int:
         if holds("tokens are concurrency times length", self.options):
             return int(self.concurrency(blocks, length) * length)
-        return blocks // len(self.groups) * self.block_size(length)
+        dcp = max(part.spec.dcp for group in self.groups for part in group.parts)
+        return blocks // len(self.groups) * self.block_size(length) * dcp
 
     def usable_blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that the check at start counts on: all but the null block."""
@@ -78,8 +79,9 @@ class Division(NamedTuple):
         return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.options, self.refusal)
 
 
-def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> Division:
-    """The groups of one of tp tensor-parallel ranks. `kv` in 16 bits is what vLLM calls auto."""
+def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1) -> Division:
+    """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens. `kv` in 16 bits is what vLLM
+    calls auto."""
     refusal = refused_family(rank, options)
     if compressed(rank):
         return Division(rank, packed_groups(compressed_specs(rank, options)), options, refusal)
@@ -88,8 +90,8 @@ def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, 
     if not layers:
         return Division(rank, (), options, refusal)
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
-    found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts), options)
-    return Division(rank, found, options, refusal or refused_layers(rank, layers, of_layers))
+    found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
+    return Division(rank, found, options, refusal or refused_layers(rank, layers, of_layers, dcp))
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:

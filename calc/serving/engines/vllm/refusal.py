@@ -4,11 +4,14 @@ from types import UnionType
 
 from calc.errors import Message
 from calc.formats import CacheFormat
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.engines.vllm.layers import Layers, LayerSetting, cached_layers, compressed
+from calc.serving.engines.vllm.habits import habits
+from calc.serving.engines.vllm.kernels import INDEXER, SHARING
+from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.packed import BLOCK
 
@@ -74,10 +77,49 @@ def refused_options(architecture: Architecture, options: VLLMOptions) -> Message
     return None
 
 
-def refused_layers(rank: Architecture, layers: Layers, asked: LayerSetting) -> Message | None:
+def refused_sharing(architecture: Architecture, layout: Layout) -> Message | None:
+    """Why tensor-parallel ranks can't share the tokens of a cache: they share copies of KV heads (`ModelConfig.
+    verify_with_parallel_config`), of layers that keep the whole context (`SlidingWindowSpec`)."""
+    tp, dcp = layout.tp, layout.dcp
+    if tp % dcp:
+        return Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp)
+    if compressed(architecture) or any(
+        getattr(mixer, "window", None) is not None for block in architecture.all_blocks for mixer in block.mixers
+    ):
+        return Message("vLLM does not share the cache of layers with a window over ranks (dcp).")
+    if not has(architecture, GQA | LatentAttention):
+        return Message("dcp shares cached tokens over ranks, which this model has none of.")
+    expanded = habits(architecture).expanded
+    for block in architecture.all_blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, GQA) or (expanded and isinstance(mixer, LatentAttention)):
+                n_kv = mixer.n_kv if isinstance(mixer, GQA) else mixer.n_q
+                if dcp > tp // n_kv:
+                    return Message(
+                        "dcp is {dcp:,}, more than tp {tp:,} over {n:,} KV heads, of which ranks hold copies.",
+                        dcp=dcp,
+                        tp=tp,
+                        n=n_kv,
+                    )
+                if mixer.n_q // n_kv % dcp:
+                    return Message(
+                        "dcp is {dcp:,}, which does not divide the {n:,} query heads of a KV head.",
+                        dcp=dcp,
+                        n=mixer.n_q // n_kv,
+                    )
+    return None
+
+
+def refused_layers(rank: Architecture, layers: Layers, asked: LayerSetting, dcp: int = 1) -> Message | None:
     """Layers for which there is no kernel on this GPU."""
     if every_kernel(layers):
-        return None
+        if dcp == 1 or all(shares(cached, asked) for cached in layers if cached.kind != "state"):
+            return None
+        return Message(
+            "On {gpu}, vLLM's attention kernel for a cache in {kv} does not share tokens over ranks (dcp).",
+            gpu=asked.gpu.name,
+            kv=asked.kv,
+        )
     free = asked._replace(options=asked.options.model_copy(update={"block_size": None}))
     if asked.options.block_size is None or not every_kernel(cached_layers(rank, free)):
         return Message(
@@ -95,6 +137,14 @@ def refused_layers(rank: Architecture, layers: Layers, asked: LayerSetting) -> M
 def every_kernel(layers: Layers) -> bool:
     """Whether each layer that caches by the token has a kernel."""
     return all(cached.kernel is not None or cached.block or cached.kind == "state" for cached in layers)
+
+
+def shares(cached: Cached, asked: LayerSetting) -> bool:
+    """Whether a layer's kernel serves ranks that share its tokens; of whole latents not in fp8
+    (github.com/vllm-project/vllm/pull/46178)."""
+    whole = cached.kind == "mla" and cached.kernel is not None and "SPARSE" not in cached.kernel.name
+    quantized = asked.kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
+    return cached.kernel is not None and cached.kernel.name in SHARING and not quantized
 
 
 def has(architecture: Architecture, kinds: UnionType | type) -> bool:

@@ -6,12 +6,13 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.refusal import refused_sharing
 from calc.serving.memory import Serving
 from presets import models
 
 
-def refused(model, kv="bf16", gpu="h100-sxm", tp=1, **options):
-    architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp)
+def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
+    architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp, dcp=dcp)
     try:
         serving = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
     except ConfigError as error:
@@ -32,12 +33,28 @@ def refused(model, kv="bf16", gpu="h100-sxm", tp=1, **options):
         pytest.param("mosaicml/mpt-7b", {}, "up to version 0.28", id="a family that was dropped"),
         pytest.param("Zyphra/Zamba-7B-v1", {}, "does not serve", id="a family that never was"),
         pytest.param("LiquidAI/LFM2-1.2B", {"disable_hybrid_kv_cache_manager": True}, "hybrid KV cache", id="states"),
+        pytest.param(
+            "Qwen/Qwen3-235B-A22B", {"tp": 8, "dcp": 4}, "more than tp 8 over 4 KV heads", id="copies, vLLM's docs"
+        ),
+        pytest.param("Qwen/Qwen3-235B-A22B", {"tp": 4, "dcp": 2}, "more than tp 4 over 4 KV heads", id="no copies"),
+        pytest.param("deepseek-ai/DeepSeek-V3", {"tp": 8, "dcp": 3}, "does not divide tp 8", id="ranks"),
+        pytest.param("openai/gpt-oss-20b", {"tp": 16, "dcp": 2}, "layers with a window", id="windows are not shared"),
+        pytest.param(
+            "deepseek-ai/DeepSeek-V3", {"tp": 8, "dcp": 8, "kv": "fp8"}, "does not share tokens", id="sums in fp8"
+        ),
+        pytest.param("Qwen/Qwen3-8B", {"tp": 16, "dcp": 2, "gpu": "mi300x"}, "does not share tokens", id="AMD"),
     ],
 )
 def test_refused(model, asked, sentence):
     found = refused(model, **asked)
     assert found is not None
     assert sentence in str(found)
+
+
+def test_ranks_share_the_query_heads_of_a_kv_head():
+    llama = Architecture.from_config(models()["meta-llama/Llama-3.2-3B"].config)
+    assert "3 query heads" in str(refused_sharing(llama, Layout(tp=24, dcp=2)))
+    assert refused_sharing(llama, Layout(tp=24, dcp=3)) is None
 
 
 @pytest.mark.parametrize(
@@ -49,6 +66,11 @@ def test_refused(model, asked, sentence):
         pytest.param("Qwen/Qwen3-8B", {"kv": "int8", "gpu": "rtx-3090"}, id="int8 by Triton"),
         pytest.param("google/gemma-3-27b-it", {"disable_hybrid_kv_cache_manager": True}, id="windows"),
         pytest.param("state-spaces/mamba-2.8b-hf", {"block_size": 24}, id="states have no kernel of attention"),
+        pytest.param("deepseek-ai/DeepSeek-V3", {"tp": 8, "dcp": 8}, id="8 copies, vLLM's docs"),
+        pytest.param("Qwen/Qwen3-235B-A22B", {"tp": 8, "dcp": 2}, id="2 copies, vLLM's docs"),
+        pytest.param(
+            "zai-org/GLM-5.1", {"tp": 8, "dcp": 8, "kv": "fp8_ds_mla"}, id="picked latents are shared, vLLM #46514"
+        ),
     ],
 )
 def test_accepted(model, asked):
