@@ -8,7 +8,7 @@ from benchmarks.accuracy.found import Comparison, Found, LeftOut
 from benchmarks.accuracy.records import TOWERS, resolve
 from calc import Architecture
 from calc.hardware.gpus import usual_gpus
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.units import GIB, MIB
 from presets import gpus

@@ -17,7 +17,8 @@ from calc.hardware.parallel import Layout, shapes
 from calc.hardware.solver import largest as largest_number
 from calc.model.architecture import Architecture
 from calc.model.named import Peak, largest
-from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, Pool
+from calc.serving.engines.cache import Cache, Pool
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits
 from calc.serving.kv_budget import KVBudget
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload

@@ -10,7 +10,7 @@ from calc.model.architecture import Architecture
 from calc.model.derivation import Legend, Step, Symbols, window_steps
 from calc.model.named import steps
 from calc.model.tensor import Component
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import sequence_bytes
 from calc.serving.memory import MIDDLE, Allocation, Serving
 from calc.serving.report import Report

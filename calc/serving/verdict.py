@@ -9,7 +9,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
-from calc.serving.engines.engine import Engine, Limits, Pool
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.engine import Engine, Limits
 from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size

@@ -10,7 +10,8 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
-from calc.serving.engines.engine import Engine, Limits, Pool
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.engine import Engine, Limits
 from calc.time.sizes import Array, Flags
 from calc.time.time_shards import Shard
 from calc.units import GIB

@@ -10,7 +10,7 @@ from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
 from calc.serving.engines import LOGS
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report

@@ -7,7 +7,7 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations, cache_steps, weight_steps

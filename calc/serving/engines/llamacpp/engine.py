@@ -18,8 +18,9 @@ from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
+from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.engine import Cache, Engine, LaidOut, Limits, LoadedWeights, Moment
+from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading

@@ -8,8 +8,8 @@ from calc.families.by_name import model_named
 from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
+from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.engine import Cache
 from calc.serving.engines.llamacpp.buffers import Devices, Plans, PredictionPlans, plans_of
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.devices import kernels_of

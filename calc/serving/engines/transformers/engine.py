@@ -14,7 +14,8 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.engine import Cache, Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
+from calc.serving.engines.cache import Cache
+from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
 from calc.serving.engines.loading import Loader
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks

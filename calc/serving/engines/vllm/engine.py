@@ -15,8 +15,9 @@ from calc.model.architecture import Architecture
 from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
+from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import reads_another_cache
-from calc.serving.engines.engine import Budget, Cache, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.launch import Launch, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to

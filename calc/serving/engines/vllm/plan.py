@@ -10,7 +10,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
-from calc.serving.engines.engine import Limits, Pool
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.engine import Limits
 from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
 from calc.serving.engines.vllm.layers import blocks_with_drafts, cached_layers, compressed, setting
 from calc.serving.engines.vllm.options import VLLMOptions

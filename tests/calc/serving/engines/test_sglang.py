@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions

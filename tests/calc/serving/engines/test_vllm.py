@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload
-from calc.serving.engines.engine import Pool
+from calc.serving.engines.cache import Pool
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import HIGH, LOW, MIDDLE, Serving

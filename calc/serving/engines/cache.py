@@ -1,0 +1,80 @@
+"""The KV cache as an engine keeps it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from calc.errors import Message
+
+
+class Cache(ABC):
+    """The KV cache of every pipeline stage of a rank, as an engine keeps it."""
+
+    @abstractmethod
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes that so many sequences of so many tokens take on a stage."""
+
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes of it that are there whenever memory is fullest, as far as that is known beforehand."""
+        return 0
+
+    def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
+        """Bytes that it and the working memory together certainly do not exceed, where that is known beforehand."""
+        return None
+
+
+class Pool(Cache):
+    """A cache that is set aside at start. `budgets` are the bytes for it on each stage."""
+
+    refusal: Message | None = None
+    """Why the engine does not start with this model on this GPU, whatever memory there is."""
+
+    block_bytes: tuple[int, ...]
+    """Bytes of a block on each stage; 0 where its layers keep nothing."""
+
+    @abstractmethod
+    def block_size(self, length: int) -> int:
+        """Tokens of the smallest block, for requests of up to that length."""
+
+    @abstractmethod
+    def request_blocks(self, length: int) -> int:
+        """Blocks of a request of that length."""
+
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        return batch * self.request_blocks(length) * self.block_bytes[stage] + self.fixed_bytes(stage)
+
+    def fixed_bytes(self, stage: int) -> int:
+        """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""
+        return 0
+
+    def stated_bytes(self, stage: int) -> int | None:
+        """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
+        return None
+
+    def blocks(self, budgets: Sequence[int]) -> int:
+        """Blocks that every stage has room for."""
+        room = [budget - self.fixed_bytes(stage) for stage, budget in enumerate(budgets)]
+        return min(max(0, budget) // size for budget, size in zip(room, self.block_bytes, strict=True) if size)
+
+    def concurrency(self, blocks: int, length: int) -> float:
+        """Requests of that length that the blocks hold at once."""
+        return blocks / self.request_blocks(length)
+
+    @abstractmethod
+    def tokens(self, blocks: int, length: int) -> int:
+        """Tokens, as the engine prints them."""
+
+    def tokens_of(self, nbytes: int, length: int) -> int:
+        """Tokens, as the engine prints them, of so many bytes on every stage, as the engine prints those."""
+        return self.tokens(self.blocks([nbytes] * len(self.block_bytes)), length)
+
+    def states_bytes(self, stage: int, states: int) -> int | None:
+        """Bytes of a pool of so many recurrent states, where there is one."""
+        return None
+
+    @abstractmethod
+    def starts(self, budgets: Sequence[int], length: int) -> bool:
+        """Whether the engine accepts to serve requests of that length."""
+
+    @abstractmethod
+    def max_length(self, budgets: Sequence[int], most: int) -> int:
+        """The longest request, up to `most` tokens, that it accepts; 0 where there is none."""
