@@ -16,10 +16,14 @@ from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
 from calc.training import Training
+from calc.training.fsdp import BUFFER
+from calc.training.parts import dot
 from calc.units import GIB
 
 SOURCE = "https://github.com/pytorch/torchtune"
 """Where the ladder stands."""
+SHARDS = "gradients"
+"""What the shards of gradients are called among what a stage holds."""
 Meter = Literal["allocated", "reserved", "process"]
 """What was read: the allocator's peak of what is in use, of what it holds, or the driver's figure for the process."""
 
@@ -60,19 +64,41 @@ class Case:
     layout: TrainingLayout = field(default_factory=TrainingLayout)
     frozen: Precision = field(default_factory=Precision)
 
-    def memory(self) -> TrainingMemory:
+    def training(self) -> Training:
         architecture = Architecture.from_config(self.config)
-        return Training(architecture, self.work, self.recipe, self.layout, Overhead(), self.frozen).memory()
+        return Training(architecture, self.work, self.recipe, self.layout, Overhead(), self.frozen)
+
+    def memory(self) -> TrainingMemory:
+        return self.training().memory()
 
     def predicted(self) -> int:
         """Bytes that the meter would have read."""
-        memory = self.memory()
+        training = self.training()
+        memory = training.memory()
         held = memory.total - memory.overhead
         if self.meter == "allocated":
             return held
+        held += self.idle_logits(memory)
+        if training.stage(0, single=self.work.micro_batch == 1).by_fsdp:
+            held = max(held, self.by_streams(training) + self.idle_logits(memory))
         low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]
-        rest = memory.overhead if self.meter == "process" else (low + high) // 2
-        return held + rest + self.idle_logits(memory)
+        return held + (memory.overhead if self.meter == "process" else (low + high) // 2)
+
+    def by_streams(self, training: Training) -> int:
+        """Bytes that FSDP2 leaves reserved: PyTorch's caching allocator keeps what was freed for the stream that asked
+        for it, so that each stream stands there at its own fullest. All-gather fills its buffers on one stream, and
+        reduce-scatter makes the gradients' shards on another (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
+        `foreach_all_gather`, `foreach_reduce`)."""
+        work = self.work
+        stage = training.stage(0, single=work.micro_batch == 1)
+        units = training.units(work.micro_batch, work.sequence)
+        fullest = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
+        for moment in (*stage.steps(), *stage.forward(), *stage.backward()):
+            here = dict.fromkeys(fullest, 0)
+            for held in moment.held:
+                here[held.name if held.name in here else "computing"] += dot(held.bytes, units)
+            fullest = {stream: max(most, here[stream]) for stream, most in fullest.items()}
+        return sum(fullest.values())
 
     def idle_logits(self, memory: TrainingMemory) -> int:
         """Bytes of the 16-bit logits once they are gone: what follows is in fp32, too large for their block, so that
@@ -191,9 +217,10 @@ def config_of(name: str) -> Mapping[str, Any] | None:
 
 
 def nbytes(record: Mapping[str, Any]) -> float:
-    """GB of 10^9 only where the source says so; torch's tools and nvidia-smi count in GiB whatever they print."""
+    """GB of 10^9 where the source says so, and for Qwen, whose README has 162.0G for two GPUs of 80 GiB (full, 7B, 1,024
+    tokens); torch's tools and nvidia-smi count in GiB whatever they print."""
     unit = record["measured"]["unit"]
-    decimal = unit.startswith("GB (1e9") or unit == "GB"
+    decimal = unit.startswith(("GB (1e9", "GB (column G)")) or unit == "GB"
     return float(record["measured"]["mem_per_gpu"]) * (10**9 if decimal else GIB)
 
 
@@ -289,15 +316,19 @@ def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
 
 def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
     """finetune.py and finetune/*.sh of QwenLM/Qwen: gradient checkpointing, LoRA of rank 64 with dropout 0.05 on every
-    matrix; DeepSpeed, which does not cast what the model computes, but for LoRA on one GPU, where autocast does. All
-    weights are trained with ZeRO-3 (finetune_ds.sh and README), whose configuration leaves two sizes to transformers:
-    it takes them from the width of the model (integrations/deepspeed.py)."""
+    matrix; DeepSpeed, which does not cast what the model computes, but for LoRA on one GPU, where autocast does, and
+    adapters are fp32 (PEFT 0.5.0, tuners/lora.py, `update_layer`). Models of GPTQ stay as they are
+    (`prepare_model_for_kbit_training`). ZeRO-3 leaves two sizes to transformers, which takes them from the width of the
+    model (integrations/deepspeed.py).
+
+    Inferred: that all weights were trained with ZeRO-2, as finetune_ds.sh has it at commit 0400505; before and after,
+    it has ZeRO-3, which on one GPU holds less than 20 bytes a weight at its fullest, where 23 were measured."""
     method = record["method"]
     if "(emb)" in method:
         return "a method that we do not model: LoRA that trains the embedding too"
     kind = "full" if method == "full" else "qlora" if method == "QLoRA" else "lora"
     gpus, square = record["n_gpu"], int(config["hidden_size"]) ** 2
-    autocast, third = kind == "lora" and gpus == 1, kind == "full" or "ZeRO-3" in method
+    autocast, third = kind == "lora" and gpus == 1, "ZeRO-3" in method
     sizes = {"bucket": square, "prefetch": 9 * square // 10} if third else {"bucket": 200_000_000, "overlap": True}
     deepspeed = RECIPES["deepspeed"].model_copy(update=sizes)
     return Case(
@@ -312,7 +343,7 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
             method=kind,
             lora_rank=64,
             lora_dropout=kind != "full",
-            fp32_rest=kind == "qlora",  # inferred: what PEFT made stays reserved, though DeepSpeed casts it back
+            fp32_adapters=autocast,
             recompute="full",
             loss="whole" if autocast else "native",  # inferred: no upcast without autocast
             keep_outputs=not autocast,  # inferred: the logits wait too

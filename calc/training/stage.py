@@ -54,7 +54,7 @@ class TrainingStage:
 
     @property
     def by_deepspeed(self) -> bool:
-        """Whether DeepSpeed's ZeRO-3 gathers the weights; it does so on one GPU too."""
+        """Whether DeepSpeed's ZeRO-3 runs; on one GPU too, where it gathers nothing."""
         return self.layout.zero == 3 and self.recipe.reuse > 0
 
     def gathered(self, layer: int) -> int:
@@ -94,7 +94,10 @@ class TrainingStage:
         if block is not None and work.offload_activations:
             saved = held = NOTHING
         elif block is not None and work.recompute == "alternate":
-            beside = by(CountedBy.TOKEN, alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute]))
+            beside = by(
+                CountedBy.TOKEN,
+                alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute], compiled=work.fused),
+            )
         return Run(
             profile=profile,
             layers=len(places),
@@ -127,15 +130,20 @@ class TrainingStage:
         return held
 
     def running(self) -> list[Held]:
-        """The same during a micro-batch: what belongs to earlier ones, and tables."""
+        """The same during a micro-batch: what belongs to earlier ones, and tables. DeepSpeed's ZeRO-2 gathers the
+        gradients of each micro-batch in a buffer of its own before they are added (0.19.8, stage_1_and_2.py,
+        `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds (partition_parameters.py,
+        `_no_gather_coalesced`)."""
         recipe, states, work = self.recipe, self.states, self.work
         held = self.constant()
         if work.accumulation > 1 and not recipe.buffers:
             held.append(Held(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
+        if work.accumulation > 1 and recipe.flattened and self.layout.zero == 2:
+            held.append(Held(once(states.gradients), "gradients of this micro-batch", "gradients"))
         if recipe.bucket:
             size = WIDTH[recipe.gradients] * self.bucketed()
             held.append(Held(once(size), "buckets that gradients are reduced in", "gradients"))
-        if self.by_deepspeed:
+        if self.by_deepspeed and self.layout.fully_sharded:
             held.append(Held(once(self.live()), "gathered weights", "weights"))
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
