@@ -1,5 +1,6 @@
 """What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
-stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass."""
+stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass. Where
+the embedding stands apart, it is gathered as a layer is, and the rest of the root for the head and its backward."""
 
 from collections.abc import Sequence
 
@@ -16,27 +17,39 @@ class Sharded:
     def __init__(self, runs: Sequence[Run], layout: TrainingLayout) -> None:
         self.runs, self.layout = runs, layout
         self.layers = [index for index, run in enumerate(runs) if run.first >= 0]
-        self.root = next((run.gathered for run in runs if run.first < 0), 0)
+        self.root = next((run.gathered for run in runs if run.first == -1), 0)
+        self.embedding = next((run.gathered for run in runs if run.first == -2), 0)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the embedding is a unit of its own."""
+        return self.embedding > 0
+
+    def ends(self, index: int) -> bool:
+        """Whether the last norm is one of the unit of the head, whose backward ends with it."""
+        return self.apart and index == self.layers[-1] + 1
 
     def before(self, index: int, layers: int) -> int:
-        """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all."""
+        """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all, or
+        the embedding."""
         if layers:
             return self.runs[index].gathered
-        return self.runs[index - 1].gathered if index - 1 in self.layers else 0
+        return self.runs[index - 1].gathered if index - 1 in self.layers else self.embedding
 
     def behind(self, index: int, layers: int) -> Run | None:
-        """The run of the layer behind one that has so many of its run before it."""
+        """The run of the unit behind a layer that has so many of its run before it."""
         if layers < self.runs[index].layers - 1:
             return self.runs[index]
-        return self.runs[index + 1] if index + 1 in self.layers else None
+        return self.runs[index + 1] if index + 1 in self.layers or self.ends(index + 1) else None
 
     def unsharded(self, index: int, layers: int) -> int:
         """Bytes of weights that stay gathered between the passes: the root's, and without resharding those of all
         layers up to this one."""
+        root = self.root if not self.apart or index > self.layers[-1] else 0
         if self.layout.reshard_after_forward:
-            return self.root
+            return root
         earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
-        return self.root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
+        return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
 
     def entering(self, index: int, layers: int) -> list[Held]:
         """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
@@ -51,8 +64,8 @@ class Sharded:
 
     def after_layers(self) -> list[Held]:
         """At the head."""
-        last = self.runs[self.layers[-1]]
-        return [weights(self.unsharded(len(self.runs) - 1, 0)), buffer(last.gathered)]
+        last = self.root if self.apart else self.runs[self.layers[-1]].gathered
+        return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
     def going_back(self, index: int, layers: int) -> list[Held]:
         """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
@@ -61,7 +74,8 @@ class Sharded:
         inner = index in self.layers
         behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
         early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
-        held = [weights(self.unsharded(index, layers) + (run.gathered if inner else 0))]
+        own = run.gathered if inner or (self.apart and not index) else 0
+        held = [weights(self.unsharded(index, layers) + own)]
         held += [buffer(early if self.layout.reshard_after_forward else 0)]
         return [*held, reducing(0 if behind is None else behind.reduced)]
 
@@ -72,8 +86,9 @@ class Sharded:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
             made = Held(once(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
-        made = Held(once(run.gradients), "gradients outside the layers", "gradients")
-        return [made, reducing(run.reduced)]
+        made = Held(run.profile.gradients, "gradients outside the layers", "gradients")
+        arriving = buffer(self.runs[self.layers[-1]].gathered if index else 0)
+        return [arriving, made, reducing(run.reduced)]
 
 
 def weights(nbytes: int) -> Held:

@@ -69,7 +69,7 @@ class TrainingStage:
         profiles = [self.passes.layer(block, first=False) for block in blocks]
         order = sorted((place, number) for number, block in enumerate(blocks) for place in block.runs_in)
         if self.first:
-            yield self._run(self.passes.front, None, [-1])
+            yield self._run(self.passes.front, None, [-2 if -2 in self.states.units else -1])
         if self.first and order[0][0] == 0:
             (place, number), *order = order
             yield self._run(self.passes.layer(blocks[number], first=True), blocks[number], [place])
@@ -90,6 +90,9 @@ class TrainingStage:
             gradients = -(-trained * width // (self.layout.replicas if self.by_fsdp else 1)) if kept else 0
             if self.by_fsdp and work.accumulation > 1:
                 gradients = 0  # they are added to those of earlier micro-batches
+        elif profile is self.passes.norm and self.by_fsdp and -2 in self.states.units:
+            shards = -(-trained * self.states.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
+            gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, held, beside = profile.saved.bytes, profile.held.bytes, NOTHING
         if block is not None and work.offload_activations:
             saved = held = NOTHING
@@ -245,7 +248,7 @@ class TrainingStage:
         yield from self.tops("backward", around, run.profile, run.profile.backward)
         if run.first >= 0:
             yield self.moment("backward", [*here, *sharded.reducing(index, layers), self.stream])
-        elif not index:
+        elif not index or sharded.ends(index):
             yield self.moment("backward", [*here, *sharded.reducing(index, layers)])
 
     def turning(self, run: Run) -> list[int]:

@@ -72,7 +72,7 @@ def stage_weights(
     """All that a stage holds, and what of it is trained."""
     held = list(weights_of(rank, stage, layout, frozen))
     trained = [replace(weight, tensor=one) for weight in held for one in trained_of(rank, weight.tensor, work)]
-    return StageWeights(held, trained, units_of(held, trained))
+    return StageWeights(held, trained, units_of(held, trained, apart=layout.embedding_apart and not rank.tied))
 
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
@@ -175,15 +175,20 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
             yield RankWeight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
 
 
-def units_of(weights: Iterable[RankWeight], trained: Iterable[RankWeight]) -> dict[int, GatheredUnit]:
-    """Elements of each layer, and of what stands outside of them (-1)."""
+def units_of(weights: Iterable[RankWeight], trained: Iterable[RankWeight], *, apart: bool) -> dict[int, GatheredUnit]:
+    """Elements of each layer, of what stands outside of them (-1), and of an embedding that stands apart (-2)."""
     units: dict[int, GatheredUnit] = {}
+
+    def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int]]:
+        places = (-2,) if apart and weight.tensor.component == "embedding" else weight.places
+        for place in places:
+            each = weight.copies * weight.numel // len(places) // weight.ep
+            yield units.setdefault(place, GatheredUnit()), each
+
     for weight in weights:
-        each = weight.copies * weight.numel // len(weight.places) // weight.ep
-        for place in weight.places:
-            units.setdefault(place, GatheredUnit()).gathered += each
+        for unit, each in of(weight):
+            unit.gathered += each
     for weight in trained:
-        each = weight.copies * weight.numel // len(weight.places) // weight.ep
-        for place in weight.places:
-            units.setdefault(place, GatheredUnit()).trained += each
+        for unit, each in of(weight):
+            unit.trained += each
     return units

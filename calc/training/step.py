@@ -64,7 +64,7 @@ class Shared:
     def __init__(self) -> None:
         self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
         self.passes = dict[tuple[int, TrainingWorkload, Settings], Passes]()
-        self.weights = dict[tuple[range, int, int, Precision, TrainingWorkload], StageWeights]()
+        self.weights = dict[tuple[range, int, int, bool, Precision, TrainingWorkload], StageWeights]()
 
 
 class Training:
@@ -104,7 +104,8 @@ class Training:
         ]
 
     def _states(self, stage: range) -> States:
-        key = stage, self.layout.tp, self.layout.ep, self.frozen, self.work
+        layout = self.layout
+        key = stage, layout.tp, layout.ep, layout.embedding_apart, self.frozen, self.work
         if key not in self.shared.weights:
             self.shared.weights[key] = stage_weights(self.rank, stage, self.layout, self.frozen, self.work)
         return states_of(self.shared.weights[key], self.work, self.recipe, self.layout)

@@ -7,6 +7,7 @@ from sympy import ceiling, floor, sympify
 from benchmarks.accuracy.steps import configs, load, name_of, training
 from calc import Architecture, Precision, TrainingLayout, TrainingWorkload, training_report
 from calc.training.recipe import RECIPES
+from calc.training.saved import alternate_bytes
 from calc.training.step import PHASES
 from calc.training.step_derivation import phase_steps
 from calc.training.trainers import TRAINERS
@@ -135,6 +136,15 @@ LLAMA = {"embedding": 128_256 * 4096, "parameters": 8_030_261_248}  # Llama 3.1 
         pytest.param("whole", "none", 2, "loss", "buckets that gradients are reduced in", 2 * 5 * 10**8, id="ZeRO-2"),
         pytest.param("whole", "none", 3, "loss", "buckets that gradients are reduced in", 4 * 5 * 10**8, id="ZeRO-3"),
         pytest.param(
+            "whole",
+            "none",
+            2,
+            "loss",
+            "gradients of this micro-batch",
+            2 * LLAMA["parameters"] // 8,
+            id="ZeRO-2: copy_grads_in_partition",
+        ),
+        pytest.param(
             "whole", "none", 3, "loss", "gathered weights", 2 * (LLAMA["embedding"] + 5 * 10**7), id="head and prefetch"
         ),
         pytest.param(
@@ -152,13 +162,49 @@ def test_buffers_that_a_trainers_source_states(loss, recompute, zero, phase, nam
     """TRL 1.16, torchtitan 0.3 and DeepSpeed 0.19.8, as calc/training names the files."""
     report = training_report(
         models()["meta-llama/Llama-3.1-8B"].config,
-        workload=TrainingWorkload(sequence=2048, recompute=recompute, loss=loss),
+        workload=TrainingWorkload(sequence=2048, recompute=recompute, loss=loss, accumulation=2 if zero == 2 else 1),
         recipe=RECIPES["deepspeed" if zero else "bf16"],
         layout=TrainingLayout(dp=8 if zero else 1, zero=zero),
         gpus=[],
     )
     sizes = {str(tensor.name): tensor.bytes for tensor in report.phases[phase].tensors}
     assert sizes[name] == nbytes
+
+
+def test_deepspeed_gathers_nothing_on_one_gpu():
+    """DeepSpeed 0.19.8, partition_parameters.py, _no_gather_coalesced: views of what it holds."""
+    report = training_report(
+        models()["meta-llama/Llama-3.1-8B"].config,
+        workload=TrainingWorkload(sequence=2048),
+        recipe=RECIPES["deepspeed"],
+        layout=TrainingLayout(zero=3),
+        gpus=[],
+    )
+    names = {str(tensor.name) for phase in report.phases.values() for tensor in phase.tensors}
+    assert "gathered weights" not in names
+
+
+@pytest.mark.parametrize(("apart", "tables"), [(False, 2), (True, 1)])
+def test_the_embedding_apart_is_not_there_at_the_head(apart, tables):
+    """torchtitan 0.3, distributed/fsdp.py: the embedding is resharded after its forward, norm and head are not."""
+    report = training_report(
+        models()["meta-llama/Llama-3.1-8B"].config,
+        workload=TrainingWorkload(sequence=8192),
+        recipe=RECIPES["autocast"],
+        layout=TrainingLayout(dp=8, zero=3, embedding_apart=apart),
+        gpus=[],
+    )
+    sizes = {str(tensor.name): tensor.bytes for tensor in report.phases["loss"].tensors}
+    assert sizes["gathered weights"] == 2 * (tables * LLAMA["embedding"] + 4096)
+
+
+@pytest.mark.parametrize(("compiled", "columns"), [(False, 27_648), (True, 23_552)])
+def test_what_torchtitan_keeps_of_a_layer(compiled, columns):
+    """Of Llama 3.1 8B's seven products in order the first, third, fifth and seventh, and attention's output with an
+    fp32 log-sum-exp for each of 32 heads. torch 2.13, asked what it saves of a compiled gated feed-forward so
+    checkpointed (saved_tensors_hooks), leaves out the last, which is only added."""
+    (block,) = MODELS["Llama-3.1-8B"].blocks
+    assert alternate_bytes(block, 4096, 2, compiled=compiled) == 2 * columns + 4 * 32
 
 
 @pytest.mark.parametrize(
