@@ -1,6 +1,7 @@
 """Reports for reading on a terminal."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from calc import Layout, Report, TrainingReport
 from calc.serving.levers import spelled
@@ -19,7 +20,8 @@ def table(r: Report) -> str:
     parts = {name: size for name, size in parts.items() if size or name != "vision encoder"} | {"overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     if r.loaded.total != m.weights:
-        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in r.loaded if size and name != "weights")
+        beside = {name: size for name, size in asdict(r.loaded).items() if size and name != "weights"}
+        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in beside.items())
         lines.insert(1 - len(parts), f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
     if len(r.stages) > 1:
         lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]

@@ -14,7 +14,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.solver import largest
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import remedy, surely_fits
+from calc.serving.verdict import remedy
 from calc.training import Training
 from calc.training.recipe import RECIPES
 from calc.training.training_verdict import MOST, fewest_replicas
@@ -72,7 +72,7 @@ def slow_remedy(allocation: Allocation) -> object:
     if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
         return None
     remedies = engine.remedies(allocation.limits, allocation.workload)
-    return next((one for one in remedies if surely_fits(allocation.under(engine.with_options(**one)))), None)
+    return next((one for one in remedies if allocation.under(engine.with_options(**one)).surely_fits), None)
 
 
 def compared(name: str, kinds: list[GPU]) -> Iterator[tuple[str, object, object]]:
@@ -86,7 +86,7 @@ def compared(name: str, kinds: list[GPU]) -> Iterator[tuple[str, object, object]
     for serving in servings(architecture, Precision.of(config)):
         for gpu in kinds:
             allocation = serving.on(gpu, Workload(batch=4))
-            if not surely_fits(allocation):
+            if not allocation.surely_fits:
                 what = f"{name}, {serving.engine.name} on {gpu.id}"
                 yield what, remedy(allocation), slow_remedy(allocation)
 

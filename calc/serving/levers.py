@@ -9,8 +9,9 @@ from calc.formats import CACHE_BITS, Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
+from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import Word, accepted, fewest_gpus, max_batch, max_context, remedy, said
+from calc.serving.verdict import Word, max_batch, max_context, remedy, said
 from calc.serving.workload import Workload
 
 WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit")
@@ -95,7 +96,7 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         stages, rest = divmod(gpus, shape.gpus)
         if rest or not 0 < stages <= serving.architecture.num_layers:
             continue
-        laid_out = accepted(serving, shape.model_copy(update={"pp": stages}))
+        laid_out = serving.accepted(shape.model_copy(update={"pp": stages}))
         if laid_out is None:
             continue
         allocation = laid_out.on(gpu, workload)

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import TypeVar
 
-from pydantic import Field
-
-from calc.errors import Frozen, Message
+from calc.errors import ConfigError
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead, OverheadSizes, bounds
@@ -18,7 +15,8 @@ from calc.hardware.solver import largest as largest_number
 from calc.model.architecture import Architecture
 from calc.model.named import Peak, largest
 from calc.serving.engines.cache import Cache, Pool
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, Moment
+from calc.serving.gpu_memory import Memory, SetAside, StageMemory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload
@@ -34,53 +32,6 @@ Key = tuple[str, int, Limits]
 """A GPU, by id and memory, and what the engine sets for it."""
 
 
-class Memory(Frozen):
-    """Bytes on one GPU, the most loaded. `overhead` is the middle of its range; `total` counts that middle."""
-
-    weights: int
-    vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # weights of a vision encoder that is loaded
-    kv_cache: int
-    activations: int
-    overhead: int
-    overhead_low: int
-    overhead_high: int
-    total: int
-
-    @property
-    def low(self) -> int:
-        return self.total - self.overhead + self.overhead_low
-
-    @property
-    def high(self) -> int:
-        return self.total - self.overhead + self.overhead_high
-
-    @property
-    def parts(self) -> dict[Message, int]:
-        """What fills it beside overhead, by the words of sentences."""
-        return {
-            Message("weights"): self.weights + self.vision,
-            Message("KV cache"): self.kv_cache,
-            Message("activations"): self.activations,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """What one GPU of a stage holds: its parts, and the moment that decides."""
-
-    memory: Memory
-    working: Peak
-    sizes: OverheadSizes
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """What an engine sets aside at start on one GPU of a stage, whatever is asked of it later."""
-
-    working: Peak
-    budgets: tuple[Budget, Budget, Budget]  # at the low end, the middle and the high end of the overhead
-
-
 class Serving:
     """A model laid out for an engine, ready to be weighed on any GPU; its weights are weighed once."""
 
@@ -91,23 +42,35 @@ class Serving:
         precision: Precision,
         layout: Layout,
         overhead: Overhead,
-        layouts: "dict[Layout, Serving] | None" = None,
-        weighings: dict[Layout, Weighing] | None = None,
     ) -> None:
         engine.check(architecture, precision, layout)
         self.architecture, self.engine, self.precision = architecture, engine, precision
-        self.layout, self.overhead = layout, overhead
-        self.layouts = {} if layouts is None else layouts
-        self.weighings = {} if weighings is None else weighings
+        self.overhead = overhead
+        self.layouts = dict[Layout, Serving]()
+        self.weighings = dict[Layout, Weighing]()
+        self.cuts = dict[int, tuple[range, ...]]()
+        self._lay_out(layout)
+
+    def _lay_out(self, layout: Layout) -> None:
+        self.layout, self.layouts[layout] = layout, self
         unstaged = layout.model_copy(update={"pp": 1})
         if unstaged not in self.weighings:
-            self.weighings[unstaged] = Weighing(engine, architecture, precision, layout)
+            self.weighings[unstaged] = Weighing(self.engine, self.architecture, self.precision, layout)
         self.weighing = weighing = self.weighings[unstaged]
-        ranges = tuple(engine.stages(architecture.num_layers, layout.pp))
-        self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, precision)
+        ranges = self.ranges_of(layout.pp)
+        self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
+        self._know_nothing()
+
+    def ranges_of(self, stages: int) -> tuple[range, ...]:
+        """Layers of each of so many pipeline stages."""
+        if stages not in self.cuts:
+            self.cuts[stages] = tuple(self.engine.stages(self.architecture.num_layers, stages))
+        return self.cuts[stages]
+
+    def _know_nothing(self) -> None:
+        self.working = dict[tuple[Limits, int], Peak]()
         self.set_aside = dict[Key, tuple[SetAside, ...]]()
         self.caches = dict[Key, Cache | None]()
-        self.least = dict[Limits, int]()
 
     @property
     def weights(self) -> int:
@@ -115,40 +78,62 @@ class Serving:
         return sum(stage.weights for stage in self.laid_out.stages)
 
     def with_layout(self, layout: Layout) -> "Serving":
-        """The same model on other GPUs, laid out once. Raises ConfigError where the engine does not accept it."""
+        """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""
         if layout not in self.layouts:
-            model = self.architecture, self.engine, self.precision
-            self.layouts[layout] = Serving(*model, layout, self.overhead, self.layouts, self.weighings)
+            self.engine.check_layout(self.architecture, self.precision, layout)
+        return self.spread(layout)
+
+    def spread(self, layout: Layout) -> "Serving":
+        """The same on other GPUs, in a way that the engine is known to take; laid out once."""
+        if layout not in self.layouts:
+            copy(self)._lay_out(layout)
         return self.layouts[layout]
+
+    def accepted(self, layout: Layout) -> "Serving | None":
+        """The model laid out so; None where the engine does not take it."""
+        return self.spread(layout) if layout in self.layouts or self.accepts(layout) else None
+
+    def accepts(self, layout: Layout) -> bool:
+        """Whether the engine takes the model laid out so."""
+        if self.engine.layout_refusal(self.architecture, self.precision, layout) is not None:
+            return False
+        try:
+            layout.check(self.architecture)
+        except ConfigError:
+            return False
+        return True
 
     @cached_property
     def shapes(self) -> list[Layout]:
-        return list(shapes(self.architecture))
+        """The ways to share every layer that the engine takes."""
+        return [shape for shape in shapes(self.architecture) if self.accepts(shape)]
 
     def staged(self, stages: int) -> "Serving":
-        """The same in so many pipeline stages."""
-        return self.with_layout(self.layout.model_copy(update={"pp": stages}))
+        """The same in so many pipeline stages, not more than there are layers."""
+        return self.spread(self.layout.model_copy(update={"pp": stages}))
 
-    def least_working(self, gpu: GPU, workload: Workload) -> int:
-        """Bytes of working memory that an engine finds at start on the stage that needs least."""
-        limits = self.engine.limits(workload, gpu, self.architecture, self.layout)
-        if limits not in self.least:
-            first = {id(stage): index for index, stage in enumerate(self.laid_out.stages)}
-            peaks = (largest(self.engine.peaks(self.laid_out, index, limits)) for index in first.values())
-            self.least[limits] = min(int(peak.bytes) for peak in peaks)
-        return self.least[limits]
+    def found_working(self, index: int, limits: Limits) -> Peak:
+        """What an engine finds at start that a pass takes on a stage; the same for all workloads with the same
+        limits."""
+        key = limits, id(self.laid_out.stages[index])
+        if key not in self.working:
+            self.working[key] = largest(self.engine.peaks(self.laid_out, index, limits))
+        return self.working[key]
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
         if not self.engine.holds_alike(engine):
             return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
         other = copy(self)
-        other.engine, other.layouts, other.set_aside, other.caches, other.least = engine, {}, {}, {}, {}
+        other.engine, other.layouts = engine, {self.layout: other}
+        other._know_nothing()
         return other
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
-        share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
+        share = workload
+        if self.layout.dp > 1:
+            share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
         engine = self.engine.settled(self.laid_out, gpu, share, self.overhead_high)
         return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
 
@@ -206,7 +191,7 @@ class Allocation:
 
     def stage_set_aside(self, index: int) -> SetAside:
         serving, stage = self.serving, self.serving.laid_out.stages[index]
-        working = largest(serving.engine.peaks(serving.laid_out, index, self.limits))
+        working = serving.found_working(index, self.limits)
         sizes, loaded = self.sizes(0), stage.weights + stage.vision + serving.engine.loading(stage)
         stated = self.cache.stated_bytes(index) if isinstance(self.cache, Pool) else None
 
@@ -229,8 +214,7 @@ class Allocation:
 
     def stage(self, index: int) -> StageMemory:
         serving, stage = self.serving, self.serving.laid_out.stages[index]
-        moments = serving.engine.moments(serving.laid_out, index, self.cache, self.limits, self.workload)
-        moment = max(moments, key=lambda moment: moment.bytes)
+        moment = self.fullest_moment(index)
         working = int(moment.working.bytes)
         held = stage.weights + stage.vision + moment.cache + working
         sizes = self.sizes(held, serving.engine.loading(stage))
@@ -246,6 +230,15 @@ class Allocation:
             total=held + (low + high) // 2,
         )
         return StageMemory(memory, moment.working, sizes)
+
+    def fullest_moment(self, index: int) -> Moment:
+        """A cache that is set aside is there all the time."""
+        serving, cache, workload = self.serving, self.cache, self.workload
+        if self.sets_aside:
+            held = 0 if cache is None else cache.required_bytes(index, workload.batch, workload.context)
+            return Moment(held, serving.found_working(index, self.limits))
+        moments = serving.engine.moments(serving.laid_out, index, cache, self.limits, workload)
+        return max(moments, key=lambda moment: moment.bytes)
 
     @cached_property
     def fullest(self) -> int:
@@ -287,6 +280,14 @@ class Allocation:
             return True
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= usable
+
+    @property
+    def surely_fits(self) -> bool:
+        """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
+        starts at all must be sure."""
+        if not self.sets_aside:
+            return self.fits(HIGH)
+        return self.starts(HIGH) and self.fits(MIDDLE)
 
     def held(self, *, most: bool) -> Ends:
         """Bytes that the fullest stage holds at most, or at least, before a pass is planned; at each end of the

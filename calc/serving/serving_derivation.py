@@ -1,6 +1,7 @@
 """How each figure of a report comes about: lines of formula, values and result, which the formulas themselves yield."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
@@ -71,7 +72,7 @@ class Derivations:
 
     def loaded(self) -> Lines:
         """What the weights take once the engine has loaded them."""
-        return [self.plain(name, size) for name, size in self.stage.loaded if size]
+        return [self.plain(name, size) for name, size in asdict(self.stage.loaded).items() if size]
 
     def kv_cache(self) -> Lines:
         """What the sequences take on one GPU, in the engine's blocks; else what is held when memory is fullest."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
@@ -11,12 +11,13 @@ from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine, Limits
-from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Memory, Serving
+from calc.serving.fewest import fewest_gpus
+from calc.serving.gpu_memory import Memory
+from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit"]
-MOST_GPUS = 1024
 MOST_BATCH = 2**24
 
 
@@ -77,15 +78,7 @@ def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
 
 def said(allocation: Allocation) -> Word:
     """The verdict in a word."""
-    return "fits" if surely_fits(allocation) else "tight" if allocation.fits(LOW) else "does not fit"
-
-
-def surely_fits(allocation: Allocation) -> bool:
-    """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
-    starts at all must be sure."""
-    if not allocation.sets_aside:
-        return allocation.fits(HIGH)
-    return allocation.starts(HIGH) and allocation.fits(MIDDLE)
+    return "fits" if allocation.surely_fits else "tight" if allocation.fits(LOW) else "does not fit"
 
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
@@ -94,7 +87,7 @@ def remedy(allocation: Allocation) -> dict[str, object] | None:
     engine = serving.engine
 
     def does(changes: dict[str, object]) -> bool:
-        return surely_fits(allocation.under(engine.with_options(**changes)))
+        return allocation.under(engine.with_options(**changes)).surely_fits
 
     if memory.weights + memory.vision + memory.kv_cache <= allocation.gpu.usable_bytes:
         for changes in candidates(engine, allocation.limits, workload, does):
@@ -122,7 +115,7 @@ def max_context(allocation: Allocation) -> int | None:
     first = allocation.workload.generated + 1
 
     def fits(tokens: int) -> bool:
-        return tokens < first or surely_fits(allocation.at(context=tokens))
+        return tokens < first or allocation.at(context=tokens).surely_fits
 
     if allocation.sets_aside:
         found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
@@ -137,7 +130,7 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
         found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
         near = nearly(allocation, "batch", MOST_BATCH)
-        found = largest(lambda batch: surely_fits(allocation.at(batch=batch)), MOST_BATCH, near, step=1)
+        found = largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
     return None if found == MOST_BATCH else found * copies
 
 
@@ -158,75 +151,6 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
         return here
     beyond = over(other)
     return meeting(other, beyond, (beyond - excess) / (other - here))
-
-
-def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
-    """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages."""
-    if (alone := accepted(serving, Layout())) is not None and surely_fits(alone.on(gpu, workload)):
-        return alone.layout
-    layers, whole = serving.architecture.num_layers, serving.with_layout(Layout()).weighing
-    best: Layout | None = None
-
-    def bound(shape: Layout) -> int:
-        """GPUs that must hold the weights."""
-        return shape.gpus * whole.least_stages(room(gpu, serving, workload, shape, HIGH), shape)
-
-    shapes = sorted((bound(shape), shape.dp, -shape.tp, number) for number, shape in enumerate(serving.shapes))
-    for least, dp, tp, number in shapes:
-        shape = serving.shapes[number]
-        most = MOST_GPUS if best is None else best.gpus - ((dp, tp) > (best.dp, -best.tp))
-        if least > min(most, layers * shape.gpus) or (laid_out := accepted(serving, shape)) is None:
-            continue
-        stages = fewest_stages(gpu, laid_out, workload, min(layers, most // shape.gpus))
-        if stages is not None:
-            best = shape.model_copy(update={"pp": stages})
-    return best
-
-
-def room(gpu: GPU, serving: Serving, workload: Workload, shape: Layout, end: int, working: int = 0) -> int:
-    """Bytes that a GPU has at most for weights and cache, beside so much working memory, where the engine counts that
-    to the same share, and this end of the overhead; in one pipeline stage or in several."""
-    engine, found = serving.engine, []
-    for layout in (shape, shape.model_copy(update={"pp": 2})):
-        limits = engine.limits(workload, gpu, serving.architecture, layout)
-        sizes = serving.overhead.sizes(engine.overhead(layout.gpus), 0)
-        taken = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
-        if limits.share is None:
-            found.append(gpu.usable_bytes - sum(taken.values()))
-        else:
-            found.append(engine.budget(gpu.usable_bytes, limits, 0, working, taken, None).cache)
-    return max(found)
-
-
-def fewest_stages(gpu: GPU, serving: Serving, workload: Workload, most: int) -> int | None:
-    """The fewest pipeline stages with which it fits. Each number is tried, since more may fit worse: layers do not
-    divide evenly, and each stage has a step in flight."""
-    whole, layers = serving.on(gpu, workload), serving.architecture.num_layers
-    if isinstance(whole.cache, Pool) and whole.cache.refusal is not None:
-        return None
-    held = whole.memory.weights + whole.memory.vision + whole.memory.kv_cache
-    if room(gpu, serving, workload, serving.layout, MIDDLE) * most < held:
-        return None
-    working = 0
-    if whole.sets_aside:
-        working = serving.staged(layers).least_working(gpu, workload)  # no stage of more layers needs less
-    surely, usually = (room(gpu, serving, workload, serving.layout, end, working) for end in (HIGH, MIDDLE))
-    first = max(-(-held // max(usually, 1)), serving.weighing.least_stages(surely))
-    for stages in range(first, most + 1):
-        ranges = serving.engine.stages(layers, stages)
-        if serving.weighing.heaviest(ranges) <= surely and surely_fits(serving.staged(stages).on(gpu, workload)):
-            return stages
-    return None
-
-
-def accepted(serving: Serving, layout: Layout) -> Serving | None:
-    """The model laid out so; None where the engine does not take it."""
-    if serving.engine.layout_refusal(serving.architecture, serving.precision, layout) is not None:
-        return None
-    try:
-        return serving.with_layout(layout)
-    except ConfigError:
-        return None
 
 
 def reason(allocation: Allocation) -> Message:

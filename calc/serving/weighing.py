@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple, Self
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
@@ -12,9 +13,18 @@ from calc.hardware.shards import blocks_within, copies_within, layer_kinds, laye
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LoadedWeights, Stage
 
-ONE = Layout()
-UNBOUNDED = 2**62
-"""Stages, where no number of them would do."""
+
+class LayerBytes(NamedTuple):
+    """Bytes that a rank stores: of all layers up to each, and of what stands before and behind them."""
+
+    layers: list[int]
+    before: int
+    behind: int
+
+    @classmethod
+    def of(cls, each: Iterable[int], before: int, behind: int) -> Self:
+        """By the bytes of each layer."""
+        return cls([0, *accumulate(each)], before, behind)
 
 
 class Weighing:
@@ -32,53 +42,53 @@ class Weighing:
         kinds = layer_kinds(self.rank.num_layers, places)
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         self.kinds = [numbers[kind] for kind in kinds]
+        first = map(self.kinds.index, numbers.values())
+        self.of_kind = [(self.within(layer), range(layer, layer + 1)) for layer in first]
         self.tables = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.each = [self.weighed(self.within(i), range(i, i + 1)) for i in map(self.kinds.index, numbers.values())]
-        self.stored = [0, *accumulate(self.each[kind][0] for kind in self.kinds)]
+        self.each = [self.weighed(pieces, layer) for pieces, layer in self.of_kind]
+        self.shares = dict[Layout, LayerBytes]()
 
     def within(self, layer: int) -> list[Piece]:
         """The tensors of one layer."""
         return [piece for piece in self.layers if layers_within(piece.tensor, range(layer, layer + 1))]
 
     @cached_property
-    def divided(self) -> tuple[tuple[int, int, int], ...]:
-        """How often each kind of layer occurs, and of one its bytes of routed experts and of all else."""
-        found = []
-        for kind, count in Counter(self.kinds).items():
-            sizes = Counter[bool]()
-            for piece in self.within(self.kinds.index(kind)):
-                sizes[piece.tensor.component == "experts_routed"] += piece.nbytes * piece.a_layer
-            found.append((count, sizes[True], sizes[False]))
-        return tuple(found)
+    def parts(self) -> list[tuple[int, int]]:
+        """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
+        behind them."""
+        found, layers = [], self.rank.num_layers
+        for pieces, stage in [*self.of_kind, (self.ends, range(0)), (self.ends, range(layers, layers))]:
+            sizes = [0, 0]
+            for piece in pieces:
+                sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
+            found.append((sizes[True], sizes[False]))
+        return found
 
-    def least_stages(self, room: int, shape: Layout = ONE) -> int:
-        """Pipeline stages that must be where a GPU has so many bytes of room, each rank further divided into a shape:
-        all its ranks share the routed experts, those of a copy all else."""
-        if room <= 0:
-            return UNBOUNDED
-        least, total = 1, 0
-        for count, experts, others in self.divided:
-            one = experts // shape.gpus + others // shape.tp
-            total += count * one
-            if one > room:
-                return UNBOUNDED
-            if one:
-                least = max(least, -(-count // (room // one)))
-        return max(least, -(-total // room))
+    def divided(self, shape: Layout) -> LayerBytes:
+        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else."""
+        if shape not in self.shares:
+            *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
+            self.shares[shape] = LayerBytes.of((each[kind] for kind in self.kinds), before, behind)
+        return self.shares[shape]
 
-    def heaviest(self, ranges: Iterable[range]) -> int:
-        """Bytes of the layers of the heaviest of these stages, ends apart."""
-        return max(self.stored[layers.stop] - self.stored[layers.start] for layers in ranges)
+    @cached_property
+    def stored(self) -> LayerBytes:
+        """What this rank stores."""
+        before, behind = (self.at_end(first=first, last=not first)[0] for first in (True, False))
+        return LayerBytes.of((self.each[kind][0] for kind in self.kinds), before, behind)
+
+    def size(self, piece: Piece, stage: range) -> int:
+        """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
+        if piece.tensor.apart == "vision":
+            return 0
+        return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     def weighed(self, pieces: Sequence[Piece], stage: range) -> tuple[int, LoadedWeights]:
         """Bytes of a stage's share of some tensors, as stored and as loaded."""
-        size = sum(
-            piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
-            for piece in pieces
-            if piece.tensor.apart != "vision"
+        return sum(self.size(piece, stage) for piece in pieces), self.engine.loaded(
+            self.rank, pieces, stage, self.layout
         )
-        return size, self.engine.loaded(self.rank, pieces, stage, self.layout)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
@@ -95,11 +105,7 @@ class Weighing:
 
     def stage(self, layers: range, counts: Counter[int], beside: int, *, first: bool, last: bool) -> Stage:
         """`beside`: bytes of another model's weights."""
-        if (first, last) not in self.at_ends:
-            start = 0 if first else 1
-            stop = self.rank.num_layers if last else start
-            self.at_ends[first, last] = self.weighed(self.ends, range(start, stop))
-        weights, ends = self.at_ends[first, last]
+        weights, ends = self.at_end(first=first, last=last)
         parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=beside))]
         for kind, count in counts.items():
             size, one = self.each[kind]
@@ -110,3 +116,10 @@ class Weighing:
             blocks += [module.block for module in self.rank.prediction]
         loaded = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)
+
+    def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
+        """What a stage holds beside its layers."""
+        if (first, last) not in self.at_ends:
+            layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
+            self.at_ends[first, last] = self.weighed(self.ends, layers)
+        return self.at_ends[first, last]

@@ -7,9 +7,10 @@ from calc.errors import Frozen
 from calc.hardware.engine_rules import EngineName, note, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.serving.fewest import fewest_gpus
 from calc.serving.levers import ways
 from calc.serving.memory import Serving
-from calc.serving.verdict import fewest_gpus, said
+from calc.serving.verdict import said
 from calc.serving.workload import Workload
 from calc.time.prices import price_of
 

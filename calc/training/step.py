@@ -12,7 +12,7 @@ from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, Overhe
 from calc.hardware.shards import blocks_within, layer_kinds
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
-from calc.serving.memory import Memory
+from calc.serving.gpu_memory import Memory
 from calc.training.autograd import Bytes
 from calc.training.modules import Settings
 from calc.training.moments import Phase, StepMoment, TrainingComponent

@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
-from calc.serving.verdict import MOST_GPUS, Word
+from calc.serving.fewest import MOST_GPUS
+from calc.serving.verdict import Word
 from calc.training.step import Training
 from calc.training.training_changes import CHANGES, CHEAP, GivesUp, StepChange, TrainingSetting
 from calc.training.training_verdict import MOST, fewest_replicas, limit, word

@@ -4,7 +4,8 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.solver import least
-from calc.serving.verdict import MOST_GPUS, Word
+from calc.serving.fewest import MOST_GPUS
+from calc.serving.verdict import Word
 from calc.training.step import Training, TrainingMemory
 from calc.units import GIB
 

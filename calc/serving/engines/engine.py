@@ -1,9 +1,9 @@
 """What differs between serving engines, behind one interface. Nothing outside this folder asks which engine it is."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter, mul
 from typing import Any, ClassVar, Self
 
 from calc.errors import ConfigError, Frozen, Message
@@ -24,7 +24,8 @@ from calc.serving.engines.launch import Launch, spelled
 from calc.serving.workload import Workload
 
 
-class Limits(Frozen):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """What an engine sets for one GPU: its own defaults unless a flag says otherwise."""
 
     step_tokens: int
@@ -60,7 +61,8 @@ class Budget:
         return self.requested - sum(self.held.values())
 
 
-class LoadedWeights(Frozen):
+@dataclass(frozen=True, slots=True)
+class LoadedWeights:
     """Bytes of weights on one rank, as the engine holds them."""
 
     weights: int = 0  # quantized or not, without what follows
@@ -74,16 +76,16 @@ class LoadedWeights(Frozen):
 
     @property
     def total(self) -> int:
-        return sum(value for _, value in self)
+        return sum(PARTS(self))
 
     @classmethod
     def sum(cls, parts: "Iterable[tuple[int, LoadedWeights]]") -> "LoadedWeights":
         """All of them, each so many times."""
-        total: Counter[str] = Counter()
-        for count, part in parts:
-            for name, value in part:
-                total[name] += count * value
-        return cls(**total)
+        counts, held = zip(*((count, PARTS(part)) for count, part in parts), strict=True)
+        return cls(*(sum(map(mul, counts, values)) for values in zip(*held, strict=True)))
+
+
+PARTS = attrgetter(*(field.name for field in fields(LoadedWeights)))
 
 
 @dataclass(frozen=True, slots=True)

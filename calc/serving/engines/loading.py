@@ -1,5 +1,6 @@
 """What weights take once an engine has loaded them: fused, padded, rounded, with its tables."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -34,7 +35,7 @@ class Loader:
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """One rank of a pipeline stage."""
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
-        parts = dict.fromkeys(LoadedWeights.model_fields, 0)
+        parts = Counter[str]()
         for piece in map(self.resident, pieces):
             tensor = piece.tensor
             copies = copies_within(rank, tensor, stage)

@@ -1,6 +1,7 @@
 """The cache of a log beside ours, in the engine's own pages."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ def pages(serving: Serving, ours: Report) -> Pages:
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens
-            changed = limits.model_copy(update={"step_tokens": step, "in_flight_tokens": in_flight})
+            changed = replace(limits, step_tokens=step, in_flight_tokens=in_flight)
             cache = engine.cache(serving.laid_out, gpu, changed)
             if isinstance(cache, Pool):
                 cases.append(Case(cache, step, flags))

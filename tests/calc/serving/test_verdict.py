@@ -10,8 +10,8 @@ from calc.hardware.solver import largest, least
 from calc.serving.engines import ENGINES
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Serving
-from calc.serving.verdict import accepted, fewest_gpus, surely_fits
 from calc.units import GIB
 from presets import gpus, models
 
@@ -299,7 +299,7 @@ def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch):
         for shape in shapes(architecture)
         for stages in range(1, min(architecture.num_layers, found.gpus // shape.gpus) + 1)
         if (laid_out := shape.model_copy(update={"pp": stages}))
-        and (whole := accepted(serving, laid_out)) is not None
-        and surely_fits(whole.on(card, work))
+        and (whole := serving.accepted(laid_out)) is not None
+        and whole.on(card, work).surely_fits
     ]
     assert min(every) == (found.gpus, found.dp, -found.tp)

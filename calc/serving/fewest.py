@@ -1,0 +1,111 @@
+"""The fewest equal GPUs on which a model fits, and its layout there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from heapq import heappop, heappush
+
+from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.engine import LoadedWeights, Stage
+from calc.serving.memory import HIGH, MIDDLE, Serving
+from calc.serving.weighing import LayerBytes
+from calc.serving.workload import Workload
+
+MOST_GPUS = 1024
+UNBOUNDED = 2**62
+"""Stages, where no number of them would do."""
+
+
+def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
+    """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages, and
+    with whole experts. Each number of stages is tried, since more may fit worse: layers do not divide evenly, and each
+    stage has a step in flight. What cannot hold its weights is not laid out."""
+    alone = serving.with_layout(Layout())
+    if alone.on(gpu, workload).surely_fits:
+        return alone.layout
+    several, layers = Several(gpu, alone, workload), serving.architecture.num_layers
+    first: dict[Layout, int] = {}
+    waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
+
+    def wait(number: int, stages: int) -> None:
+        shape = serving.shapes[number]
+        if stages <= min(layers, MOST_GPUS // shape.gpus):
+            heappush(waiting, (shape.gpus * stages, shape.dp, -shape.tp, -number, stages))
+
+    for number, shape in enumerate(serving.shapes):
+        wait(number, several.least_stages(alone.weighing.divided(shape)))
+    while waiting:
+        *_, negative, stages = heappop(waiting)
+        shape, ranges = serving.shapes[-negative], serving.ranges_of(stages)
+        if several.hold(alone.weighing.divided(shape), ranges):
+            laid_out = serving.spread(shape)
+            if shape not in first:
+                first[shape] = several.least_stages_with_cache(laid_out)
+            if first[shape] > stages:
+                wait(-negative, first[shape])
+                continue
+            hold = several.hold(laid_out.weighing.stored, ranges)
+            if hold and laid_out.staged(stages).on(gpu, workload).surely_fits:
+                return shape.model_copy(update={"pp": stages})
+        wait(-negative, stages + 1)
+    return None
+
+
+class Several:
+    """What each of several GPUs of a kind has room for at most."""
+
+    def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
+        self.gpu, self.alone, self.workload = gpu, alone, workload
+
+    def room(self, end: int, working: int = 0) -> int:
+        """Bytes for weights and cache, beside so much working memory and this end of the overhead: no engine leaves
+        more on each of more than two GPUs."""
+        engine, gpu, found = self.alone.engine, self.gpu, []
+        for layout in (Layout(tp=2), Layout(pp=2)):
+            limits = engine.limits(self.workload, gpu, self.alone.architecture, layout)
+            sizes = self.alone.overhead.sizes(engine.overhead(layout.gpus), 0)
+            taken = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
+            if limits.share is None:
+                found.append(gpu.usable_bytes - sum(taken.values()))
+            else:
+                found.append(engine.budget(gpu.usable_bytes, limits, 0, working, taken, None).cache)
+        return max(found)
+
+    @cached_property
+    def surely(self) -> int:
+        """Room in any stage."""
+        return self.room(HIGH)
+
+    @cached_property
+    def surely_last(self) -> int:
+        """Room in the last stage, beside what the engine finds that is done behind the layers."""
+        found = self.alone.on(self.gpu, self.workload)
+        if not found.sets_aside:
+            return self.surely
+        behind = Stage((), 0, 0, first=False, last=True, loaded=LoadedWeights())
+        peaks = self.alone.engine.peaks(replace(self.alone.laid_out, stages=(behind,)), 0, found.limits)
+        return self.room(HIGH, max((int(peak.bytes) for peak in peaks), default=0))
+
+    @cached_property
+    def usually(self) -> int:
+        return self.room(MIDDLE)
+
+    def least_stages(self, stored: LayerBytes) -> int:
+        """Pipeline stages that must be for all layers to be held."""
+        return -(-stored.layers[-1] // self.surely) if self.surely > 0 else UNBOUNDED
+
+    def least_stages_with_cache(self, serving: Serving) -> int:
+        """The same for all weights and the cache."""
+        whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
+        if isinstance(whole.cache, Pool) and whole.cache.refusal is not None:
+            return UNBOUNDED
+        held = stage.weights + stage.vision + whole.fullest_moment(0).cache
+        return -(-held // self.usually)
+
+    def hold(self, stored: LayerBytes, stages: Sequence[range]) -> bool:
+        """Whether they have room for the weights of so many pipeline stages."""
+        within = [stored.layers[stage.stop] - stored.layers[stage.start] for stage in stages]
+        last = within[-1] + stored.behind
+        return max(*within, within[0] + stored.before) <= self.surely and last <= self.surely_last
