@@ -1,6 +1,6 @@
 """python -m benchmarks.speed.plans: how long a ranked plan over all GPUs, eight formats and their legal layouts takes
-on one core, and the map of all presets on one GPU; processor time, the best of five after a first run, which fills
-caches that a session fills once.
+on one core, a training plan for 64 GPUs, and the map of all presets on one GPU; processor time, the best of five after
+a first run, which fills caches that a session fills once.
 """
 
 import time
@@ -11,12 +11,15 @@ from calc.formats import WeightFormat
 from calc.serving.engines import ENGINES
 from calc.time.fitting import fitting
 from calc.time.plan import Needs, Search
+from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
 
 PLANNED: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4", "Q4_K_M", "nf4")
 MAPPED: tuple[WeightFormat, ...] = ("bf16", "fp8", "fp8-channel", "int8", "int4", "nvfp4", "mxfp4", "nf4")
 GGUF: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 MODELS = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b")
+TRAINED = ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-30B-A3B")
+TRAINED_ON = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "mi300x")
 NEEDS = {"32 users": Needs(users=32), "with targets": Needs(users=32, tpot_ms=50, ttft_ms=2000)}
 
 
@@ -37,10 +40,17 @@ def planned(model: str, needs: Needs) -> object:
     return search.plans()
 
 
+def trained(model: str) -> object:
+    kinds = [gpus()[name] for name in TRAINED_ON]
+    return training_plan_report(models()[model].config, TrainingNeeds(gpus=64), gpus=kinds)
+
+
 def main() -> None:
     for model in MODELS:
         for name, needs in NEEDS.items():
             timed(f"plan of {model}, {name}", lambda model=model, needs=needs: planned(model, needs))
+    for model in TRAINED:
+        timed(f"training plan of {model}, 64 GPUs of {len(TRAINED_ON)} kinds", lambda model=model: trained(model))
     every = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
     for engine, gpu, stored in (
         ("vllm", "h100-sxm", MAPPED),

@@ -3,7 +3,8 @@ largest micro-batch that fits, and what it comes to in days, energy and money.""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import product
+from math import inf
 from typing import Any, get_args
 
 from pydantic import Field
@@ -17,10 +18,12 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
-from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
+from calc.time.time_operations import What
+from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed, unlike
+from calc.training.parts import dot
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.step import Training
+from calc.training.step import Shared, Training, room
 from calc.training.training_workload import Recompute, TrainingWorkload
 from calc.units import GIB
 
@@ -76,6 +79,10 @@ class TrainingSearch:
     prices: Mapping[str, float] | None = None
     edits: Edits | None = None
     demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
+    trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
+    flops: dict[tuple[int, int], list[dict[What, float]]] = field(default_factory=dict)
+    rooms: dict[str, int] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
 
     def layouts(self) -> Iterator[TrainingLayout]:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which
@@ -94,57 +101,92 @@ class TrainingSearch:
                         if accepted(layout, self.architecture):
                             yield layout
 
-    def memory(self, layout: TrainingLayout, work: TrainingWorkload) -> int:
-        """Bytes of one GPU at the high end of the overhead."""
-        training = Training(self.architecture, work, self.recipe, layout, Overhead(), Precision())
-        return training.memory().high
+    def training(self, layout: TrainingLayout, recompute: Recompute, accumulation: int) -> Training:
+        """The memory of a step at any micro-batch; more micro-batches than a pipeline has in flight change nothing."""
+        key = layout, recompute, min(accumulation, max(2, layout.pp))
+        if key not in self.trainings:
+            work = self.work.model_copy(update={"micro_batch": 1, "accumulation": key[2], "recompute": recompute})
+            self.trainings[key] = Training(
+                self.architecture, work, self.recipe, layout, Overhead(), Precision(), self.shared
+            )
+        return self.trainings[key]
+
+    def share(self, layout: TrainingLayout) -> int:
+        """Sequences of a step that one replica sees."""
+        return self.needs.global_batch // layout.dp
 
     def micro_batches(self, layout: TrainingLayout) -> list[int]:
         """Those that divide a replica's share of the step, from small to large."""
-        share = self.needs.global_batch // layout.dp
+        share = self.share(layout)
         return [n for n in range(1, share + 1) if share % n == 0 and self.needs.micro_batch in (None, n)]
 
-    def works(self, layout: TrainingLayout, recompute: Recompute) -> list[TrainingWorkload]:
-        share = self.needs.global_batch // layout.dp
-        return [
-            self.work.model_copy(update={"micro_batch": n, "accumulation": share // n, "recompute": recompute})
-            for n in self.micro_batches(layout)
-        ]
+    def held(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
+        """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
+        training = self.training(layout, recompute, self.share(layout) // n)
+        units = training.units(n, self.work.sequence)
+        return max(dot(one, units) for one in training.held(single=n == 1))
 
-    def candidates(
-        self, gpus: Sequence[GPU], layouts: Iterable[TrainingLayout], savings: Sequence[Recompute] = SAVINGS
-    ) -> Iterator["Candidate"]:
-        """The largest micro-batch of each layout and recomputation on each GPU."""
-        for layout in layouts:
-            for recompute in savings:
-                yield from self.largest_of_each(gpus, layout, self.works(layout, recompute))
+    def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "Candidate | None":
+        """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""
+        room, sizes = self.room(gpu), self.micro_batches(layout)
+        if not sizes or self.held(layout, recompute, sizes[0]) > room:
+            return None
+        count = largest(lambda count: self.held(layout, recompute, sizes[count - 1]) <= room, len(sizes))
+        speed = self.speed(gpu, layout, recompute, sizes[count - 1])
+        return Candidate(gpu, speed, speed.seconds("expected"))
 
-    def largest_of_each(
-        self, gpus: Sequence[GPU], layout: TrainingLayout, works: Sequence[TrainingWorkload]
-    ) -> Iterator["Candidate"]:
-        """The last of some steps, of ever larger micro-batches, that fits each GPU."""
+    def room(self, gpu: GPU) -> int:
+        """Bytes that may be held beside the overhead at the high end of its range."""
+        if gpu.id not in self.rooms:
+            self.rooms[gpu.id] = room(Overhead(), self.needs.gpus, gpu.usable_bytes)
+        return self.rooms[gpu.id]
 
-        @cache
-        def needed(n: int) -> int:
-            return self.memory(layout, works[n - 1])
+    def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "Candidate | None":
+        """Of all ways that fit the one whose step takes least; what can't be faster than another is not weighed."""
+        best: Candidate | None = None
+        known: dict[tuple[int, int, Recompute], float] = {}
+        for layout, recompute in ways:
+            key = layout.tp, layout.pp, recompute
+            if key not in known:
+                known[key] = self.least(gpu, layout, recompute)
+        bounds = [known[layout.tp, layout.pp, recompute] for layout, recompute in ways]
+        for least, number in sorted(zip(bounds, range(len(ways)), strict=True)):
+            if best is not None and least >= best.seconds:
+                break
+            if best is not None and self.shortest(gpu, *ways[number]) >= best.seconds:
+                continue
+            found = self.candidate(gpu, *ways[number])
+            if found is not None and (best is None or found.seconds < best.seconds):
+                best = found
+        return best
 
-        for gpu in gpus:
+    def least(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
+        """Seconds of a step that no micro-batch goes below."""
+        key = layout.tp, layout.pp
+        speed = self.speed(gpu, layout, recompute, 1)
+        if key not in self.flops:
+            self.flops[key] = [
+                {one.what: float(one.flops) for one in demand.operations(speed.forward())}
+                for demand in unlike(speed.demands)
+            ]
+        return speed.least(self.flops[key], "expected")
 
-            def fits(n: int, usable: int = gpu.usable_bytes) -> bool:
-                return needed(n) <= usable
+    def shortest(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
+        """Seconds of a step at the micro-batch that takes least, whether it fits or not: without a pipeline, the
+        largest."""
+        sizes = self.micro_batches(layout)
+        sizes = sizes if layout.pp > 1 else sizes[-1:]
+        return min((self.speed(gpu, layout, recompute, n).seconds("expected") for n in sizes), default=inf)
 
-            n = largest(fits, len(works)) if works else 0
-            if n:
-                speed = self.speed(gpu, layout, works[n - 1])
-                yield Candidate(gpu, speed, gpu.usable_bytes - needed(n), speed.seconds("expected"))
-
-    def speed(self, gpu: GPU, layout: TrainingLayout, work: TrainingWorkload) -> TrainingSpeed:
+    def speed(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute, n: int) -> TrainingSpeed:
         key = layout.tp, layout.pp
         if key not in self.demands:
-            self.demands[key] = RankDemands.of(self.architecture, layout)
+            whole = next((known.whole for known in self.demands.values()), None)
+            self.demands[key] = RankDemands.of(self.architecture, layout, whole)
+        changes = {"micro_batch": n, "accumulation": self.share(layout) // n, "recompute": recompute}
         return training_speed(
             self.architecture,
-            work,
+            self.work.model_copy(update=changes),
             self.recipe,
             layout,
             gpu,
@@ -154,16 +196,18 @@ class TrainingSearch:
         )
 
     def plan(self, found: "Candidate") -> TrainingPlan:
-        """With its ranges."""
+        """With its ranges, and what stays free."""
         gpu, speed = found.gpu, found.speed
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
+        work, layout = speed.work, speed.layout
+        memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)
         return TrainingPlan(
             gpu=gpu.id,
-            layout=speed.layout,
-            recompute=speed.work.recompute,
-            micro_batch=speed.work.micro_batch,
-            accumulation=speed.work.accumulation,
-            headroom_gib=found.spare / GIB,
+            layout=layout,
+            recompute=work.recompute,
+            micro_batch=work.micro_batch,
+            accumulation=work.accumulation,
+            headroom_gib=(gpu.usable_bytes - memory.high) / GIB,
             time=speed.time(),
             campaign=speed.campaign(self.needs.tokens, gpu.tdp_w, price),
         )
@@ -175,7 +219,6 @@ class Candidate:
 
     gpu: GPU
     speed: TrainingSpeed
-    spare: int
     seconds: float
 
 
@@ -214,10 +257,9 @@ def training_plan_report(
             "gpus",
             [2 ** (needs.gpus.bit_length() - 1)],
         )
-    best: dict[str, Candidate] = {}
-    for one in sorted(search.candidates(gpus, layouts), key=lambda one: one.seconds):
-        best.setdefault(one.gpu.id, one)
-    plans = tuple(search.plan(one) for one in best.values())
+    ways = list(product(layouts, SAVINGS))
+    best = [found for gpu in gpus if (found := search.fastest(gpu, ways)) is not None]
+    plans = tuple(search.plan(one) for one in sorted(best, key=lambda one: one.seconds))
     return TrainingPlanReport(
         model=model or architecture.model_type,
         needs=needs,
@@ -232,7 +274,8 @@ def savings(search: TrainingSearch, gpus: Sequence[GPU], best: TrainingPlan) -> 
     (gpu,) = (gpu for gpu in gpus if gpu.id == best.gpu)
     stages = ZERO if best.layout.replicas > 1 else (0,)
     layouts = [best.layout.model_copy(update={"zero": zero}) for zero in stages]
-    yield from map(search.plan, search.candidates([gpu], layouts))
+    found = (search.candidate(gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
+    yield from (search.plan(one) for one in found if one is not None)
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:

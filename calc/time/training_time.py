@@ -1,7 +1,7 @@
 """How long a training step takes: products and attention forward and backward, elementwise kernels, communication and
 the optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from calc.time.efficiency import (
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
-from calc.time.time_operations import Demand, Operation, demand
+from calc.time.time_operations import Demand, Operation, What, demand
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Recompute, TrainingWorkload
@@ -112,27 +112,35 @@ class TrainingSpeed:
 
     def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
         """One micro-batch on a stage, forward, backward and recomputed."""
-        shares, forward = self.shares, self.forward()
-        for operation in demand.operations(forward):
+        for operation in demand.operations(self.forward()):
             yield self.timed(operation, end)
-        passes = self.passes("elementwise").all
-        moved = shares.elementwise.duration(end) * passes / 3 * forward.tokens * demand.hidden * demand.layers
-        shards = self.layout.tp if self.layout.sequence_parallel else 1
-        memory = moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        memory = self.between_products(demand, end)
         yield Timed("elementwise", memory, 0.0, memory)
         yield Timed("communication", self.within_layers(demand, end))
 
-    def timed(self, operation: Operation, end: End) -> Timed:
-        """Attention of a context-parallel rank: its share of all pairs."""
-        shares, dtype, passes = self.shares, self.dtype, self.passes(operation.what).all
-        share, peak = shares.matmul.share(end), self.peak(dtype)
-        flops = operation.flops * passes
-        if operation.what == "scores":
+    def between_products(self, demand: Demand, end: End) -> float:
+        """Seconds of the elementwise kernels."""
+        shares, passes = self.shares, self.passes("elementwise").all
+        moved = shares.elementwise.duration(end) * passes / 3 * self.forward().tokens * demand.hidden * demand.layers
+        shards = self.layout.tp if self.layout.sequence_parallel else 1
+        seconds: float = moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        return seconds
+
+    def computing(self, what: What, flops: float, end: End) -> float:
+        """Seconds of so many FLOPs of a forward pass, in all passes. Attention of a context-parallel rank: its share of
+        all pairs."""
+        shares, flops = self.shares, flops * self.passes(what).all
+        share, peak = shares.matmul.share(end), self.peak(self.dtype)
+        if what == "scores":
             share, peak = shares.attention.share(end), self.peak(arithmetic("bf16", self.gpu))
             flops *= self.layout.cp
-        elif operation.what == "experts_routed":
+        elif what == "experts_routed":
             share = shares.experts.share(end)
-        compute = flops / (peak * share)
+        return flops / (peak * share)
+
+    def timed(self, operation: Operation, end: End) -> Timed:
+        shares, passes = self.shares, self.passes(operation.what).all
+        compute = self.computing(operation.what, operation.flops, end)
         memory = passes * operation.bytes / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
         return Timed(operation.what, larger(compute, memory), compute, memory)
 
@@ -206,7 +214,17 @@ class TrainingSpeed:
 
     def busy(self, end: End) -> float:
         """Seconds of a micro-batch on that stage."""
-        return max(self.of_stage(demand, end) for demand in self.demands)
+        return max(self.of_stage(demand, end) for demand in unlike(self.demands))
+
+    def least(self, flops: Iterable[Mapping[What, float]], end: End) -> float:
+        """Seconds that no step of the same tokens goes below, however they are cut into micro-batches: those of
+        arithmetic and elementwise kernels, and the shortest bubble. This one's micro-batch is a sequence; `flops` are
+        those of a forward pass of each unlike stage."""
+        busy = (
+            sum(self.computing(what, each, end) for what, each in of_stage.items()) + self.between_products(demand, end)
+            for demand, of_stage in zip(unlike(self.demands), flops, strict=True)
+        )
+        return (self.work.accumulation + self.layout.pp - 1) * max(busy)
 
     def exposed(self, exchange: float, busy: float, end: End) -> float:
         """Seconds of what replicas exchange that do not hide behind so many seconds of compute."""
@@ -267,6 +285,11 @@ class TrainingSpeed:
         )
 
 
+def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
+    """Of stages that do the same, which share one object, the first."""
+    return {id(demand): demand for demand in demands}.values()
+
+
 @dataclass(frozen=True)
 class RankDemands:
     """What ranks of so many tensor-parallel ranks and pipeline stages do, and the whole model on one GPU."""
@@ -277,15 +300,19 @@ class RankDemands:
     whole: Demand
 
     @classmethod
-    def of(cls, architecture: Architecture, layout: TrainingLayout) -> "RankDemands":
+    def of(cls, architecture: Architecture, layout: TrainingLayout, whole: Demand | None = None) -> "RankDemands":
         ranks, stored = Layout(tp=layout.tp), Precision()
         rank = architecture.rank(layout.tp)
         stages = tuple(layout.stages(architecture.num_layers))
+        demands: list[Demand] = []
+        for stage in stages:
+            here = demand(architecture, rank, stored, ranks, stage)
+            demands.append(next((known for known in demands if known == here), here))
         return cls(
             rank=rank,
             stages=stages,
-            demands=tuple(demand(architecture, rank, stored, ranks, stage) for stage in stages),
-            whole=demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
+            demands=tuple(demands),
+            whole=whole or demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
         )
 
 

@@ -181,16 +181,7 @@ class Training:
     def room(self, usable: int) -> int:
         """The most bytes that may be held beside the overhead at the high end of its range; below zero where that alone
         is too much."""
-        usual = usual_overhead(self.layout.gpus)
-
-        def high(held: int) -> int:
-            return held + bounds(self.overhead.sizes(usual, held))[1]
-
-        alone = high(0)
-        if alone > usable:
-            return -1
-        share = (high(usable) - alone) / usable
-        return largest_near(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
+        return room(self.overhead, self.layout.gpus, usable)
 
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
@@ -276,6 +267,21 @@ class Training:
                 components[line.component] = tuple(a + b for a, b in zip(so_far, line.bytes, strict=True))
             self.described[moment] = lines, components
         return self.described[moment]
+
+
+def room(overhead: Overhead, gpus: int, usable: int) -> int:
+    """The most bytes that a GPU, one of so many, may hold beside its overhead at the high end of its range; below zero
+    where that alone is too much."""
+    usual = usual_overhead(gpus)
+
+    def high(held: int) -> int:
+        return held + bounds(overhead.sizes(usual, held))[1]
+
+    alone = high(0)
+    if alone > usable:
+        return -1
+    share = (high(usable) - alone) / usable
+    return largest_near(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
 
 
 def least_of(moments: Iterable[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
