@@ -1,6 +1,7 @@
 """`quantization_config` of a config.json -> Scheme, by the conventions of the tool that wrote it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from calc.errors import Message, shown
@@ -119,7 +120,7 @@ def blocks(sides: Any) -> Format:
     """fp8 with a scale for each block of these sides."""
     if not isinstance(sides, list) or len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
         raise Unread(Message("the sides of a block are {sides}, not two numbers.", sides=shown(sides)))
-    return FORMATS["fp8"].model_copy(update={"block": tuple(sides)})
+    return replace(FORMATS["fp8"], block=(sides[0], sides[1]))
 
 
 def fp8(found: Mapping[str, Any]) -> Reading:
@@ -128,7 +129,7 @@ def fp8(found: Mapping[str, Any]) -> Reading:
     if found.get("weight_block_size") is not None:
         return everything("fp8", blocks(found["weight_block_size"]), found)
     scales = 2 if found.get("activation_scheme") == "static" else 1
-    form = FORMATS["fp8-tensor"].model_copy(update={"matrix_bits": 32 * scales})
+    form = replace(FORMATS["fp8-tensor"], matrix_bits=32 * scales)
     return everything("fp8-tensor", form, found)
 
 
@@ -214,14 +215,14 @@ def compressed_form(weights: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
             and len(block) == 2
             and all(type(s) is int and s > 0 for s in block)
         ):
-            return "fp8", FORMATS["fp8"].model_copy(update={"block": tuple(block)})
+            return "fp8", replace(FORMATS["fp8"], block=(block[0], block[1]))
         name = "fp8-tensor" if strategy == "tensor" else "fp8-channel"
         return name, FORMATS[name]
     if kind == "int" and bits == 8 and strategy in ("channel", "tensor"):
         return "int8", FORMATS["int8"]
     if kind == "int":
         form = grouped(bits, across, zeros=zeros, source="compressed-tensors pack-quantized")
-        form = form.model_copy(update={"matrix_bits": 2 * 64})  # weight_shape
+        form = replace(form, matrix_bits=2 * 64)  # weight_shape
         return ("int8-gptq" if bits == 8 else "int4"), form
     raise Unread(Message("weights of {bits} bits of type {kind} are not known.", bits=bits, kind=shown(kind)))
 
@@ -258,7 +259,7 @@ def algorithm(name: Any) -> MatrixFormat:
 def with_input_scale(rule: Rule) -> Rule:
     """Its matrices also hold a scale for their inputs."""
     bits = rule.form.matrix_bits
-    return rule.model_copy(update={"form": rule.form.model_copy(update={"matrix_bits": bits + 32})}) if bits else rule
+    return rule.model_copy(update={"form": replace(rule.form, matrix_bits=bits + 32)}) if bits else rule
 
 
 def quark(found: Mapping[str, Any]) -> Reading:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from calc.formats.format_names import FLOATS
 from calc.formats.gguf_tensors import gguf_tensors
@@ -15,24 +16,24 @@ from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """A tensor of one rank in the layers that store it in the same format."""
 
     tensor: Tensor
     form: Format
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of one occurrence, scales included."""
         return self.form.nbytes(self.tensor.shape, matrices(self.tensor))
 
-    @property
+    @cached_property
     def scales(self) -> int:
         """Bytes of one occurrence's scales and zero points."""
         return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor))
 
-    @property
+    @cached_property
     def a_layer(self) -> int:
         """How many times it occurs in a layer."""
         return self.tensor.count // max(1, len(self.tensor.layers))

@@ -1,13 +1,14 @@
 """Storage formats of one matrix: what its weights take, and what its scales take beside them."""
 
+from dataclasses import dataclass
 from math import prod
 
-from calc.errors import Frozen
 from calc.formats.format_names import WeightFormat
 from calc.model.tensor import Shape
 
 
-class Format(Frozen):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
     """How a matrix [out, in] is stored: `bits` a weight, and a scale (and zero point) for each block of it."""
 
     bits: int

@@ -64,15 +64,20 @@ class Overhead(Frozen):
         """The usual ranges with those that are stated."""
         return {item: getattr(self, item) or usual[item] for item in usual}
 
-    def sizes(self, usual: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> OverheadSizes:
+    def sizes(self, usual: Mapping[OverheadItem, Range], held: int) -> OverheadSizes:
         """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
-        sizes: OverheadSizes = {}
-        for item, span in self.ranges(usual).items():
-            unit = held / 100 if item == "fragmentation" else GIB
-            sizes[item] = round(span.low * unit), round(span.high * unit)
-        if loading:
-            sizes["loading"] = loading, loading
-        return sizes
+        return sizes(self.ranges(usual), held)
+
+
+def sizes(ranges: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> OverheadSizes:
+    """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
+    found: OverheadSizes = {}
+    for item, span in ranges.items():
+        unit = held / 100 if item == "fragmentation" else GIB
+        found[item] = round(span.low * unit), round(span.high * unit)
+    if loading:
+        found["loading"] = loading, loading
+    return found
 
 
 def bounds(sizes: OverheadSizes) -> tuple[int, int]:
@@ -80,9 +85,12 @@ def bounds(sizes: OverheadSizes) -> tuple[int, int]:
     return sum(low for low, _ in sizes.values()), sum(high for _, high in sizes.values())
 
 
+ALONE, SEVERAL = Range(low=0.01, high=0.35), Range(low=0.2, high=1.84)
+
+
 def libraries(gpus: int) -> Range:
     """GiB of cuBLAS and NCCL, "non-torch" in vLLM's logs: 0.01 to 0.35; several GPUs 0.2 (PCIe) to 1.84 (4 x H100)."""
-    return Range(low=0.2, high=1.84) if gpus > 1 else Range(low=0.01, high=0.35)
+    return SEVERAL if gpus > 1 else ALONE
 
 
 def left_for_overhead(left: int, low: int, high: int) -> Message:

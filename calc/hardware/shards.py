@@ -43,11 +43,11 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     return found
 
 
-def layer_kinds(layers: int, places: Iterable[Iterable[int]]) -> list[tuple[int, ...]]:
+def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """What stands in each layer, by number: `places` are the layers that each thing stands in. Layers of one kind weigh
     the same."""
     kinds: list[tuple[int, ...]] = [()] * layers
-    for number, where in enumerate(places):
+    for number, where in enumerate(dict.fromkeys(places)):
         for layer in where:
             kinds[layer] += (number,)
     return kinds

@@ -7,7 +7,6 @@ from heapq import heappop, heappush
 
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import LoadedWeights, Stage
 from calc.serving.memory import HIGH, MIDDLE, Serving
 from calc.serving.weighing import LayerBytes
@@ -40,12 +39,12 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         *_, negative, stages = heappop(waiting)
         shape, ranges = serving.shapes[-negative], serving.ranges_of(stages)
         if several.hold(alone.weighing.divided(shape), ranges):
-            laid_out = serving.spread(shape)
             if shape not in first:
-                first[shape] = several.least_stages_with_cache(laid_out)
+                first[shape] = several.least_stages_with_cache(shape)
             if first[shape] > stages:
                 wait(-negative, first[shape])
                 continue
+            laid_out = serving.spread(shape)
             hold = several.hold(laid_out.weighing.stored, ranges)
             if hold and laid_out.staged(stages).on(gpu, workload).surely_fits:
                 return shape.model_copy(update={"pp": stages})
@@ -96,11 +95,13 @@ class Several:
         """Pipeline stages that must be for all layers to be held."""
         return -(-stored.layers[-1] // self.surely) if self.surely > 0 else UNBOUNDED
 
-    def least_stages_with_cache(self, serving: Serving) -> int:
+    def least_stages_with_cache(self, shape: Layout) -> int:
         """The same for all weights and the cache."""
-        whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        if isinstance(whole.cache, Pool) and whole.cache.refusal is not None:
+        alone, rank = self.alone, self.alone.weighing_of(shape).rank
+        if alone.engine.refused_on(self.gpu, rank, alone.precision, shape) is not None:
             return UNBOUNDED
+        serving = alone.spread(shape)
+        whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         held = stage.weights + stage.vision + whole.fullest_moment(0).cache
         return -(-held // self.usually)
 

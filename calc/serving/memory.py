@@ -9,9 +9,8 @@ from typing import TypeVar
 from calc.errors import ConfigError
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import Overhead, OverheadSizes, bounds
+from calc.hardware.overhead import Overhead, OverheadItem, OverheadSizes, Range, bounds, sizes
 from calc.hardware.parallel import Layout, shapes
-from calc.hardware.solver import largest as largest_number
 from calc.model.architecture import Architecture
 from calc.model.named import Peak, largest
 from calc.serving.engines.cache import Cache, Pool
@@ -53,13 +52,16 @@ class Serving:
 
     def _lay_out(self, layout: Layout) -> None:
         self.layout, self.layouts[layout] = layout, self
-        unstaged = layout.model_copy(update={"pp": 1})
-        if unstaged not in self.weighings:
-            self.weighings[unstaged] = Weighing(self.engine, self.architecture, self.precision, layout)
-        self.weighing = weighing = self.weighings[unstaged]
+        self.weighing = weighing = self.weighing_of(layout.model_copy(update={"pp": 1}))
         ranges = self.ranges_of(layout.pp)
         self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
         self._know_nothing()
+
+    def weighing_of(self, shape: Layout) -> Weighing:
+        """A rank of one pipeline stage."""
+        if shape not in self.weighings:
+            self.weighings[shape] = Weighing(self.engine, self.architecture, self.precision, shape)
+        return self.weighings[shape]
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
         """Layers of each of so many pipeline stages."""
@@ -68,6 +70,7 @@ class Serving:
         return self.cuts[stages]
 
     def _know_nothing(self) -> None:
+        self.ranges: dict[OverheadItem, Range] = self.overhead.ranges(self.engine.overhead(self.layout.gpus))
         self.working = dict[tuple[Limits, int], Peak]()
         self.set_aside = dict[Key, tuple[SetAside, ...]]()
         self.caches = dict[Key, Cache | None]()
@@ -140,7 +143,7 @@ class Serving:
     @property
     def overhead_high(self) -> int:
         """Bytes of overhead on a GPU at the high end, what hangs on the rest apart."""
-        return bounds(self.overhead.sizes(self.engine.overhead(self.layout.gpus), 0))[1]
+        return bounds(sizes(self.ranges, 0))[1]
 
 
 class Allocation:
@@ -192,11 +195,11 @@ class Allocation:
     def stage_set_aside(self, index: int) -> SetAside:
         serving, stage = self.serving, self.serving.laid_out.stages[index]
         working = serving.found_working(index, self.limits)
-        sizes, loaded = self.sizes(0), stage.weights + stage.vision + serving.engine.loading(stage)
+        items, loaded = self.sizes(0).items(), stage.weights + stage.vision + serving.engine.loading(stage)
         stated = self.cache.stated_bytes(index) if isinstance(self.cache, Pool) else None
 
         def budget(end: int) -> Budget:
-            overhead = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
+            overhead = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in items}
             total, held = self.gpu.usable_bytes, int(working.bytes)
             return serving.engine.budget(total, self.limits, loaded, held, overhead, stated)
 
@@ -204,8 +207,7 @@ class Allocation:
 
     def sizes(self, held: int, loading: int = 0) -> OverheadSizes:
         """Bytes of each item of the overhead on a GPU that holds so many, from low to high."""
-        usual = self.serving.engine.overhead(self.serving.layout.gpus)
-        return self.serving.overhead.sizes(usual, held, loading)
+        return sizes(self.serving.ranges, held, loading)
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
@@ -348,7 +350,7 @@ class Allocation:
             return 0
         if cache.stated_bytes(0) is None and any(budget.missing for budget in self.budgets(MIDDLE)):
             return 0
-        return cache.max_length(self.available(MIDDLE), most)
+        return cache.held_length(cache.usable_blocks(self.available(MIDDLE)), most)
 
     def held_context(self) -> int:
         """The longest context of which the cache has room for every sequence, with limits as they are; a cache that is
@@ -357,8 +359,7 @@ class Allocation:
         if not isinstance(cache, Pool):
             return self.workload.context
         each = self.blocks(MIDDLE) // self.workload.batch
-        held = largest_number(lambda length: cache.request_blocks(length) <= each, MOST_TOKENS)
-        return min(held, cache.max_length(self.available(HIGH), MOST_TOKENS))
+        return cache.held_length(min(each, cache.usable_blocks(self.available(HIGH))), MOST_TOKENS)
 
     @property
     def kv_budget(self) -> KVBudget | None:

@@ -140,12 +140,13 @@ def laid_out_report(
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
-    layout, first = serving.layout, serving.on(gpu, workload)
+    layout, allocations = serving.layout, [serving.on(kind, workload) for kind in kinds]
+    first = allocations[0] if allocations else serving.on(gpu, workload)
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
-    budgets = (serving.on(gpu, workload).kv_budget for gpu in kinds)
+    budgets = (allocation.kv_budget for allocation in allocations)
     return serving, Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -163,7 +164,7 @@ def laid_out_report(
         buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
         draft_buffers=tuple(first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
-        verdicts=tuple(judge(gpu, serving, workload) for gpu in kinds),
+        verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
         assumptions=tuple(assumptions(serving, first, uncounted(config))),
         scenario=ServingScenario(
             workload=workload,

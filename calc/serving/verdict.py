@@ -5,10 +5,9 @@ from typing import Literal
 
 from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
-from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.parallel import Layout
-from calc.hardware.solver import largest
+from calc.hardware.solver import largest, largest_near
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine, Limits
 from calc.serving.fewest import fewest_gpus
@@ -48,9 +47,9 @@ class Verdict(Frozen):
     limits: Limits
 
 
-def judge(gpu: GPU, serving: Serving, workload: Workload) -> Verdict:
-    """The verdict on this many GPUs as laid out."""
-    allocation = serving.on(gpu, workload)
+def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdict:
+    """The verdict on what a kind of GPU holds of a model as laid out, of which it has its share of the sequences."""
+    gpu = allocation.gpu
     word = said(allocation)
     changes = remedy(allocation) if word != "fits" else None
     fewest = fewest_gpus(gpu, serving, workload)
@@ -118,7 +117,7 @@ def max_context(allocation: Allocation) -> int | None:
         return tokens < first or allocation.at(context=tokens).surely_fits
 
     if allocation.sets_aside:
-        found = largest(fits, MOST_TOKENS, max(first, allocation.held_context()))
+        found = largest_near(fits, MOST_TOKENS, max(first, allocation.held_context()))
     else:
         found = largest(fits, MOST_TOKENS, max(first, nearly(allocation, "context", MOST_TOKENS)), step=1)
     return None if found == MOST_TOKENS else 0 if found < first else found

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within, layer_kinds, layers_within
+from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LoadedWeights, Stage
 
@@ -34,24 +34,51 @@ class Weighing:
         self.engine, self.layout = engine, layout
         self.whole, self.precision = engine.with_draft(architecture), precision
         self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
-        counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        pieces = [piece for piece in engine.stored(self.whole, precision, self.rank) if piece.tensor.apart in counted]
-        self.layers = [piece for piece in pieces if piece.tensor.layers and piece.tensor.apart is None]
-        self.ends = [piece for piece in pieces if not piece.tensor.layers or piece.tensor.apart is not None]
-        places = [*(block.runs_in for block in self.rank.all_blocks), *(p.tensor.layers for p in self.layers)]
-        kinds = layer_kinds(self.rank.num_layers, places)
-        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-        self.kinds = [numbers[kind] for kind in kinds]
-        first = map(self.kinds.index, numbers.values())
-        self.of_kind = [(self.within(layer), range(layer, layer + 1)) for layer in first]
-        self.tables = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.each = [self.weighed(pieces, layer) for pieces, layer in self.of_kind]
         self.shares = dict[Layout, LayerBytes]()
 
-    def within(self, layer: int) -> list[Piece]:
-        """The tensors of one layer."""
-        return [piece for piece in self.layers if layers_within(piece.tensor, range(layer, layer + 1))]
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """The tensors that are loaded."""
+        engine = self.engine
+        counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
+        stored = engine.stored(self.whole, self.precision, self.rank)
+        return [piece for piece in stored if piece.tensor.apart in counted]
+
+    @cached_property
+    def layers(self) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.tensor.layers and piece.tensor.apart is None]
+
+    @cached_property
+    def ends(self) -> list[Piece]:
+        """What stands before the layers and behind them."""
+        return [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.apart is not None]
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """The number of each layer's kind: layers of one weigh the same."""
+        places = [*(block.runs_in for block in self.rank.all_blocks), *(piece.tensor.layers for piece in self.layers)]
+        numbers: dict[tuple[int, ...], int] = {}
+        return [numbers.setdefault(kind, len(numbers)) for kind in layer_kinds(self.rank.num_layers, places)]
+
+    @cached_property
+    def of_kind(self) -> list[tuple[list[Piece], range]]:
+        """The tensors of the first layer of each kind, and that layer."""
+        firsts = [self.kinds.index(number) for number in range(len(set(self.kinds)))]
+        places = {piece.tensor.layers: frozenset(piece.tensor.layers) for piece in self.layers}
+        return [
+            ([piece for piece in self.layers if first in places[piece.tensor.layers]], range(first, first + 1))
+            for first in firsts
+        ]
+
+    @cached_property
+    def each(self) -> list[tuple[int, LoadedWeights]]:
+        """Bytes of a layer of each kind, as stored and as loaded."""
+        return [self.weighed(pieces, layer) for pieces, layer in self.of_kind]
+
+    @cached_property
+    def tables(self) -> LoadedWeights:
+        return self.engine.tables(self.rank)
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:

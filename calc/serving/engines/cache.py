@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from calc.errors import Message
+from calc.hardware.solver import largest
 
 
 class Cache(ABC):
@@ -71,10 +72,17 @@ class Pool(Cache):
         """Bytes of a pool of so many recurrent states, where there is one."""
         return None
 
-    @abstractmethod
-    def starts(self, budgets: Sequence[int], length: int) -> bool:
-        """Whether the engine accepts to serve requests of that length."""
+    def usable_blocks(self, budgets: Sequence[int]) -> int:
+        """Blocks that the check at start counts on."""
+        return self.blocks(budgets)
 
-    @abstractmethod
-    def max_length(self, budgets: Sequence[int], most: int) -> int:
-        """The longest request, up to `most` tokens, that it accepts; 0 where there is none."""
+    def starts(self, budgets: Sequence[int], length: int) -> bool:
+        """Whether the engine accepts to serve requests of that length: one of them must fit."""
+        return self.request_blocks(length) <= self.usable_blocks(budgets)
+
+    def held_length(self, blocks: int, most: int) -> int:
+        """The longest request, up to `most` tokens, that so many blocks hold; 0 where there is none. It is looked for
+        where the blocks of very long requests, which grow evenly, say."""
+        half, whole = self.request_blocks(most // 2), self.request_blocks(most)
+        near = most - (whole - blocks) * (most - most // 2) // max(1, whole - half)
+        return largest(lambda length: self.request_blocks(length) <= blocks, most, max(1, near), self.block_size(most))

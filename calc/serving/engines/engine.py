@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from operator import attrgetter, mul
 from typing import Any, ClassVar, Self
 
@@ -42,7 +43,7 @@ class Limits:
     """Bytes of what is not set aside that tables of the requests take."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budget:
     """How an engine divides a GPU at start, in bytes."""
 
@@ -55,7 +56,7 @@ class Budget:
     missing: int
     """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
 
-    @property
+    @cached_property
     def cache(self) -> int:
         """What is left for the cache; below zero by how much too little there is."""
         return self.requested - sum(self.held.values())
@@ -266,6 +267,10 @@ class Engine(ABC):
 
     def refused(self, workload: Workload, limits: Limits) -> Message | None:
         """Why what is set up at start does not take these sequences, whatever memory there is."""
+        return None
+
+    def refused_on(self, gpu: GPU, rank: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        """Why it does not start with such a rank on this GPU, whatever memory there is."""
         return None
 
     @abstractmethod

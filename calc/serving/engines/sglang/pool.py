@@ -9,7 +9,6 @@ say; `_calculate_mamba_ratio`: states of a request).
 from collections.abc import Iterable, Sequence
 
 from calc.formats import CacheFormat
-from calc.hardware.solver import largest
 from calc.model.block import Block
 from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
@@ -135,9 +134,3 @@ class TokenPool(Pool):
     def states_bytes(self, stage: int, states: int) -> int | None:
         """With the one for padding."""
         return (states + 1) * self.states[stage] if self.states[stage] else None
-
-    def starts(self, budgets: Sequence[int], length: int) -> bool:
-        return self.blocks(budgets) >= self.request_blocks(length)
-
-    def max_length(self, budgets: Sequence[int], most: int) -> int:
-        return largest(lambda length: self.starts(budgets, length), most)

@@ -21,6 +21,7 @@ from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedW
 from calc.serving.engines.launch import Launch, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import Division, divide
@@ -65,7 +66,7 @@ class VLLM(Engine):
 
     def __init__(self, options: VLLMOptions | None = None) -> None:
         super().__init__(options)
-        self.divisions = dict[tuple[int, int, str, str, str | None], Division]()
+        self.divisions = dict[tuple[int, int, str, Capability | None], Division]()
         """Of the ranks that were asked about, which they keep, so that no other has the same id."""
 
     def alternatives(self) -> Iterator[Self]:
@@ -142,11 +143,17 @@ class VLLM(Engine):
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        rank, kv, layout = laid_out.rank, laid_out.precision.kv, laid_out.layout
-        key = id(rank), layout.dcp, kv, gpu.name, gpu.capability
+        division = self.division(laid_out.rank, laid_out.precision.kv, gpu, laid_out.layout)
+        return division.plan(laid_out.ranges, limits, gpu)
+
+    def division(self, rank: Architecture, kv: CacheFormat, gpu: GPU, layout: Layout) -> Division:
+        key = id(rank), layout.dcp, kv, capability(gpu)
         if key not in self.divisions:
             self.divisions[key] = divide(rank, kv, self.options, gpu, layout.tp, layout.dcp)
-        return self.divisions[key].plan(laid_out.ranges, limits)
+        return self.divisions[key]
+
+    def refused_on(self, gpu: GPU, rank: Architecture, precision: Precision, layout: Layout) -> Message | None:
+        return self.division(rank, precision.kv, gpu, layout).refusal(gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of the profile run."""

@@ -7,13 +7,19 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Limits
 from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
-from calc.serving.engines.vllm.layers import blocks_with_drafts, cached_layers, compressed, setting
+from calc.serving.engines.vllm.layers import (
+    Layers,
+    LayerSetting,
+    blocks_with_drafts,
+    cached_layers,
+    compressed,
+    setting,
+)
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.packed import packed_groups, packed_specs
 from calc.serving.engines.vllm.pool import Group, block_bytes, groups
@@ -51,16 +57,8 @@ class CachePlan(Pool):
         return blocks // len(self.groups) * self.block_size(length) * dcp
 
     def usable_blocks(self, budgets: Sequence[int]) -> int:
-        """Blocks that the check at start counts on: all but the null block."""
+        """All but the null block."""
         return self.blocks(budgets) - holds("the null block is reserved", self.options)
-
-    def starts(self, budgets: Sequence[int], length: int) -> bool:
-        """Whether one request of that length fits, without which vLLM refuses to start."""
-        return self.request_blocks(length) <= self.usable_blocks(budgets)
-
-    def max_length(self, budgets: Sequence[int], most: int) -> int:
-        usable = self.usable_blocks(budgets)
-        return largest(lambda length: self.request_blocks(length) <= usable, most)
 
 
 class Division(NamedTuple):
@@ -68,31 +66,36 @@ class Division(NamedTuple):
 
     rank: Architecture
     groups: tuple[Group, ...]
-    options: VLLMOptions
-    refusal: Message | None
+    layers: Layers
+    setting: LayerSetting
+    dcp: int
 
-    def plan(self, stages: Sequence[range], limits: Limits) -> CachePlan | None:
+    def refusal(self, gpu: GPU) -> Message | None:
+        """Why vLLM does not start on this GPU."""
+        setting = self.setting._replace(gpu=gpu)
+        return refused_family(self.rank, setting.options) or refused_layers(self.rank, self.layers, setting, self.dcp)
+
+    def plan(self, stages: Sequence[range], limits: Limits, gpu: GPU) -> CachePlan | None:
         """The plan with the layers on these stages; None for a model that caches nothing."""
         if not self.groups:
             return None
         behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
         of_stages = block_bytes(self.groups, [*stages[:-1], behind])
-        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.options, self.refusal)
+        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.setting.options, self.refusal(gpu))
 
 
 def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1) -> Division:
-    """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens. `kv` in 16 bits is what vLLM
-    calls auto."""
-    refusal = refused_family(rank, options)
-    if compressed(rank):
-        return Division(rank, packed_groups(compressed_specs(rank, options)), options, refusal)
+    """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens; the same on all GPUs of a CUDA
+    capability. `kv` in 16 bits is what vLLM calls auto."""
     of_layers = setting(rank, kv, options, gpu, tp)
+    if compressed(rank):
+        return Division(rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
     layers = cached_layers(rank, of_layers)
     if not layers:
-        return Division(rank, (), options, refusal)
+        return Division(rank, (), {}, of_layers, dcp)
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
     found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
-    return Division(rank, found, options, refusal or refused_layers(rank, layers, of_layers, dcp))
+    return Division(rank, found, layers, of_layers, dcp)
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:

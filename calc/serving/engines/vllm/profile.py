@@ -19,6 +19,10 @@ SAMPLER_BYTES = 39
 probabilities, their sums, masks. Fitted to ten start-up logs (median 1.3 %, most 5.4 % off); their addresses are the
 sources of the rows “KV budget” of `python -m benchmarks.accuracy`."""
 
+ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
+EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
+FEED_FORWARD = Message("a pass in the feed-forward")
+
 Elements = dict[str, Any]
 """Elements a token, by name; numbers or formulas."""
 
@@ -35,14 +39,14 @@ def profile_peaks(
             peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()}))
     if vocab:
         logits = {"logits, their copies and what sorting them takes": SAMPLER_BYTES * sequences * vocab}
-        peaks.append(Peak(Message("sampling for all sequences"), logits))
+        peaks.append(Peak(SAMPLING, logits))
     return peaks
 
 
 def layer_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
     """What a layer holds beside its input and output, in its mixers and in its feed-forward."""
     for mixer in block.mixers:
-        yield Message("a pass in a layer's attention"), mixer_elements(mixer, hidden)
+        yield ATTENTION, mixer_elements(mixer, hidden)
     yield from feedforward_elements(block.ffn, hidden)
 
 
@@ -69,8 +73,8 @@ def feedforward_elements(ffn: FeedForward | None, hidden: Any) -> Iterator[tuple
         inner = ffn.expert.intermediate
         wide = (2 if ffn.expert.gated else 1) * inner
         product = {"product of each expert": ffn.top_k * inner}
-        yield Message("a pass in the routed experts"), {"gate and up of each expert": ffn.top_k * wide} | product
-        yield Message("the output of the routed experts"), {"output of each expert": ffn.top_k * hidden} | product
+        yield EXPERTS, {"gate and up of each expert": ffn.top_k * wide} | product
+        yield OUTPUT_OF_EXPERTS, {"output of each expert": ffn.top_k * hidden} | product
     elif ffn is not None:
         wide = (2 if ffn.gated else 1) * ffn.intermediate
-        yield Message("a pass in the feed-forward"), {"gate and up": wide, "product": ffn.intermediate}
+        yield FEED_FORWARD, {"gate and up": wide, "product": ffn.intermediate}

@@ -83,14 +83,19 @@ def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
         )
 
     card, workload = gpus()["rtx-3070"], Workload(context=8192)
-    verdict = judge(card, serving(), workload)
+
+    def judged(**options):
+        laid_out = serving(**options)
+        return judge(laid_out.on(card, workload), laid_out, workload)
+
+    verdict = judged()
     assert verdict.verdict == "fits with"
     decided = serving(n_gpu_layers="auto").on(card, workload)
     assert verdict.flags == decided.serving.engine.flags(
         {name: value for name, value in decided.serving.engine.options if value != getattr(OPTIONS, name)}
     )
     assert decided.memory.weights < serving().on(card, workload).memory.weights
-    assert judge(card, serving(n_gpu_layers="auto"), workload).verdict == "fits"
+    assert judged(n_gpu_layers="auto").verdict == "fits"
     (first, *_) = levers(card, serving(), workload)
     assert set(first.changes) <= {"n_gpu_layers", "n_cpu_moe", "tensor_split"}
 
