@@ -18,9 +18,10 @@ from typing import Any
 
 from aiconfigurator.cli.api import cli_estimate
 
+from benchmarks.accuracy.full_server import full_batch
 from benchmarks.accuracy.records import resolve
 from benchmarks.accuracy.speed_cases import CONFIGS, Case
-from benchmarks.accuracy.time import BOUND, ROWS, Timed, engine_of, found, full_batch, output_of
+from benchmarks.accuracy.time import BOUND, ROWS, Timed, engine_of, found, output_of
 from benchmarks.accuracy.write_speed import rows_of
 from calc.model.feedforward import MoE
 

@@ -16,26 +16,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from benchmarks.accuracy.full_server import full_rate
 from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
 from calc.model.feedforward import MoE
-from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
 from calc.time.serving_time import Speed, speed_of
 from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload
-from calc.units import GIB
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "time.json"
 ROWS = ROOT / "tests" / "data" / "speed.json"
 LLAMACPP_CHUNK = 512
 """Tokens of a physical batch (`--ubatch-size`)."""
-TRT_SHARE, TRT_RESERVE = 0.92, 3 * GIB
-"""TensorRT-LLM's share of what is free for the cache, 0.90 to 0.95 in these tables; what it keeps beside weights."""
 WAITING = 70_000
 """Tokens at once beyond which a run's own times grow with the number of requests: its cache was full."""
 HALVES, SEED = 40, 11
@@ -155,26 +152,12 @@ def possible(case: Case) -> Timed:
     return Timed(case, BOUND, "tokens/s", Estimate.over(rate), float(row["value"]))
 
 
-def full_batch(case: Case) -> tuple[Speed, int]:
-    """As many sequences as the cache holds; models with experts by data-parallel attention, as the table says."""
-    row, ranks = case.row, case.layout.tp
-    sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
-    layout = Layout(dp=ranks, ep=ranks) if sparse and ranks > 1 else Layout(tp=ranks)
-    run, length = speed(case, layout), row["input_len"] + row["output_len"]
-    bits = growth(layout.rank(case.architecture, None).all_blocks, case.precision.kv)
-    each = length * bytes_per_token(bits) + window_bytes(bits, length)
-    weights = sum(run.demands[0].weights.values())
-    return run, int(TRT_SHARE * (case.gpu.usable_bytes - weights - TRT_RESERVE) // each) * layout.dp
-
-
 def full_server(case: Case) -> Timed | LeftOut:
-    """All that it holds decode, prompts being prefilled beside."""
-    row, (run, batch) = case.row, full_batch(case)
-    prompt, output = row["input_len"], row["output_len"]
-    if batch < 1:
-        return LeftOut(row, "the cache holds no request")
-    rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))
-    return Timed(case, "full server", "tokens/s", rate, float(row["value"]))
+    """All that the cache holds at once."""
+    rate = full_rate(case)
+    if rate is None:
+        return LeftOut(case.row, "the cache holds no request")
+    return Timed(case, "full server", "tokens/s", rate, float(case.row["value"]))
 
 
 def training(case: Case) -> Timed | LeftOut:
