@@ -67,6 +67,7 @@ RECURRENT: dict[str, Mapping[str, str]] = {
 """The same of recurrent mixers, by their kind."""
 EXTRAS = {
     "layer_scalar": "layer_output_scale.weight",
+    "transformer.word_embeddings_layernorm": "token_embd_norm",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "model.embed_tokens_per_layer": "per_layer_token_embd",

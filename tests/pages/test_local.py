@@ -82,7 +82,7 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer")
     assert "Take Q4_K_M" in texts(app.warning)[0]
     files = app.dataframe[0].value
-    usual = files.set_index("file").loc["Qwen3-30B-A3B-Q4_K_M.gguf"]
+    usual = files.set_index("file").loc["Q4_K_M"]
     assert usual["where"].startswith("experts of")
     assert usual["gpu"] < 12
     assert usual["host"] < 28

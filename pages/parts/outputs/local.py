@@ -104,10 +104,12 @@ def asked(answer: LocalAnswer) -> dict[str, Any]:
 
 
 def file_row(row: FileRow, answer: LocalAnswer) -> dict[str, Any]:
-    run = row.run
+    """A file by its types, where no other has them; else by its name."""
+    run, alike = row.run, sum(other.tag == row.tag for other in answer.files)
+    named = row.tag if row.tag and alike == 1 else row.name
     types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
     return {
-        "file": row.name if row.is_exact else f"≈ {row.name}",
+        "file": named if row.is_exact else f"≈ {named}",
         "size": row.bytes / GIB,
         "where": place(run, answer.architecture.num_layers),
         "rate": None if run.tokens_per_s is None else run.tokens_per_s.expected,

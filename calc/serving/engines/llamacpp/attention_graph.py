@@ -28,6 +28,7 @@ from calc.serving.engines.llamacpp.habits import (
     FOUR_POSITIONS,
     LAYER_NORM,
     NO_ROTATION,
+    NO_ROTATION_BESIDE_STATES,
     NORMED_AFTER_ROTATION,
     NORMED_VALUES,
     ROTATED_BUT_FOURTH,
@@ -121,6 +122,8 @@ def rotates(b: Building, mixer: GQA) -> bool:
     if b.kind in ROTATED_IN_WINDOWS:
         mixers = (one for block in b.model.blocks for one in block.mixers)
         return mixer.window is not None or all(one.window is None for one in mixers)
+    if b.model.model_type in NO_ROTATION_BESIDE_STATES:
+        return all(isinstance(one, GQA) for block in b.model.blocks for one in block.mixers)
     return b.kind not in NO_ROTATION and not (b.kind in ROTATED_BUT_FOURTH and b.layer % 4 == 3)
 
 
@@ -279,6 +282,7 @@ def attended(
     q = view(q, (q.ne[0], q.ne[1], tokens, streams), (q.nb[1], q.nb[2], q.nb[2] * tokens))
     q, k, v = (permute(one, 0, 2, 1, 3) for one in (q, k, v))
     if context.flash:
+        k, v = (GraphNode("cast", "f16", one.ne, (one,), name=one.name) if one.type == "f32" else one for one in (k, v))
         made = GraphNode("flash_attn_ext", "f32", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), (q, k, v, seen, *sinks))
         made.name, made.layer = "attention of each head", b.home(b.placement.layers[b.layer])
         if unfold is not None:

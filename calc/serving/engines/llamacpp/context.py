@@ -33,7 +33,8 @@ class ContextSizes:
     cells: int  # of one stream, in layers that keep everything
     streams: int  # caches of their own: one for each sequence, or one for all
     sequences: int
-    tokens: int  # of the largest pass
+    ubatch: int  # tokens that a pass may hold
+    tokens: int  # of the largest pass: as many of each sequence
     outputs: int  # rows of logits that it makes
     type_k: str
     type_v: str
@@ -67,12 +68,13 @@ class ContextSizes:
         cells = whole if unified else padded(whole // sequences)
         batch = min(size, batch)
         ubatch = min(batch, ubatch)
-        tokens = padded(min(cells * (1 if unified else sequences), ubatch), sequences)
-        made = tokens if outputs is None else min(outputs, tokens)
+        largest = min(cells * (1 if unified else sequences), ubatch)
+        tokens, made = padded(largest, sequences), min(largest, batch if outputs is None else outputs)
         return cls(
             cells,
             1 if unified else sequences,
             sequences,
+            ubatch,
             tokens,
             max(made, sequences),
             type_k,
@@ -89,7 +91,7 @@ class ContextSizes:
         window = mixer.window if isinstance(mixer, GQA) and model.model_type in WINDOWED else None
         if window is None or self.whole_windows:
             return self.cells
-        live = window * (self.sequences if self.streams == 1 else 1) + self.tokens
+        live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
         return padded(min(self.cells, live))
 
 

@@ -5,7 +5,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from calc.errors import ConfigError, Message
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
@@ -16,7 +16,9 @@ from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.derivation import NUMBERS, Numbers, Symbols
+from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
@@ -25,12 +27,14 @@ from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
+from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
-from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
+from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
 from calc.serving.engines.llamacpp.planner import Buffer
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
+    FLOATING,
     SlotCache,
     cache_types,
     draft_model,
@@ -149,10 +153,34 @@ class LlamaCpp(Engine):
                 ),
                 "tensor_split",
             )
-        _, values = cache_types(self.options, precision.kv)
-        if self.options.flash_attn == "off" and values not in ("f32", "f16", "bf16"):
-            raise ConfigError(Message("Quantized values need flash attention."), "cache_type_v", ["f16"])
+        self.check_types(architecture, cache_types(self.options, precision.kv))
         self.check_draft(architecture, precision)
+
+    def check_types(
+        self, architecture: Architecture, types: tuple[CacheType, CacheType], of: Literal["", "_draft"] = ""
+    ) -> None:
+        """Raise ConfigError where a cache can't be stored so (llama_init_from_model)."""
+        keys, values = types
+        fields = f"cache_type_k{of}", f"cache_type_v{of}"
+        if values not in FLOATING and self.options.flash_attn == "off":
+            raise ConfigError(Message("Quantized values need flash attention."), fields[1], ["f16"])
+        mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
+        if keys != values and any(isinstance(mixer, LatentAttention) for mixer in mixers):
+            raise ConfigError(Message("Latent attention keeps keys and values in one type."), fields[1], [keys])
+        heads = [(m.d_head, m.d_v or m.d_head) for m in mixers if isinstance(m, GQA) and m.own_keys]
+        for kind, field, widths in zip(types, fields, zip(*heads, strict=True), strict=False):
+            block = BLOCKS[kind][0]
+            if (width := next((width for width in widths if width % block), None)) is not None:
+                raise ConfigError(
+                    Message(
+                        "A head of {width} elements is not a multiple of the {block} that {kind} stores together.",
+                        width=width,
+                        block=block,
+                        kind=kind,
+                    ),
+                    field,
+                    ["f16"],
+                )
 
     def check_draft(self, architecture: Architecture, precision: Precision) -> None:
         """Raise ConfigError where what guesses tokens can't be had."""
@@ -164,9 +192,11 @@ class LlamaCpp(Engine):
             raise ConfigError(
                 Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
             )
-        if self.options.flash_attn == "off" and self.options.cache_type_v_draft not in ("f32", "f16", "bf16"):
-            raise ConfigError(Message("Quantized values need flash attention."), "cache_type_v_draft", ["f16"])
-        if (draft := draft_model(self.options)) is None:
+        types = self.options.cache_type_k_draft, self.options.cache_type_v_draft
+        draft = draft_model(self.options)
+        if draft is not None or self.options.predicts:
+            self.check_types(draft or architecture, types, "_draft")
+        if draft is None:
             return
         if (why := self.refusal(draft, draft_precision(self.options, precision))) is not None:
             raise ConfigError(why, "model_draft")
@@ -316,7 +346,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
             continue
         if tensor.name == "token_embd.weight" and tied and placement.output != HOST:
             yield Piece(replace(tensor, component="lm_head"), piece.form)
-        elif tensor.component == "embedding" or (not tensor.layers and placement.output == HOST):
+        elif tensor.name in ON_HOST or (not tensor.layers and placement.output == HOST):
             continue
         elif not tensor.layers:
             yield piece

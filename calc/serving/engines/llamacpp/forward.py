@@ -14,14 +14,16 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.model.towers.image import QwenVision
 from calc.serving.engines.llamacpp.attention_graph import grouped_attention, latent_attention
 from calc.serving.engines.llamacpp.building import Building
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.experts_graph import dense, mixture, routed
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.graph import Graph, GraphNode, concat, get_rows, like, matmul
+from calc.serving.engines.llamacpp.graph import Graph, GraphNode, concat, get_rows, like, matmul, view
 from calc.serving.engines.llamacpp.habits import (
     CAPPED_LOGITS,
+    DEEPSTACK,
     NORM_ON_OUTPUT,
     PARALLEL,
     ROTATED_BUT_FOURTH,
@@ -42,9 +44,18 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers
     """Embedding, layers, output; of all layers, or of some that stand for them."""
     b = Building(file, placement, context)
     tokens = b.input("tokens", "i32", context.tokens)
-    vectors = b.input("embeddings given", "f32", b.model.hidden, context.tokens)
+    deep = stacked(b.model)
+    vectors = b.input("embeddings given", "f32", b.model.hidden * (1 + deep), context.tokens)
     state = get_rows(b.outer("token_embd.weight", HOST), tokens, name="embeddings")
+    if deep:
+        state = GraphNode("pad", "f32", vectors.ne, (state,), name="embeddings")
     b.graph.expand(state, vectors)
+    if deep:
+        state = view(state, (b.model.hidden, context.tokens), (state.nb[1],))
+    given = state
+    if "token_embd_norm.weight" in file.outside:
+        state = like(b.bare_norm(state, mean=True), "mul", b.outer("token_embd_norm.weight", HOST), name="embeddings")
+        state = like(state, "add", b.outer("token_embd_norm.bias", HOST), name="embeddings")
     if b.kind in SCALED_EMBEDDING or b.model.details.scaled_embedding:
         state = like(state, "scale", name="embeddings")
     if "position_embd.weight" in file.outside:
@@ -54,8 +65,16 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers
     for layer in range(b.model.num_layers) if layers is None else layers:
         b.layer = layer
         state = layer_of(b, blocks[layer], state, last=layer == b.model.num_layers - 1)
+        if layer < deep:
+            state = like(state, "add", view(given, given.ne[:2], given.nb[1:2]), name="state")
     b.graph.expand(output(b, state))
     return b.graph
+
+
+def stacked(model: Architecture) -> int:
+    """Layers behind which more of what the vision encoder sees is added."""
+    deep = model.vision.deepstack if isinstance(model.vision, QwenVision) else 0
+    return deep if ARCHITECTURES.get(model.model_type) in DEEPSTACK else 0
 
 
 def prediction(file: ModelFile, placement: Placement, context: ContextSizes) -> Graph:
@@ -254,12 +273,14 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
     """Layers that stand for all: of those that repeat one after the other, so many that the buffers have grown to
     their size."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
+    deep = stacked(file.architecture)
     period = 4 if ARCHITECTURES.get(file.architecture.model_type) in ROTATED_BUT_FOURTH else 1
 
     def kind(layer: int) -> Hashable:
         weights = file.layers[layer].items()
         on_host = [(name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST]
-        return blocks[layer], placement.layers[layer], layer % period == period - 1, tuple(on_host)
+        alike = blocks[layer], placement.layers[layer], layer % period == period - 1, layer < deep
+        return *alike, tuple(on_host)
 
     kinds = [kind(layer) for layer in range(file.architecture.num_layers)]
     most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL

@@ -14,7 +14,12 @@ SCALED_QUERY = frozenset({"gemma", "gemma2", "gemma3", "phi2", "phi3"})
 SCALED_LOGITS = frozenset({"cohere2", "command-r", "granite", "granitemoe", "granitehybrid"})
 CAPPED_SCORES = frozenset({"gemma2"})
 CAPPED_LOGITS = frozenset({"gemma2", "gemma4"})
-NO_ROTATION = frozenset({"granitehybrid", "jamba", "nemotron_h", "nemotron_h_moe"})
+NO_ROTATION = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
+NO_ROTATION_BESIDE_STATES = frozenset({"granitemoehybrid"})
+"""Model types whose attention has no positions where other layers have states; Bamba's has."""
+DEEPSTACK = frozenset({"qwen3vl", "qwen3vlmoe"})
+"""What several layers of the vision encoder see is added behind the first layers: a token's row of the input has room
+for all of it."""
 ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
 """Layers without a window have no positions."""
 ROTATED_BUT_FOURTH = frozenset({"llama4", "smollm3"})

@@ -15,8 +15,9 @@ from calc.model.attention import GQA
 from calc.serving.engines.llamacpp.file import FileTensor, ModelFile
 
 HOST = -1
-ON_HOST = frozenset({"token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight"})
-"""Tables that are looked up, which the host always keeps."""
+TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_embd_norm")
+ON_HOST = frozenset({*(f"{name}.weight" for name in TABLES), "token_embd_norm.bias"})
+"""Tables that are looked up, and the norm of what is found there, which the host always keeps."""
 COPIED = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
 """What every device has that computes a layer."""
 EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps\.")

@@ -24,6 +24,8 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
     "q4_0": "q4_0",
 }
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
+FLOATING = frozenset({"f32", "f16", "bf16"})
+"""Storage of keys and values that is not quantized."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def resolved(
         whole_windows=options.swa_full,
         rollback=rollback,
     )
-    return plans.resolved(context) if options.flash_attn == "auto" else context
+    decided = options.flash_attn != "auto" or types[1] not in FLOATING  # quantized values need it
+    return context if decided else plans.resolved(context)
 
 
 def set_up(

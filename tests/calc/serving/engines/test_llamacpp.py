@@ -17,6 +17,7 @@ from tests import load
 
 CONFIGS, *ROWS = load("llamacpp.json")
 PREDICTING, *PREDICTED = load("llamacpp_mtp.json")
+FAMILIES = load("llamacpp_families.json")
 ARCHITECTURES = {name: Architecture.from_config(config) for name, config in CONFIGS["configs"].items()}
 LLAMA, EXPERTS = "meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
 EIGHT_BITS = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
@@ -31,6 +32,17 @@ def test_every_buffer_is_that_of_the_dry_run(row):
         if found.what.endswith("compute") and (row["model"], row["kind"]) in UNLIKE:
             continue
         assert found.ours == found.theirs, found
+
+
+@pytest.mark.parametrize("row", FAMILIES, ids=lambda row: f"{row['model']} {row['weights']} {row['flags']}")
+def test_a_preset_of_every_family_on_a_cpu(row):
+    """llama.cpp 0c1e57098, built for a CPU, plans files of the presets' tensors without data (`no_alloc`)."""
+    options = LlamaCppOptions(device="none", **row["flags"])
+    architecture = Architecture.from_config(models()[row["model"]].config)
+    serving = Serving(architecture, LlamaCpp(options), Precision(weights=row["weights"]), Layout(), Overhead())
+    one = serving.on(gpus()["a100-sxm-80gb"], Workload(context=256))
+    (host,) = serving.engine.buffers(serving.laid_out, one.cache, one.workload)
+    assert host.model_dump() == {"device": "host", **row["buffers"]}
 
 
 def allocation(name, weights="Q4_K_M", gpu="a100-sxm-80gb", context=32_768, batch=1, layout=None, **options):
@@ -149,11 +161,18 @@ def test_a_draft_model_takes_what_it_takes_alone(options, alone):
         ("Qwen/Qwen3-8B", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),
         ("deepseek-ai/DeepSeek-V3", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),
         ("Qwen/Qwen3.5-9B", {"spec_type": "draft-mtp", "model_draft": "Qwen/Qwen3.5-0.8B"}, "model_draft", "draft-mtp"),
-        ("Qwen/Qwen3-8B", {"flash_attn": "off", "cache_type_v_draft": "q8_0"}, "cache_type_v_draft", "flash attention"),
+        (
+            "Qwen/Qwen3-8B",
+            {"flash_attn": "off", "model_draft": "Qwen/Qwen3-0.6B", "cache_type_v_draft": "q8_0"},
+            "cache_type_v_draft",
+            "flash attention",
+        ),
+        ("bigscience/bloom-3b", {"cache_type_k": "q8_0"}, "cache_type_k", "80 elements"),
+        ("deepseek-ai/DeepSeek-V3", {"cache_type_k": "q8_0"}, "cache_type_v", "in one type"),
         ("Qwen/Qwen3-8B", {"model_draft": "Qwen/Qwen3-0.6B", "weights_draft": "fp8"}, "model_draft", "do not store"),
     ],
 )
-def test_what_can_not_guess_tokens(name, options, field, sentence):
+def test_what_llama_cpp_does_not_start_with(name, options, field, sentence):
     with pytest.raises(ConfigError, match=sentence) as refused:
         weighed(name, **options)
     assert refused.value.field == field
