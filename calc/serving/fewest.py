@@ -93,7 +93,7 @@ class Several:
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
-        return -(-stored.layers[-1] // self.surely) if self.surely > 0 else UNBOUNDED
+        return max(1, -(-stored.layers[-1] // self.surely)) if self.surely > 0 else UNBOUNDED
 
     def least_stages_with_cache(self, shape: Layout) -> int:
         """The same for all weights and the cache."""
@@ -103,7 +103,7 @@ class Several:
         serving = alone.spread(shape)
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         held = stage.weights + stage.vision + whole.fullest_moment(0).cache
-        return -(-held // self.usually)
+        return max(1, -(-held // self.usually))
 
     def hold(self, stored: LayerBytes, stages: Sequence[range]) -> bool:
         """Whether they have room for the weights of so many pipeline stages."""
