@@ -91,7 +91,11 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
     layout = TrainingLayout()
     if "ranks" in row:
         layout = TrainingLayout(
-            dp=row["ranks"], zero=3, reduce=REDUCED[row["reduce"]], reshard_after_forward=row["reshard"]
+            dp=row["ranks"],
+            zero=3,
+            reduce=REDUCED[row["reduce"]],
+            reshard_after_forward=row["reshard"],
+            embedding_apart=row.get("apart", False),
         )
     base = Precision(weights="nf4-dq" if work.method == "qlora" else "bf16")
     return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), base)

@@ -286,7 +286,8 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
 
 def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
     """finetune/lora.py of October 2023: rank 8 on queries and values, dropout 0.05, `batch_size` 128, all in bf16,
-    plain AdamW, loss in chunks; bitsandbytes 0.41.1, by the table's head, saves what a quantized product reads
+    plain AdamW, loss in chunks; queries, keys and values are made by one matrix, as InternLM 2's (lit_gpt/model.py,
+    `CausalSelfAttention`); bitsandbytes 0.41.1, by the table's head, saves what a quantized product reads
     (MatMul4Bit in its autograd/_functions.py)."""
     if "Adapter" in record["method"]:
         return "a method that we do not model: LLaMA-Adapter"
@@ -295,7 +296,7 @@ def litgpt(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | str:
     quant = record["quant"]
     return Case(
         record,
-        config,
+        config | {"model_type": "internlm2"} if config["model_type"] == "llama" else config,
         nbytes(record),
         "allocated",
         TrainingWorkload(

@@ -10,7 +10,7 @@ import json
 import sys
 import weakref
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,9 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.optimization import Adafactor
 
+from benchmarks.oracle.fake_fsdp import local, resized, shard
 from presets import models
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "family_steps.json"
@@ -39,7 +41,7 @@ for module in [one for name, one in sys.modules.items() if name.startswith("torc
 class Step:
     """How a step is run."""
 
-    recipe: str = "bf16"  # bf16, autocast (fp32 weights) or bf16-autocast
+    recipe: str = "bf16"  # bf16, fp32, autocast (fp32 weights) or bf16-autocast
     optimizer: str = "adamw-fused"
     impl: str = "flash"
     micro_batch: int = 1
@@ -48,6 +50,17 @@ class Step:
     lora: int = 0  # rank of adapters on all-linear, in fp32
     dropout: float = 0.0  # before the adapters
     quantized: str = ""  # nf4: the base as bitsandbytes stores it; kbit: after prepare_model_for_kbit_training too
+    accumulation: int = 1
+    keep_outputs: bool = False
+    ranks: int = 1  # of FSDP2
+    reduce: str = "float32"
+    reshard: bool = True
+    apart: bool = False  # the embedding a unit, norm and head another
+
+    def told(self) -> dict[str, Any]:
+        """What a row says of it: the first nine, and what differs."""
+        plain = {field.name: field.default for field in fields(Step)[9:]}
+        return {name: value for name, value in asdict(self).items() if value != plain.get(name)}
 
 
 WAYS = (
@@ -98,7 +111,7 @@ class Storages(TorchDispatchMode):
         self.total, self.phase, self.peaks = 0, "init", dict[str, int]()
 
     def add(self, tensor: Any) -> None:
-        storage = tensor.untyped_storage()
+        storage = local(tensor).untyped_storage()
         if storage._cdata not in self.sizes:
             self.sizes[storage._cdata] = -(-storage.nbytes() // BLOCK) * BLOCK
             self.total += self.sizes[storage._cdata]
@@ -106,6 +119,13 @@ class Storages(TorchDispatchMode):
 
     def remove(self, key: int) -> None:
         self.total -= self.sizes.pop(key)
+
+    def resize(self, storage: Any) -> None:
+        if storage._cdata in self.sizes:
+            size = -(-storage.nbytes() // BLOCK) * BLOCK
+            self.total += size - self.sizes[storage._cdata]
+            self.sizes[storage._cdata] = size
+            self.enter(self.phase)
 
     def enter(self, phase: str) -> None:
         self.phase = phase
@@ -139,7 +159,7 @@ def built(config: dict[str, Any], step: Step) -> Any:
     settings = AutoConfig.for_model(config["model_type"], **sizes).get_text_config()
     settings.use_cache = False
     attention = "tracked" if step.impl == "flash" else "eager"
-    dtype = torch.float32 if step.recipe == "autocast" else torch.bfloat16
+    dtype = torch.float32 if step.recipe in ("autocast", "fp32") else torch.bfloat16
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(settings, dtype=dtype, attn_implementation=attention)
         if step.quantized:
@@ -217,14 +237,20 @@ def adapted(model: Any, step: Step) -> Any:
 
 def optimizer_of(name: str, weights: list[Any]) -> Any:
     kind, _, kernel = name.partition("-")
-    assert kind == "adamw"
+    if kind == "adafactor":
+        return Adafactor(weights, lr=1e-5, relative_step=False, scale_parameter=False)
+    if kind != "adamw":
+        return torch.optim.SGD(weights, lr=1e-5, momentum=0.9 if kind == "sgdm" else 0.0, foreach=True)
     return torch.optim.AdamW(weights, lr=1e-5, foreach=kernel == "foreach", fused=kernel == "fused")
 
 
 def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
-    """Bytes when each phase of the second step is fullest: the optimizer has its states by then."""
+    """Bytes when each phase of the second step is fullest: the optimizer has its states by then. With FSDP2 a step goes
+    before, in which DTensor makes up its mind on fake tensors of full size."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = built(config, step)
+        if step.ranks > 1:
+            shard(model, step.ranks, step.reduce, reshard=step.reshard, apart=step.apart)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         optimizer = optimizer_of(step.optimizer, weights)
         for weight in weights:
@@ -233,6 +259,8 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         optimizer.zero_grad(set_to_none=True)
         tokens = torch.ones((step.micro_batch, step.sequence), dtype=torch.long, device="cuda")
         storages = Storages()
+        if step.ranks > 1:
+            run(model, step, weights, optimizer, tokens, Storages())
         states = [value for state in optimizer.state.values() for value in state.values()]
         scales = [tensor for module in model.modules() for tensor in getattr(module, "scales", ())]
         for tensor in (*model.parameters(), *model.buffers(), *scales, tokens, *states):
@@ -242,23 +270,30 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         before = storages.total
         heads = [module for name, module in model.named_modules() if name.endswith(("lm_head", "embed_out"))]
         heads[0].register_forward_hook(lambda *args: storages.enter("loss"))
-        autocast = torch.autocast("cuda", torch.bfloat16) if "autocast" in step.recipe else nullcontext()
-        with storages:
-            storages.enter("forward")
-            with autocast:
-                out = model(input_ids=tokens, labels=tokens)
-            loss = out.loss
-            del out
-            storages.enter("backward")
-            loss.backward()
-            del loss
-            gc.collect()
-            storages.enter("optimizer")
-            torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        with storages, resized(storages.resize):
+            run(model, step, weights, optimizer, tokens, storages)
         phases = {name: storages.peaks[name] for name in ("forward", "loss", "backward", "optimizer")}
         return {"after_init": before, **phases, "after_step": before}
+
+
+def run(model: Any, step: Step, weights: list[Any], optimizer: Any, tokens: Any, storages: Storages) -> None:
+    """One step, each phase as it comes."""
+    autocast = "autocast" in step.recipe and step.ranks == 1
+    for _ in range(step.accumulation):
+        storages.enter("forward")
+        with torch.autocast("cuda", torch.bfloat16) if autocast else nullcontext():
+            out = model(input_ids=tokens, labels=tokens)
+        loss = out.loss
+        if not step.keep_outputs:
+            out = None
+        storages.enter("backward")
+        loss.backward()
+        out = loss = None
+        gc.collect()
+    storages.enter("optimizer")
+    torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def small(config: dict[str, Any]) -> dict[str, Any]:
@@ -289,7 +324,7 @@ def rows() -> list[dict[str, Any]]:
             except Exception as error:  # whatever a class of transformers raises in a way that it was not made for
                 print(f"{kind}: {step} can't be run: {error}", file=sys.stderr)
                 continue
-            steps.append({**asdict(step), "phases": phases})
+            steps.append({**step.told(), "phases": phases})
             print(kind, step.impl, step.recipe, phases["backward"], flush=True)
         found.append({"config": config, "steps": steps})
     return found
@@ -302,7 +337,9 @@ def main(path: str | None = None, *options: str) -> None:
         return
     given = dict(option.split("=", 1) for option in options)
     kinds = {name: type(value) for name, value in asdict(Step()).items()}
-    step = Step(**{name: kinds[name](value) for name, value in given.items()})
+    step = Step(
+        **{name: value == "true" if kinds[name] is bool else kinds[name](value) for name, value in given.items()}
+    )
     config = json.loads(Path(path).read_text(encoding="utf-8"))
     print(json.dumps(tracked(config, step), indent=1))
 

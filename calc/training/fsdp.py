@@ -62,6 +62,11 @@ class Sharded:
         run = self.runs[index]
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
+    def entering_head(self) -> list[Held]:
+        """The same of norm and head, where they are gathered by themselves."""
+        buffers = self.runs[self.layers[-1]].gathered + self.root
+        return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
+
     def after_layers(self) -> list[Held]:
         """At the head."""
         last = self.root if self.apart else self.runs[self.layers[-1]].gathered
@@ -80,15 +85,18 @@ class Sharded:
         return [*held, reducing(0 if behind is None else behind.reduced)]
 
     def reducing(self, index: int, layers: int) -> list[Held]:
-        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone."""
+        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone. The last of them
+        is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
         run = self.runs[index]
         if index in self.layers:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
             made = Held(once(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
-        made = Held(run.profile.gradients, "gradients outside the layers", "gradients")
+        if not self.apart:
+            return [outside(run.profile.gradients[0]), reducing(run.reduced)]
         arriving = buffer(self.runs[self.layers[-1]].gathered if index else 0)
-        return [arriving, made, reducing(run.reduced)]
+        of_head = self.runs[-1].profile.gradients[0] if index else 0  # which are counted with what went back already
+        return [arriving, outside(run.unreduced - of_head), reducing(run.reduced + run.shards)]
 
 
 def weights(nbytes: int) -> Held:
@@ -97,6 +105,10 @@ def weights(nbytes: int) -> Held:
 
 def buffer(nbytes: int) -> Held:
     return Held(once(nbytes), BUFFER, "weights")
+
+
+def outside(nbytes: int) -> Held:
+    return Held(once(nbytes), "gradients outside the layers", "gradients")
 
 
 def reducing(nbytes: int) -> Held:

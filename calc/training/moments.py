@@ -52,6 +52,7 @@ class Run:
     gathered: int  # bytes of its weights as FSDP gathers them
     unreduced: int  # bytes of its gradients as autograd makes them
     reduced: int  # bytes of its gradients as FSDP reduces them
+    shards: int  # bytes of this rank's part of them as it arrives, and of its cast to what is kept
 
     def waiting(self, layers: int) -> list[Held]:
         """What so many of them keep for their backward pass."""

@@ -57,6 +57,12 @@ class TrainingStage:
         """Whether DeepSpeed's ZeRO-3 runs; on one GPU too, where it gathers nothing."""
         return self.layout.zero == 3 and self.recipe.reuse > 0
 
+    @property
+    def arriving(self) -> int:
+        """Bytes of an element of a gradient that FSDP has reduced, with those of its cast."""
+        reduced, kept = WIDTH[self.layout.reduce], self.states.gradient_width
+        return reduced if reduced == kept else reduced + kept
+
     def gathered(self, layer: int) -> int:
         """Bytes of a unit's weights as they are multiplied."""
         unit = self.states.units.get(layer)
@@ -112,6 +118,7 @@ class TrainingStage:
             gathered=self.gathered(places[0]),
             unreduced=unreduced,
             reduced=WIDTH[self.layout.reduce] * trained,
+            shards=-(-trained * self.arriving // self.layout.replicas),
         )
 
     # What is there all the time
@@ -198,6 +205,8 @@ class TrainingStage:
             elif index:
                 norm = run.profile is self.passes.norm
                 here += [masks, *self.embedded(index, run)] if norm else self.persisting()
+                if self.sharded is not None and self.sharded.ends(index):
+                    yield self.moment("forward", [*here, *self.sharded.entering_head(), self.stream])
                 here += [] if self.sharded is None else self.sharded.after_layers()
                 yield from self.tops("loss", here, run.profile, run.profile.loss)
             yield from self.tops("forward", here, run.profile, run.profile.forward)

@@ -92,7 +92,7 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     def base(weight: RankWeight) -> int:
         return 4 * weight.numel if work.fp32_rest and not quantized(weight, recipe) else weight.nbytes
 
-    largest = max((share(one, one.numel, 2) for one in trained), default=0)
+    largest = max((share(one, size, 2) for one, size in parameters_of(trained)), default=0)
     elements = total(trained, lambda one: one.numel, 1)
     return States(
         frozen=0 if work.trains_base else total(weights, base, 3),
@@ -112,6 +112,21 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         gradient_width=gradient,
         units=stage.units,
     )
+
+
+def parameters_of(trained: Iterable[RankWeight]) -> Iterator[tuple[RankWeight, int]]:
+    """Elements of what is trained as one, of which transformers has two for the experts of a layer: gate with up, and
+    down."""
+    stacks: dict[tuple[tuple[int, ...], bool, str], tuple[RankWeight, int]] = {}
+    for weight in trained:
+        name = weight.tensor.name
+        if "{expert}" not in name:
+            yield weight, weight.numel
+            continue
+        key = weight.places, "down_proj" in name or ".w2." in name, name.rpartition(".")[2]
+        so_far = stacks.get(key, (weight, 0))[1]
+        stacks[key] = weight, so_far + weight.copies * weight.numel // len(weight.places)
+    yield from stacks.values()
 
 
 def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:

@@ -184,18 +184,58 @@ def test_deepspeed_gathers_nothing_on_one_gpu():
     assert "gathered weights" not in names
 
 
-@pytest.mark.parametrize(("apart", "tables"), [(False, 2), (True, 1)])
-def test_the_embedding_apart_is_not_there_at_the_head(apart, tables):
-    """torchtitan 0.3, distributed/fsdp.py: the embedding is resharded after its forward, norm and head are not."""
-    report = training_report(
-        models()["meta-llama/Llama-3.1-8B"].config,
-        workload=TrainingWorkload(sequence=8192),
-        recipe=RECIPES["autocast"],
-        layout=TrainingLayout(dp=8, zero=3, embedding_apart=apart),
-        gpus=[],
-    )
-    sizes = {str(tensor.name): tensor.bytes for tensor in report.phases["loss"].tensors}
-    assert sizes["gathered weights"] == 2 * (tables * LLAMA["embedding"] + 4096)
+SHORT = {"sequence": 64, "checkpointing": "nonreentrant", "recipe": "autocast", "optimizer": "adamw-foreach"}
+TRACKED = (
+    pytest.param(
+        "Qwen/Qwen3-8B",
+        SHORT | {"ranks": 8},
+        {
+            "after_init": 12_286_201_344,
+            "forward": 15_180_861_952,
+            "loss": 14_893_783_552,
+            "backward": 20_115_563_008,
+            "optimizer": 20_476_982_784,
+            "after_step": 12_286_201_344,
+        },
+        id="FSDP2, the embedding apart",
+    ),
+    pytest.param(
+        "microsoft/phi-4",
+        SHORT | {"sequence": 512, "ranks": 8, "reduce": "bfloat16", "accumulation": 2},
+        {
+            "after_init": 21_989_265_920,
+            "forward": 32_271_068_160,
+            "loss": 32_119_011_840,
+            "backward": 32_669_558_784,
+            "optimizer": 36_648_773_120,
+            "after_step": 21_989_265_920,
+        },
+        id="FSDP2, the embedding apart, reduced in bf16, two micro-batches",
+    ),
+    pytest.param(
+        "mistralai/Mixtral-8x7B-v0.1",
+        SHORT | {"sequence": 2048, "recipe": "bf16", "optimizer": "adafactor"},
+        {
+            "after_init": 93_463_482_880,
+            "forward": 94_538_470_912,
+            "loss": 94_723_913_728,
+            "backward": 187_036_212_224,
+            "optimizer": 201_902_648_832,
+            "after_step": 93_463_482_880,
+        },
+        id="Adafactor on stacked experts",
+    ),
+)
+
+
+@pytest.mark.parametrize(("model", "how", "tracked"), TRACKED)
+def test_every_phase_of_other_models(model, how, tracked):
+    """python -m benchmarks.oracle.track_steps with these options, apart=true."""
+    row = {"micro_batch": 1, "accumulation": 1, "impl": "flash", "loss": "hf", "keep_outputs": False} | how
+    row |= {"reduce": "float32", "reshard": True, "apart": True} | how
+    step = training(row, Architecture.from_config(models()[model].config))
+    ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
+    assert ours == pytest.approx(tracked, rel=0.001)
 
 
 @pytest.mark.parametrize(("compiled", "columns"), [(False, 27_648), (True, 23_552)])
