@@ -147,6 +147,7 @@ def laid_out_report(
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), state_bytes(blocks)
     budgets = (allocation.kv_budget for allocation in allocations)
+    guessing = first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)
     return serving, Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -162,10 +163,10 @@ def laid_out_report(
         overhead_items=first.stages[first.fullest].sizes,
         by_context=by_context(first, contexts(workload, architecture)),
         buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
-        draft_buffers=tuple(first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)),
+        draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
-        assumptions=tuple(assumptions(serving, first, uncounted(config))),
+        assumptions=(*assumptions(serving, first, uncounted(config)), *said_of_draft(guessing)),
         scenario=ServingScenario(
             workload=workload,
             engine=engine.name,
@@ -175,6 +176,18 @@ def laid_out_report(
             overhead=overhead,
         ),
     )
+
+
+def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
+    """What guesses tokens, as a part of what is counted."""
+    on_gpus = [buffer for buffer in buffers if buffer.device != "host"]
+    parts = {what: sum(getattr(one, what) for one in on_gpus) / GIB for what in ("model", "context", "compute")}
+    if any(parts.values()):
+        yield Message(
+            "What guesses tokens is counted with it on the GPUs: {model:.2f} GiB of weights of its own, {context:.2f} "
+            "GiB of cache and {compute:.2f} GiB for its passes.",
+            **parts,
+        )
 
 
 def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:

@@ -13,12 +13,14 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import End, Estimate
 from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
+from calc.time.serving_time import Speed, accepted, chunked, share_of, speed_laid_out
 from calc.time.step_operations import StepOperation, step_operations
 from calc.time.training_time import TrainingSpeed, TrainingTime, training_speed
 from calc.training.training_report import TrainingReport
 
 MS = 1000
+RIGHT = (0.6, 0.8)
+"""Shares of a draft model's guesses that are right, for example."""
 
 
 class OperationTime(Frozen):
@@ -96,7 +98,7 @@ def time_report(
             bound=binds(passed),
             operations=by_operation(passed),
         ),
-        assumptions=tuple(assumptions(gpu, serving)),
+        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, batch, context, edits)),
     )
 
 
@@ -161,6 +163,35 @@ def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
         if seconds
     ]
     return tuple(sorted(rows, key=lambda row: -row.ms))
+
+
+def drafted(
+    speed: Speed, serving: Serving, gpu: GPU, batch: int, context: int, edits: Edits | None
+) -> Iterable[Message]:
+    """What a draft model makes of a decode step, by how often it guesses right."""
+    if (found := serving.engine.draft(serving.precision)) is None:
+        return
+    model, precision, count = found
+    other = Serving(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
+    draft = speed_laid_out(other.laid_out, gpu, serving.engine.name, edits=edits)
+    step = float(speed.speculative(batch, context, "expected", count, draft))
+    plain = 1 / float(speed.step(batch, context, "expected"))
+    few, many = (accepted(rate, count) / step for rate in RIGHT)
+    pays = next((percent for percent in range(101) if accepted(percent / 100, count) / step > plain), None)
+    rates: dict[str, Any] = {"n": count, "few": few, "many": many, "plain": plain, "less": RIGHT[0], "more": RIGHT[1]}
+    if pays is None:
+        yield Message(
+            "The draft model does not pay here: with {n} tokens guessed at once a sequence gets {many:.1f} tokens/s "
+            "where {more:.0%} of them are right, and {plain:.1f} without.",
+            **rates,
+        )
+        return
+    yield Message(
+        "With {n} tokens guessed at once by the draft model a sequence gets {few:.1f} tokens/s where {less:.0%} of "
+        "them are right, {many:.1f} where {more:.0%} are, and {plain:.1f} without; it pays from {least:.0%} on.",
+        least=pays / 100,
+        **rates,
+    )
 
 
 def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:

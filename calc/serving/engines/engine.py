@@ -247,6 +247,11 @@ class Engine(ABC):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """What some tensors take on one rank of a pipeline stage once they are loaded."""
 
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        """The model that guesses tokens for one of a precision, how it is stored, and the tokens that it guesses at
+        once."""
+        return None
+
     def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
         """Bytes of the weights of another model that a GPU of each stage holds too."""
         return (0,) * stages

@@ -253,6 +253,11 @@ class LlamaCpp(Engine):
         weights = [(copies_within(rank, piece.tensor, stage), held(piece)) for piece in own]
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
 
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        if (found := draft_model(self.options)) is None:
+            return None
+        return found, draft_precision(self.options, precision), self.options.spec_draft_n_max
+
     def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
         """The draft model's weights."""
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)

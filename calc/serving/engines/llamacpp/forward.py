@@ -26,6 +26,7 @@ from calc.serving.engines.llamacpp.habits import (
     DEEPSTACK,
     NORM_ON_OUTPUT,
     PARALLEL,
+    RESIDUAL_LAST,
     ROTATED_BUT_FOURTH,
     ROWS_AFTER_NORM,
     ROWS_BEFORE_NORM,
@@ -149,12 +150,16 @@ def layer_of(b: Building, block: Block, state: GraphNode, *, last: bool) -> Grap
 def beside(b: Building, block: Block, state: GraphNode, normed: GraphNode, *, last: bool) -> GraphNode:
     """Attention and feed-forward of the same state."""
     made = mixed(b, block, normed)
+    if b.kind in RESIDUAL_LAST and b.has("ffn_norm.weight"):
+        normed = b.norm(state, "ffn_norm", b.norm_kind(block))
     if last:
         made, state = picked(b, made), picked(b, state)
-    if b.has("ffn_norm.weight"):
+    if b.has("ffn_norm.weight") and b.kind not in RESIDUAL_LAST:
         out = fed(b, block, b.norm(state, "ffn_norm", b.norm_kind(block)))
     else:
         out = fed(b, block, picked(b, normed) if last else normed)
+    if b.kind in RESIDUAL_LAST:
+        return like(like(out, "add", made), "add", state, name="state")
     if b.kind == "phi2":
         return like(like(made, "add", out), "add", state, name="state")
     return like(like(out, "add", state), "add", made, name="state")

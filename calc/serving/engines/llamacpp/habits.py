@@ -5,6 +5,8 @@ Source: src/models/*.cpp of llama.cpp 0c1e57098.
 
 PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
 """Attention and feed-forward read the same state."""
+RESIDUAL_LAST = frozenset({"falcon"})
+"""What they make is added up before the state is."""
 NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "olmo2"})
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})

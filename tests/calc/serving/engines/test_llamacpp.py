@@ -10,6 +10,7 @@ from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
+from calc.time.time_report import time_of
 from calc.units import MIB
 from cli.command import parser, run
 from presets import gpus, models
@@ -151,6 +152,16 @@ def test_a_draft_model_takes_what_it_takes_alone(options, alone):
         assert (rows := with_it.compute - without.compute) >= 0, "three more rows of logits a slot"
         more = both.stages[stage].total - plain.stages[stage].total
         assert more == its.model + its.context + its.compute + rows
+
+
+@pytest.mark.parametrize(("draft", "said"), [("Qwen/Qwen3-0.6B", "it pays from"), ("Qwen/Qwen3-8B", "does not pay")])
+def test_a_draft_model_pays_where_it_is_faster(draft, said):
+    """One that is the model itself takes a step for each token, and one more to look at them."""
+    config, gpu = models()["Qwen/Qwen3-8B"].config, gpus()["rtx-4090"]
+    engine = LlamaCpp(LlamaCppOptions(model_draft=draft))
+    weighed = report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[gpu])
+    assert any("counted with it on the GPUs" in str(sentence) for sentence in weighed.assumptions)
+    assert said in str(time_of(config, weighed, gpu).assumptions[-1])
 
 
 @pytest.mark.parametrize(
