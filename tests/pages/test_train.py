@@ -41,6 +41,16 @@ def test_controls_change_the_numbers_and_the_link():
     assert dict(app.query_params) == link  # people run LoRA with full checkpointing
 
 
+def test_back_to_the_path_alone_keeps_the_model():
+    """The navigation leaves the path without its query string in the history: there it is not the default model."""
+    app = page("weigh", model="Qwen/Qwen2.5-3B")
+    run(app.switch_page("train.py"))
+    app.query_params.clear()
+    run(app)
+    assert app.title[0].value == "Qwen2.5-3B"
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
+
+
 def test_lora_of_an_8b_on_24_gb_is_one_click():
     """And the parts of the answer add up to the memory of the GPU."""
     app = train(model="Qwen/Qwen3-8B", method="lora", recompute="full", gpu="rtx-4090")

@@ -61,7 +61,13 @@ def current(page: Page) -> Scenario:
             _write(page)
     elif state.pop("touched", False) or (page != state.page and params in ({}, state.written)):
         # The navigation drops the query string; and the next page's first stands in the history under this one's path.
+        if page != state.page:
+            state.entered = page, state.scenario
         state.problems = []
+        _write(page)
+    elif not params and state.get("entered", (None,))[0] == page:
+        # Back to the path alone, which the navigation may leave in the history before its query string follows.
+        state.scenario, state.problems = state.entered[1], []
         _write(page)
     elif params != state.written:
         _read(page, params)
