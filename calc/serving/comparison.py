@@ -40,6 +40,9 @@ def ratio(value: int, first: int) -> float | None:
 
 
 def cache_growth(architecture: Architecture, kv: CacheFormat, batch: int) -> dict[int, int]:
-    """Bytes of KV cache and states of `batch` sequences at each context, on all GPUs, each counted once."""
+    """Bytes of KV cache and states of `batch` sequences at each context that the model can read, on all GPUs, each
+    counted once."""
     bits, state = growth(architecture.all_blocks, kv), state_bytes(architecture.all_blocks)
-    return {context: cache_bytes(bits, state, batch, context) for context in CONTEXTS}
+    most = architecture.learned_positions or CONTEXTS[-1]
+    contexts = [context for context in CONTEXTS if context <= most] or [most]
+    return {context: cache_bytes(bits, state, batch, context) for context in contexts}

@@ -118,12 +118,31 @@ def numbers(answer: Compared) -> None:
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
     rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
     st.markdown(words.table(head, [*rows, *speeds(columns)], numbers=len(columns)))
+    for column in answer.complete:
+        reach(column)
     st.caption(
         say(
             "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
             "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
         )
     )
+
+
+def reach(column: Column) -> None:
+    """A context that a model was not made for, or can't read."""
+    architecture, context = column.answer.architecture, column.answer.report.scenario.workload.context
+    letter, icon = column.letter, ":material/straighten:"
+    if context < column.answer.scenario.serving.workload.context:
+        st.warning(
+            say("**{letter}** at {n:,} tokens: its learned positions end there.", letter=letter, n=context), icon=icon
+        )
+    elif architecture.max_positions is not None and context > architecture.max_positions:
+        why = say(
+            "The model was made for {most:,} tokens; {context:,} go beyond that.",
+            most=architecture.max_positions,
+            context=context,
+        )
+        st.warning(say("**{letter}**: {why}", letter=letter, why=why), icon=icon)
 
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
@@ -210,16 +229,16 @@ def verdict(found: Verdict) -> str:
 def bars(answer: Compared) -> None:
     """Memory and parameters on one scale each."""
     columns, theme = answer.complete, charts.theme()
-    left, right = st.columns(2)
-    with left:
-        st.header(say("Memory per GPU"), anchor=False)
-        parts = charts.served([column.answer.report.memory for column in columns])
-        st.html(keys((words.color(part), words.part(part)) for part in parts))
-        plot.draw("memory_bars", say("Memory per GPU"), comparison_charts.memory_bars(columns, theme))
-    with right:
-        st.header(say("Parameters"), anchor=False)
-        st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
-        plot.draw("parameter_bars", say("Parameters"), comparison_charts.parameter_bars(columns, theme))
+    with st.grid(2, min_column_width=340):
+        with st.container():
+            st.header(say("Memory per GPU"), anchor=False)
+            parts = charts.served([column.answer.report.memory for column in columns])
+            st.html(keys((words.color(part), words.part(part)) for part in parts))
+            plot.draw("memory_bars", say("Memory per GPU"), comparison_charts.memory_bars(columns, theme))
+        with st.container():
+            st.header(say("Parameters"), anchor=False)
+            st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
+            plot.draw("parameter_bars", say("Parameters"), comparison_charts.parameter_bars(columns, theme))
 
 
 def growth(answer: Compared) -> None:

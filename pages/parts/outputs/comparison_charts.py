@@ -81,11 +81,12 @@ def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, them
 def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
     """KV cache and states of the whole batch over the context."""
     lines: list[dict[str, Any]] = []
-    for column in columns:
-        report, letter = column.answer.report, column.letter
-        asked = report.scenario
-        sizes = cache_growth(column.answer.architecture, asked.precision.kv, asked.workload.batch)
+    grown = {column.letter: _grown(column) for column in columns}
+    ends = {letter: list(sizes.items())[-1] for letter, sizes in grown.items()}
+    for letter, sizes in grown.items():
         color, dash, symbol = style(letter)
+        together = [other for other, end in ends.items() if end == ends[letter]]
+        label = f"<b>{', '.join(together)}</b>" if letter == together[-1] else ""  # not one above the other
         lines.append(
             {
                 "type": "scatter",
@@ -93,7 +94,7 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
                 "name": letter,
                 "x": list(sizes),
                 "y": [size / GIB for size in sizes.values()],
-                "text": [*[""] * (len(sizes) - 1), f"<b>{letter}</b>"],
+                "text": [*[""] * (len(sizes) - 1), label],
                 "textposition": "middle right",
                 "cliponaxis": False,
                 "line": {"color": color, "dash": dash, "width": 2.5},
@@ -116,6 +117,11 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
         },
         yaxis={"title": small(say("KV cache, total, GiB")), "type": "log", "tickformat": ",~g", "dtick": 1},
     )
+
+
+def _grown(column: Column) -> dict[int, int]:
+    asked = column.answer.report.scenario
+    return cache_growth(column.answer.architecture, asked.precision.kv, asked.workload.batch)
 
 
 def style(letter: str) -> tuple[str, str, str]:

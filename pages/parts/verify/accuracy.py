@@ -23,7 +23,7 @@ def kinds(found: Accuracy) -> None:
     ]
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
     st.markdown(words.table(head, rows, numbers=4))
-    st.caption(words.listed(say(EXPLAINED[kind], kind=KINDS[kind]) for kind in EXPLAINED))
+    st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
 def scatter(found: Accuracy, theme: charts.Theme) -> None:
@@ -66,7 +66,7 @@ def table(found: Accuracy) -> None:
                 "measured": row.measured,
                 "predicted": row.predicted,
                 "unit": units[row.unit],
-                "error": row.error,
+                "error": words.hundredths(row.error),
                 "source": row.source if row.source.startswith("https://") else None,
             }
             for row in found.rows

@@ -19,6 +19,8 @@ MARKS = (
     ("#6F63C0", "star"),
     ("#6B4A3A", "pentagon"),
     ("#7A7A7A", "triangle-down"),
+    ("#9E2A2B", "hexagon"),
+    ("#7C8A1B", "bowtie"),
 )
 """Colours and shapes of kinds of records, in turn."""
 TICKS = [size * ten for ten in (0.01, 0.1, 1, 10, 100, 1000) for size in (1, 2, 5)]  # GiB

@@ -103,7 +103,7 @@ def table(rows: list[MeasuredRow]) -> None:
                 "logits": choice("logits", row.logits) if row.logits else "",
                 "measured": row.measured,
                 "predicted": row.predicted,
-                "difference": row.share,
+                "difference": row.share and words.hundredths(row.share),
                 "error": row.error or "",
             }
             for row in rows

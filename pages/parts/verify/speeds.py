@@ -192,12 +192,13 @@ def records(found: SpeedAccuracy) -> None:
     st.header(say("Record by record"), anchor=False)
     number = st.column_config.NumberColumn
     names = ("model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
-    figures = ("measured", "expected", "low", "high", "error")
+    figures = ("measured", "expected", "low", "high")
     st.dataframe(
         [
             {"figure": say(SPEEDS.get(row["kind"], SPEEDS["full server"]))}
             | {name: str(row[name]) if name in ("batch", "output") else row[name] for name in names}
             | {name: row[name] for name in figures}
+            | {"error": words.hundredths(row["error"])}
             | {"source": row["source"] if row["source"].startswith("https://") else None}
             for row in found.records()
         ],

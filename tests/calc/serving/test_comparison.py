@@ -44,3 +44,9 @@ def test_fields_that_differ_come_first():
 def test_nothing_is_no_measure():
     assert ratio(3, 0) is None
     assert ratio(3, 2) == 1.5
+
+
+def test_learned_positions_end_the_curve():
+    """GPT-2 has a context of 1,024 (Radford et al. 2019, section 2.3): keys and values of 12 layers x 768, 2 bytes each."""
+    sizes = cache_growth(Architecture.from_config(models()["openai-community/gpt2"].config), "bf16", 1)
+    assert sizes == {1024: 1024 * 12 * 2 * 768 * 2}
