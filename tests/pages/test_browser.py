@@ -51,6 +51,23 @@ def test_pick_move_read_share(browser, page, address):
     expect(number(page, "Parameters")).to_have_text("8.19 B")
 
 
+def test_a_click_before_the_sliders_are_drawn(page, address):
+    """Their code may come after a first click: drawn then, they stand where they stood and not at their lowest."""
+    late = []
+    page.route(re.compile(r"/static/js/Slider\."), lambda request: late.append(request))
+    page.goto(address)
+    page.get_by_text("Your own config.json").click()
+    page.get_by_text("Paste it", exact=True).wait_for()
+    assert late
+    for request in late:
+        request.continue_()
+    page.get_by_role("group", name="Layers", exact=True).get_by_role("slider").wait_for()
+    page.get_by_text("Any model on the Hugging Face Hub").click()
+    page.get_by_text("Revision", exact=True).wait_for()
+    expect(number(page, "Parameters")).to_have_text("8.19 B")
+    expect(page).to_have_url(f"{address}/")
+
+
 def test_the_derivation_is_one_click_away(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B")
     page.get_by_role("button", name="Derivation").nth(2).click()

@@ -27,8 +27,10 @@ def arrive() -> None:
     if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
         state.language = st.query_params["lang"]
     words.begin()
+    heard = _widget_states()
+    state.drawn = {widget.id.split("-", 2)[-1] for widget in heard}
     if "arrival" not in state:
-        state.left_over = _widget_states()
+        state.left_over = heard
         path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
         page = next((page for page in PAGES if page.path == path), WEIGH)
         state.arrival = page, st.query_params.to_dict()
@@ -45,7 +47,7 @@ def resume() -> None:
 
 
 def _widget_states() -> list[WidgetState]:
-    """What the browser says of its widgets."""
+    """What the browser says of the widgets that it has drawn."""
     context = get_script_run_ctx()
     return [] if context is None else context.session_state.get_widget_states()
 
@@ -155,12 +157,14 @@ def link(scenario: Scenario, page: Page) -> str | None:
 
 def show(key: str, value: Any, *limits: float) -> None:
     """Set a widget to the scenario's value before it is drawn. A slider of other limits is a new one, which Streamlit
-    puts at its lowest; and a browser that was answered before it was heard has all of them set again."""
+    puts at its lowest, and so is one that the browser has heard of and not drawn when its reader clicks on; and a
+    browser that was answered before it was heard has all of them set again."""
     state = st.session_state
-    drawn: dict[str, tuple[float, ...]] = state.setdefault("limits", {})
-    if state.get(key) != value or drawn.get(key, limits) != limits or state.get("resumed"):
+    known: dict[str, tuple[float, ...]] = state.setdefault("limits", {})
+    new = key not in state.drawn or known.get(key, limits) != limits
+    if state.get(key) != value or new or state.get("resumed"):
         state[key] = value
-    drawn[key] = limits
+    known[key] = limits
 
 
 def bind(place: Place, key: str | None = None) -> dict[str, Any]:
