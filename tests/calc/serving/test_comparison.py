@@ -47,6 +47,6 @@ def test_nothing_is_no_measure():
 
 
 def test_learned_positions_end_the_curve():
-    """GPT-2 has a context of 1,024 (Radford et al. 2019, section 2.3): keys and values of 12 layers x 768, 2 bytes each."""
+    """GPT-2 has a context of 1,024 (Radford et al. 2019, section 2.3): 12 layers of keys and values, 768 x 2 bytes."""
     sizes = cache_growth(Architecture.from_config(models()["openai-community/gpt2"].config), "bf16", 1)
     assert sizes == {1024: 1024 * 12 * 2 * 768 * 2}
