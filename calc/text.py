@@ -27,6 +27,8 @@ WHY = {
 """What Python's reader of JSON says."""
 CLASS_NAME = re.compile(r"^\s*\w+Config\s*(?=\{)")
 """Before the braces, where a config of transformers is printed."""
+FENCE = re.compile(r"^\s*```\w*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+"""Around the braces, where a page shows code."""
 PYTHON_KEY = re.compile(r"^\s*\{\s*'")
 UNREADABLE = Message("something can't be read")
 MAX_PYTHON = 100_000  # of a dict of Python, whose reader takes ten times as long
@@ -34,8 +36,9 @@ MAX_DEPTH = 50  # lists and objects in one another; quantized checkpoints have s
 
 
 def parse_config(text: str) -> dict[str, Any]:
-    """A config.json as a dict, or what Python prints of one: `print(model.config)`, a dict. Raises ConfigError."""
-    bare = CLASS_NAME.sub("", text, count=1)
+    """A config.json as a dict, in its fence of Markdown or without, or what Python prints of one:
+    `print(model.config)`, a dict. Raises ConfigError."""
+    bare = CLASS_NAME.sub("", FENCE.sub(r"\1", text), count=1)
     if len(bare) <= MAX_PYTHON and PYTHON_KEY.search(bare):
         # where it is no dict of Python either, what is wrong with it as JSON is said
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -53,6 +56,8 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
                 longest=longest,
             )
         )
+    if not text.strip():
+        raise ConfigError(Message("There is no text; a config.json is an object of fields in braces."))
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -82,7 +87,13 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
 
 
 def what_is_wrong(text: str, error: json.JSONDecodeError) -> Message:
-    """What Python's reader of JSON says; before version 3.13 it knows no comma too many."""
+    """What Python's reader of JSON says; before version 3.13 it knows no comma too many, and it never asks what stands
+    where it stopped."""
+    before, rest = text[: error.pos].strip(), text[error.pos :].strip()
+    if not before:
+        return Message("an object of fields in braces should begin, not {start}", start=shown(rest.partition("\n")[0]))
+    if rest.startswith(("//", "/*", "#")):
+        return Message("a comment begins, which JSON does not have")
     if text[: error.pos].rstrip().endswith(",") and text[error.pos : error.pos + 1] in ("}", "]"):
         return WHY["Illegal trailing comma"]
     return next((why for start, why in WHY.items() if error.msg.startswith(start)), UNREADABLE)

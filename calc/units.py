@@ -25,3 +25,8 @@ def four_digits(value: float) -> str:
 def decimal(value: float) -> str:
     """A number without an exponent: 0.000001, 2."""
     return format(Decimal(repr(value)), "f").removesuffix(".0")
+
+
+def hundredths(share: float) -> float:
+    """A share to a hundredth of a percent, for a table: 0 and not -0."""
+    return round(share, 4) + 0.0

@@ -170,11 +170,6 @@ def within(share: float) -> str:
     return f"{ceil(share * 10_000) / 10_000:.2%}"
 
 
-def hundredths(share: float) -> float:
-    """A share to a hundredth of a percent, for a table: 0 and not -0."""
-    return round(share, 4) + 0.0
-
-
 def difference(share: float) -> str:
     """A share more or less; no minus before nothing."""
     return f"{share:+.2%}" if round(share, 4) else "0.00%"

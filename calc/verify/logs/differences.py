@@ -12,7 +12,7 @@ from calc.serving.engines.engine import LoadedWeights
 from calc.serving.kv_budget import KVBudget
 from calc.serving.memory import Serving
 from calc.serving.report import Report
-from calc.units import GIB
+from calc.units import GIB, hundredths
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import CLOSE, ROUNDING, Log
@@ -67,10 +67,10 @@ def _weights(log: Log, weights: int, known: StartupLog, architecture: Architectu
     agrees = -close <= off <= close + known.loading_libraries
     if agrees:
         sentence = Message(
-            "{what} agree ({share:+.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
+            "{what} agree (difference {share:.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
             "allocator rounds up.",
             what=what,
-            share=off / held.total,
+            share=hundredths(off / held.total),
             more=_beside(held) / GIB,
         )
     else:

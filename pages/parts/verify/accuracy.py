@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from calc.units import hundredths
 from pages.parts import words
 from pages.parts.outputs import charts, plot
 from pages.parts.verify.accuracy_charts import agreement, errors
@@ -66,7 +67,7 @@ def table(found: Accuracy) -> None:
                 "measured": row.measured,
                 "predicted": row.predicted,
                 "unit": units[row.unit],
-                "error": words.hundredths(row.error),
+                "error": hundredths(row.error),
                 "source": row.source if row.source.startswith("https://") else None,
             }
             for row in found.rows

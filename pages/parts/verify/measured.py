@@ -4,6 +4,7 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
+from calc.units import hundredths
 from calc.verify.measurement import MeasuredRow, Measurement, beside, closeness, read_measurement
 from pages.parts import words
 from pages.parts.verify import example
@@ -103,13 +104,14 @@ def table(rows: list[MeasuredRow]) -> None:
                 "logits": choice("logits", row.logits) if row.logits else "",
                 "measured": row.measured,
                 "predicted": row.predicted,
-                "difference": row.share and words.hundredths(row.share),
+                "difference": row.share and hundredths(row.share),
                 "error": row.error or "",
             }
             for row in rows
         ],
         hide_index=True,
         key="measured_rows",
+        placeholder="",
         column_config={
             **columns,
             "measured": st.column_config.NumberColumn(columns["measured"], format="localized"),

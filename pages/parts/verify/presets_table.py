@@ -36,6 +36,8 @@ def draw() -> None:
         height=600,
         column_config={
             **columns,
+            "what": st.column_config.TextColumn(columns["what"], width=190),
+            "source": st.column_config.LinkColumn(columns["source"], display_text=say("open")),
             **{name: st.column_config.NumberColumn(columns[name], format="localized") for name in numbers},
         },
     )

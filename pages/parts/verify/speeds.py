@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
+from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, plot
@@ -198,7 +199,7 @@ def records(found: SpeedAccuracy) -> None:
             {"figure": say(SPEEDS.get(row["kind"], SPEEDS["full server"]))}
             | {name: str(row[name]) if name in ("batch", "output") else row[name] for name in names}
             | {name: row[name] for name in figures}
-            | {"error": words.hundredths(row["error"])}
+            | {"error": hundredths(row["error"])}
             | {"source": row["source"] if row["source"].startswith("https://") else None}
             for row in found.records()
         ],

@@ -140,8 +140,12 @@ def test_an_unknown_override_names_its_neighbours():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "not JSON"),
+        (" \n", "no text"),
         ("{", "not JSON"),
+        ("print(model.config)", "should begin, not “print\\(model.config\\)”"),
+        ("<!doctype html>\n<html>", "should begin, not “<!doctype html>”"),
+        ("https://huggingface.co/Qwen/Qwen3-8B", "should begin, not “https://huggingface.co/Qwen/Qwen3-8B”"),
+        ('{"hidden_size": 8, // wide\n}', "column 20, a comment begins"),
         ("[" * 500_000, "nested too deep"),
         ('{"a":' * 10_000 + "1" + "}" * 10_000, "nested too deep"),
         ('{"a":' * 51 + "1" + "}" * 51, "nested too deep"),
@@ -166,6 +170,9 @@ def test_text_that_is_no_config(text, sentence):
         pytest.param("{'model_type': 'llama', 'head_dim': None, 'tie_word_embeddings': True,}", id="a dict of Python"),
         pytest.param(
             'LlamaConfig {\n  "model_type": "llama", "head_dim": null,\n "tie_word_embeddings": true}', id="print"
+        ),
+        pytest.param(
+            '```json\n{"model_type": "llama", "head_dim": null, "tie_word_embeddings": true}\n```\n', id="fence"
         ),
     ],
 )
