@@ -1,6 +1,7 @@
 """Layouts that an engine accepts on so many GPUs in nodes of so many."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from calc.errors import ConfigError, Message
 from calc.formats import Precision
@@ -40,9 +41,8 @@ def layouts(
 
 
 def sharing(architecture: Architecture, engine: Engine, shape: Layout) -> Iterator[Layout]:
-    """The same, and with ever more of its ranks sharing cached tokens."""
+    """The same, and with as many of its ranks as may sharing cached tokens, so that the fewest copies are held."""
     yield shape
-    for dcp in (n for n in range(2, shape.tp + 1) if shape.tp % n == 0):
-        shared = shape.model_copy(update={"dcp": dcp})
-        if engine.unshared(architecture, shared) is None:
-            yield shared
+    degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
+    shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
+    yield from islice((one for one in shared if engine.unshared(architecture, one) is None), 1)

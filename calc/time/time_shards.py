@@ -132,6 +132,9 @@ def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Prec
 
     def shard(layout: Layout, formats: tuple[int, ...]) -> Shard:
         key = layout, formats
+        if layout.dcp > 1:
+            alone = shard(layout.model_copy(update={"dcp": 1}), formats)
+            return replace(alone, layout=layout, demand=replace(alone.demand, dcp=layout.dcp))
         if key not in cached:
             cached[key] = laid_out(whole, engine, precisions, layout, formats, of, rank(layout))
         return cached[key]
@@ -225,7 +228,7 @@ def laid_out(
     bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
     states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
     return Shard(
-        demand=as_arrays(chosen, one, route, share, layout.dcp, [precisions[f] for f in formats], held),
+        demand=as_arrays(chosen, one, route, share, [precisions[f] for f in formats], held),
         stage_bytes=stage_bytes,
         bits=bits,
         state=states,
@@ -272,7 +275,6 @@ def as_arrays(
     one: Weighed,
     route: Any,
     share: float,
-    dcp: int,
     precisions: Sequence[Precision],
     held: list[int],
 ) -> Demand:
@@ -304,7 +306,6 @@ def as_arrays(
         quantized={product: column(narrow[held]) for product, narrow in chosen.quantized.items()},
         read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
         written=column([float(written[p.kv]) for p in precisions]),
-        dcp=dcp,
         routing=route,
         table_row=column(chosen.table_row[held]),
         tied_head=column(chosen.tied_head[held]),
