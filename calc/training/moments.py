@@ -1,11 +1,12 @@
 """Moments of a step: what is held, in bytes by units, so that they stand for any batch and length."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import ge
 from typing import Literal
 
 from calc.training.autograd import NOTHING, Bytes, CountedBy
-from calc.training.profile import Profile
+from calc.training.profile import Profile, Top
 
 Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
 TrainingComponent = Literal[
@@ -36,6 +37,29 @@ class StepMoment:
     phase: Phase
     bytes: Bytes
     held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Alive:
+    """Things that are held at once, and their bytes."""
+
+    bytes: Bytes = NOTHING
+    held: tuple[Held, ...] = ()
+
+    def plus(self, more: Sequence[Held]) -> "Alive":
+        return Alive(plus(self.bytes, *(one.bytes for one in more)), (*self.held, *more))
+
+    def around(self, moment: StepMoment) -> StepMoment:
+        """A moment at which all of this is there too."""
+        return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.held, *moment.held))
+
+    def moment(self, phase: Phase) -> StepMoment:
+        return StepMoment(phase, self.bytes, self.held)
+
+    def tops(self, phase: Phase, profile: Profile, tops: Iterable[Top]) -> Iterator[StepMoment]:
+        """Each moment of a part of the model, with all of this round it."""
+        for top in tops:
+            yield self.plus([Held(top.bytes, profile=profile, event=top.event)]).moment(phase)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +114,6 @@ def undominated(moments: Iterable[StepMoment]) -> list[StepMoment]:
     """Those that are fullest for some batch and length."""
     best: list[StepMoment] = []
     for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
-        if not any(all(a >= b for a, b in zip(other.bytes, moment.bytes, strict=True)) for other in best):
+        if not any(all(map(ge, other.bytes, moment.bytes)) for other in best):
             best.append(moment)
     return best

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import mul
 
 from calc.errors import Message
 from calc.training.autograd import NOTHING, Bytes, Name
@@ -103,4 +104,4 @@ def parts_of(lines: list[Line], units: Bytes) -> tuple[Part, ...]:
 
 def dot(nbytes: Bytes, units: Bytes) -> int:
     """Bytes for a batch and a length."""
-    return sum(size * count for size, count in zip(nbytes, units, strict=True))
+    return sum(map(mul, nbytes, units))

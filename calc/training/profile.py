@@ -4,7 +4,7 @@ are counted by their units, so that one profile holds for any batch and any leng
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from operator import sub
+from operator import ge, sub
 
 from calc.training.autograd import NOTHING, Bytes, CountedBy, Tape, TrackedTensor
 
@@ -104,6 +104,6 @@ def undominated(tops: list[Top]) -> list[Top]:
     """Those moments that are fullest for some batch and length."""
     best: list[Top] = []
     for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
-        if not any(all(a >= b for a, b in zip(other.bytes, top.bytes, strict=True)) for other in best):
+        if not any(all(map(ge, other.bytes, top.bytes)) for other in best):
             best.append(top)
     return best

@@ -7,6 +7,7 @@ from calc.errors import ConfigError, Message
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
+from calc.training.recipe import Recipe
 
 
 class TrainingLayout(Degrees):
@@ -69,6 +70,10 @@ class TrainingLayout(Degrees):
     def fully_sharded(self) -> bool:
         """Whether weights are sharded, and gathered part by part."""
         return self.zero == 3 and self.replicas > 1
+
+    def gathered_by_fsdp(self, recipe: Recipe) -> bool:
+        """Whether PyTorch's FSDP2 gathers the weights."""
+        return self.fully_sharded and not recipe.buffers
 
     def check_experts(self, architecture: Architecture) -> None:
         if self.replicas % self.ep:

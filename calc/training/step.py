@@ -1,6 +1,6 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -8,12 +8,13 @@ from math import sqrt
 from calc.errors import Message
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
-from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries
+from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
 from calc.hardware.shards import blocks_within, layer_kinds
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.serving.gpu_memory import Memory
 from calc.training.autograd import Bytes
+from calc.training.course import Course
 from calc.training.modules import Settings
 from calc.training.moments import Phase, StepMoment, TrainingComponent
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
@@ -64,6 +65,9 @@ class Shared:
     def __init__(self) -> None:
         self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
         self.passes = dict[tuple[int, TrainingWorkload, Settings], Passes]()
+        self.rooms = dict[tuple[int, int], int]()
+        self.courses = dict[tuple[object, ...], Course]()
+        self.kinds = dict[tuple[int, int, Precision], list[tuple[object, ...]]]()
         self.weights = dict[tuple[range, int, int, bool, Precision, TrainingWorkload], StageWeights]()
 
 
@@ -89,7 +93,10 @@ class Training:
         self.shared.steps[work, recipe, layout, frozen] = self
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
-        kinds = self._kinds()
+        same_weights = layout.tp, layout.pp, frozen
+        if same_weights not in self.shared.kinds:
+            self.shared.kinds[same_weights] = self._kinds()
+        kinds = self.shared.kinds[same_weights]
         self.alike = [kinds.index(kind) for kind in kinds]  # the first stage that weighs the same but for what waits
         self.states: dict[int, States] = {index: self._states(self.stages[index]) for index in set(self.alike)}
 
@@ -122,20 +129,32 @@ class Training:
         """One rank of a stage, for one sequence or for several. With 1F1B, stage i holds min(micro-batches, p - i) of
         them in flight (arXiv:2104.04473 section 2.2)."""
         if (index, single) not in self.built:
-            stage = self.stages[index]
-            self.built[index, single] = TrainingStage(
+            states = self.states[self.alike[index]]
+            course = self._course(self.stages[index], states, self._passes(single=single))
+            flight = min(self.work.accumulation, self.layout.pp - index)
+            step = self.work, self.recipe, self.layout
+            self.built[index, single] = TrainingStage(self.rank, course, states, *step, flight)
+        return self.built[index, single]
+
+    def _course(self, stage: range, states: States, passes: Passes) -> Course:
+        """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
+        layout = self.layout
+        spread = layout if layout.gathered_by_fsdp(self.recipe) else (layout.ep, layout.embedding_apart)
+        key = passes, stage, self.frozen, self.recipe, spread
+        if key not in self.shared.courses:
+            self.shared.courses[key] = Course(
                 self.rank,
-                self._passes(single=single),
+                passes,
                 blocks_within(self.rank, stage),
-                self.states[self.alike[index]],
+                states.units,
+                states.gradient_width,
                 self.work,
                 self.recipe,
-                self.layout,
+                layout,
                 first=stage.start == 0,
                 last=stage.stop == self.rank.num_layers,
-                flight=min(self.work.accumulation, self.layout.pp - index),
             )
-        return self.built[index, single]
+        return self.shared.courses[key]
 
     def changed(
         self,
@@ -181,7 +200,10 @@ class Training:
     def room(self, usable: int) -> int:
         """The most bytes that may be held beside the overhead at the high end of its range; below zero where that alone
         is too much."""
-        return room(self.overhead, self.layout.gpus, usable)
+        key = self.layout.gpus, usable
+        if key not in self.shared.rooms:
+            self.shared.rooms[key] = room(self.overhead, *key)
+        return self.shared.rooms[key]
 
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
@@ -200,8 +222,20 @@ class Training:
 
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
-        room, units = self.room(usable), self.units(self.work.micro_batch, self.work.sequence)
-        return all(dot(one, units) <= room for one in self.held(single=self.work.micro_batch == 1))
+        units = self.units(self.work.micro_batch, self.work.sequence)
+        return max(stage.fullest(units) for stage in self.different) <= self.room(usable)
+
+    @property
+    def different(self) -> list[TrainingStage]:
+        """The stages that do not weigh the same, for this micro-batch."""
+        return [self.stage(index, single=self.work.micro_batch == 1) for index in self.firsts]
+
+    def least_replicas(self, usable: int, many: "Training") -> int:
+        """Replicas that must be where this one does not fit and as many as those do: more divide what belongs to the
+        weights, and hold no more beside it than those."""
+        units, room = self.units(self.work.micro_batch, self.work.sequence), many.room(usable)
+        stages = zip(self.different, many.different, strict=True)
+        return max(-(-one.divided // max(1, room - other.passing(units) + other.divided)) for one, other in stages)
 
     @cached_property
     def firsts(self) -> list[int]:
@@ -272,10 +306,10 @@ class Training:
 def room(overhead: Overhead, gpus: int, usable: int) -> int:
     """The most bytes that a GPU, one of so many, may hold beside its overhead at the high end of its range; below zero
     where that alone is too much."""
-    usual = usual_overhead(gpus)
+    ranges = overhead.ranges(usual_overhead(gpus))
 
     def high(held: int) -> int:
-        return held + bounds(overhead.sizes(usual, held))[1]
+        return held + bounds(sizes(ranges, held))[1]
 
     alone = high(0)
     if alone > usable:
@@ -284,16 +318,19 @@ def room(overhead: Overhead, gpus: int, usable: int) -> int:
     return largest_near(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
 
 
-def least_of(moments: Iterable[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
+def least_of(moments: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
     """The largest size, up to `most`, at which no moment holds more than there is room for. None holds less at a larger
-    size, so each is asked on its own, near where the line or parabola through three of its points says."""
-    for moment in moments:
+    size, so the fullest at a size that is too large says which is the largest for itself, and so on."""
+    while most:
+        there = units(most)
+        fullest = max(moments, key=lambda moment: dot(moment, there))
+        if dot(fullest, there) <= room:
+            break
 
-        def held(size: int, moment: Bytes = moment) -> int:
+        def held(size: int, moment: Bytes = fullest) -> int:
             return dot(moment, units(size))
 
-        if held(most) > room:
-            most = largest_near(lambda size: held(size) <= room, most, near(held, room, most))
+        most = largest_near(lambda size: held(size) <= room, most, near(held, room, most))
     return most
 
 

@@ -77,15 +77,21 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3."""
     one = training.layout.gpus // training.layout.dp
 
-    def fits(dp: int) -> bool:
-        layout = training.layout.model_copy(update={"dp": dp, "zero": 3})
+    def over(dp: int) -> Training | None:
         try:
-            return training.changed(layout=layout).fits(usable)
+            return training.changed(layout=training.layout.model_copy(update={"dp": dp, "zero": 3}))
         except ConfigError:  # fewer replicas than the experts are spread over
-            return False
+            return None
+
+    def fits(dp: int) -> bool:
+        laid_out = over(dp)
+        return laid_out is not None and laid_out.fits(usable)
 
     most = MOST_GPUS // one
     if fits(1):
         return one
-    replicas = least(fits, most)
+    alone, many = over(1), over(most)
+    if many is None or not many.fits(usable):
+        return None
+    replicas = least(fits, most, 1 if alone is None else max(1, alone.least_replicas(usable, many)))
     return None if replicas is None else one * replicas
