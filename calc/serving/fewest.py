@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import blocks_within
 from calc.serving.engines.engine import LoadedWeights, Stage
 from calc.serving.memory import HIGH, MIDDLE, Serving
 from calc.serving.weighing import LayerBytes
@@ -25,7 +26,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
     several, layers = Several(gpu, alone, workload), serving.architecture.num_layers
-    first: dict[Layout, int] = {}
+    known: dict[Layout, tuple[int, int]] = {}  # of a shape, the least stages and the least working memory
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
     def wait(number: int, stages: int) -> None:
@@ -39,15 +40,20 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         *_, negative, stages = heappop(waiting)
         shape, ranges = serving.shapes[-negative], serving.ranges_of(stages)
         if several.hold(alone.weighing.divided(shape), ranges):
-            if shape not in first:
-                first[shape] = several.least_stages_with_cache(shape)
-            if first[shape] > stages:
-                wait(-negative, first[shape])
+            if several.refuse(shape):
                 continue
-            laid_out = serving.spread(shape)
-            hold = several.hold(laid_out.weighing.stored, ranges)
-            if hold and laid_out.staged(stages).on(gpu, workload).surely_fits:
-                return shape.model_copy(update={"pp": stages})
+            if several.hold(alone.weighing_of(shape).stored, ranges):
+                whole = serving.spread(shape)
+                if shape not in known:
+                    known[shape] = several.least_stages_with_cache(whole), several.working(whole)
+                first, working = known[shape]
+                if first > stages:
+                    wait(-negative, first)
+                    continue
+                if several.hold(whole.weighing.loaded, ranges, working):
+                    laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
+                    if laid_out.on(gpu, workload).surely_fits:
+                        return laid_out.layout
         wait(-negative, stages + 1)
     return None
 
@@ -57,6 +63,7 @@ class Several:
 
     def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
         self.gpu, self.alone, self.workload = gpu, alone, workload
+        self.found = dict[int, int]()
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache, beside so much working memory and this end of the overhead: no engine leaves
@@ -72,20 +79,30 @@ class Several:
                 found.append(engine.budget(gpu.usable_bytes, limits, 0, working, taken, None).cache)
         return max(found)
 
-    @cached_property
-    def surely(self) -> int:
-        """Room in any stage."""
-        return self.room(HIGH)
+    def surely(self, working: int) -> int:
+        """Room in a stage beside so much working memory."""
+        if working not in self.found:
+            self.found[working] = self.room(HIGH, working)
+        return self.found[working]
 
     @cached_property
-    def surely_last(self) -> int:
-        """Room in the last stage, beside what the engine finds that is done behind the layers."""
-        found = self.alone.on(self.gpu, self.workload)
-        if not found.sets_aside:
-            return self.surely
+    def sampling(self) -> int:
+        """Bytes that the engine finds to be taken behind the layers."""
         behind = Stage((), 0, 0, first=False, last=True, loaded=LoadedWeights())
-        peaks = self.alone.engine.peaks(replace(self.alone.laid_out, stages=(behind,)), 0, found.limits)
-        return self.room(HIGH, max((int(peak.bytes) for peak in peaks), default=0))
+        return self.most_working(self.alone, behind)
+
+    def working(self, whole: Serving) -> int:
+        """Bytes that the engine finds a layer to take, of those that take least."""
+        layers = (blocks_within(whole.laid_out.rank, layer) for _, layer in whole.weighing.of_kind)
+        alone = (Stage(tuple(blocks), 0, 0, first=False, last=False, loaded=LoadedWeights()) for blocks in layers)
+        return min(self.most_working(whole, stage) for stage in alone)
+
+    def most_working(self, serving: Serving, stage: Stage) -> int:
+        found = serving.on(self.gpu, self.workload)
+        if not found.sets_aside:
+            return 0
+        peaks = serving.engine.peaks(replace(serving.laid_out, stages=(stage,)), 0, found.limits)
+        return max((int(peak.bytes) for peak in peaks), default=0)
 
     @cached_property
     def usually(self) -> int:
@@ -93,20 +110,22 @@ class Several:
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
-        return max(1, -(-stored.layers[-1] // self.surely)) if self.surely > 0 else UNBOUNDED
+        return max(1, -(-stored.layers[-1] // self.surely(0))) if self.surely(0) > 0 else UNBOUNDED
 
-    def least_stages_with_cache(self, shape: Layout) -> int:
-        """The same for all weights and the cache."""
+    def refuse(self, shape: Layout) -> bool:
+        """Whether the engine does not start on them with such a rank."""
         alone, rank = self.alone, self.alone.weighing_of(shape).rank
-        if alone.engine.refused_on(self.gpu, rank, alone.precision, shape) is not None:
-            return UNBOUNDED
-        serving = alone.spread(shape)
+        return alone.engine.refused_on(self.gpu, rank, alone.precision, shape) is not None
+
+    def least_stages_with_cache(self, serving: Serving) -> int:
+        """Pipeline stages that must be for all weights and the cache to be held."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         held = stage.weights + stage.vision + whole.fullest_moment(0).cache
         return max(1, -(-held // self.usually))
 
-    def hold(self, stored: LayerBytes, stages: Sequence[range]) -> bool:
-        """Whether they have room for the weights of so many pipeline stages."""
+    def hold(self, stored: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
+        """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
         within = [stored.layers[stage.stop] - stored.layers[stage.start] for stage in stages]
-        last = within[-1] + stored.behind
-        return max(*within, within[0] + stored.before) <= self.surely and last <= self.surely_last
+        last = within[-1] + stored.behind + stored.beside
+        other = max(*within, within[0] + stored.before) + stored.beside
+        return other <= self.surely(working) and last <= self.surely(max(working, self.sampling))

@@ -111,10 +111,6 @@ class Serving:
         """The ways to share every layer that the engine takes."""
         return [shape for shape in shapes(self.architecture) if self.accepts(shape)]
 
-    def staged(self, stages: int) -> "Serving":
-        """The same in so many pipeline stages, not more than there are layers."""
-        return self.spread(self.layout.model_copy(update={"pp": stages}))
-
     def found_working(self, index: int, limits: Limits) -> Peak:
         """What an engine finds at start that a pass takes on a stage; the same for all workloads with the same
         limits."""

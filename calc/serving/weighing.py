@@ -15,16 +15,17 @@ from calc.serving.engines.engine import Engine, LoadedWeights, Stage
 
 
 class LayerBytes(NamedTuple):
-    """Bytes that a rank stores: of all layers up to each, and of what stands before and behind them."""
+    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and on each stage beside."""
 
     layers: list[int]
     before: int
     behind: int
+    beside: int
 
     @classmethod
-    def of(cls, each: Iterable[int], before: int, behind: int) -> Self:
+    def of(cls, each: Iterable[int], before: int, behind: int, beside: int = 0) -> Self:
         """By the bytes of each layer."""
-        return cls([0, *accumulate(each)], before, behind)
+        return cls([0, *accumulate(each)], before, behind, beside)
 
 
 class Weighing:
@@ -72,9 +73,14 @@ class Weighing:
         ]
 
     @cached_property
-    def each(self) -> list[tuple[int, LoadedWeights]]:
-        """Bytes of a layer of each kind, as stored and as loaded."""
-        return [self.weighed(pieces, layer) for pieces, layer in self.of_kind]
+    def stored_each(self) -> list[int]:
+        """Bytes of a layer of each kind, as stored."""
+        return [self.size_of(pieces, layer) for pieces, layer in self.of_kind]
+
+    @cached_property
+    def loaded_each(self) -> list[LoadedWeights]:
+        """The same as loaded."""
+        return [self.engine.loaded(self.rank, pieces, layer, self.layout) for pieces, layer in self.of_kind]
 
     @cached_property
     def tables(self) -> LoadedWeights:
@@ -102,8 +108,14 @@ class Weighing:
     @cached_property
     def stored(self) -> LayerBytes:
         """What this rank stores."""
-        before, behind = (self.at_end(first=first, last=not first)[0] for first in (True, False))
-        return LayerBytes.of((self.each[kind][0] for kind in self.kinds), before, behind)
+        before, behind = (self.size_of(self.ends, self.around(first=first, last=not first)) for first in (True, False))
+        return LayerBytes.of((self.stored_each[kind] for kind in self.kinds), before, behind)
+
+    @cached_property
+    def loaded(self) -> LayerBytes:
+        """What it takes once it is loaded, with the tables of each stage."""
+        before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
+        return LayerBytes.of((self.loaded_each[kind].total for kind in self.kinds), before, behind, self.tables.total)
 
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
@@ -111,11 +123,9 @@ class Weighing:
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
-    def weighed(self, pieces: Sequence[Piece], stage: range) -> tuple[int, LoadedWeights]:
-        """Bytes of a stage's share of some tensors, as stored and as loaded."""
-        return sum(self.size(piece, stage) for piece in pieces), self.engine.loaded(
-            self.rank, pieces, stage, self.layout
-        )
+    def size_of(self, pieces: Iterable[Piece], stage: range) -> int:
+        """The same of several."""
+        return sum(self.size(piece, stage) for piece in pieces)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
@@ -135,18 +145,22 @@ class Weighing:
         weights, ends = self.at_end(first=first, last=last)
         parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=beside))]
         for kind, count in counts.items():
-            size, one = self.each[kind]
-            weights += count * size
-            parts.append((count, one))
+            weights += count * self.stored_each[kind]
+            parts.append((count, self.loaded_each[kind]))
         blocks = blocks_within(self.rank, layers)
         if last and self.engine.loads_draft:
             blocks += [module.block for module in self.rank.prediction]
         loaded = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)
 
+    def around(self, *, first: bool, last: bool) -> range:
+        """Layers of a stage that stands so: as many as tell what it holds beside them."""
+        return range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
+
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
-        """What a stage holds beside its layers."""
+        """What a stage holds beside its layers, as stored and as loaded."""
         if (first, last) not in self.at_ends:
-            layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
-            self.at_ends[first, last] = self.weighed(self.ends, layers)
+            layers = self.around(first=first, last=last)
+            loaded = self.engine.loaded(self.rank, self.ends, layers, self.layout)
+            self.at_ends[first, last] = self.size_of(self.ends, layers), loaded
         return self.at_ends[first, last]
