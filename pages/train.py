@@ -1,7 +1,5 @@
 from functools import partial
 
-import streamlit as st
-
 from pages.parts.inputs import sidebar, training
 from pages.parts.outputs import (
     charts,
@@ -32,9 +30,8 @@ def against_each_gpu() -> None:
     bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
     plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
     if len(report.stages) > 1:
-        st.header(say("Memory per pipeline stage"), anchor=False)
         by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
-        plot.draw("stages", say("Memory per pipeline stage"), by_stage)
+        plot.draw("stages", say("Memory per pipeline stage"), by_stage, titled=True)
 
 
 def over_the_sequence() -> None:

@@ -31,19 +31,14 @@ gpu_rows.draw(answer)
 
 
 def shares_and_gpus() -> None:
-    left, right = st.columns(2)
-    with left:
-        st.header(say("Parameter breakdown"), anchor=False)
+    with st.grid(2, min_column_width=360):
         shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
-        blueprint.way(answer)
-    with right:
-        title = say("Memory vs. GPU capacity")
-        st.header(title, anchor=False)
-        plot.draw("gpus", title, charts.gpu_bars(report.verdicts, report.memories, charts.theme()))
+        bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
+        plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
+    blueprint.way(answer)
     if len(report.stages) > 1:
-        title = say("Memory per pipeline stage")
-        st.header(title, anchor=False)
-        plot.draw("stages", title, charts.stage_bars(report.stages, charts.theme()))
+        stages = charts.stage_bars(report.stages, charts.theme())
+        plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)
 
 
 def over_the_context() -> None:

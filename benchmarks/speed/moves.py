@@ -34,7 +34,7 @@ PAGES = {
     "Weigh, DeepSeek-V3": "/?model=deepseek-ai/DeepSeek-V3",
     "Train, Qwen3-8B": "/train?model=Qwen/Qwen3-8B",
 }
-HEADLINE = '[data-testid="stMetricValue"], [data-testid="stMarkdownContainer"] strong'
+HEADLINE = '.weighbridge-figures b, [data-testid="stMarkdownContainer"] strong'
 SETTLED = 600
 """Milliseconds without a change after which nothing more is expected."""
 WATCH = """

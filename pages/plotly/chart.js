@@ -29,6 +29,14 @@ function place(parent, height, label) {
   return chart;
 }
 
+// Above the chart its name as a heading.
+function headed(chart, label) {
+  const heading = chart.previousElementSibling ?? document.createElement("h2");
+  heading.className = "weighbridge-title";
+  heading.textContent = label;
+  if (!heading.isConnected) chart.before(heading);
+}
+
 // Under the chart a line that puts its figures in its place, as a table.
 function tabulated(chart, summary) {
   let details = chart.nextElementSibling;
@@ -170,6 +178,7 @@ export default function ({ data, parentElement }) {
   const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
   chart.shown = data;
+  if (data.titled) headed(chart, data.label);
   if (data.table) tabulated(chart, data.table);
   sight.observe(chart);
   clearTimeout(chart.rest);

@@ -29,13 +29,27 @@ def opened(app, *keys):
 
 
 def metrics(app):
-    return {metric.label: metric.value for metric in app.metric}
+    """Figures by their labels: Streamlit's, and those that open their derivation."""
+    own = [figure for data in components(app, "weighbridge_figures").values() for figure in data["figures"]]
+    return {metric.label: metric.value for metric in app.metric} | {one["label"]: one["value"] for one in own}
+
+
+def components(app, name):
+    """What components of the page's own are given, by their keys."""
+    drawn = [one.proto for one in app.get("bidi_component") if one.proto.component_name == name]
+    return {one.id.rpartition("-")[2]: json.loads(one.json) for one in drawn}
 
 
 def charts(app):
     """The figures that the page's own chart draws, by their keys."""
-    drawn = [chart.proto for chart in app.get("bidi_component") if chart.proto.component_name == "weighbridge_chart"]
-    return {chart.id.rpartition("-")[2]: json.loads(chart.json)["figure"] for chart in drawn}
+    return {key: data["figure"] for key, data in components(app, "weighbridge_chart").items()}
+
+
+def rows(app, key):
+    """A table of GPUs: a row a dict by the heads."""
+    table = components(app, "weighbridge_rows")[key]
+    heads = [column["label"] for column in table["columns"]]
+    return [dict(zip(heads, row["cells"], strict=True)) for row in table["rows"]]
 
 
 def texts(elements):

@@ -193,7 +193,19 @@ def written(message):
                 yield from written(item)
 
 
-READ = {"text", "name", "hovertemplate", "hovertext", "ticktext", "label", "all"}
+READ = {
+    "text",
+    "name",
+    "hovertemplate",
+    "hovertext",
+    "ticktext",
+    "label",
+    "all",
+    "value",
+    "derivation",
+    "help",
+    "cells",
+}
 
 
 def plotted(part, path="", read=False):

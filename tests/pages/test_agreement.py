@@ -14,7 +14,7 @@ from pages.parts.outputs import cards, charts, gpu_rows, kv_budget
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
 from tests.pages.app import charts as drawn
-from tests.pages.app import page, texts
+from tests.pages.app import page, rows, texts
 
 GIB = 2**30
 SCALES = {"GiB": 1, "TiB": 1024}
@@ -57,7 +57,8 @@ def test_what_is_drawn_agrees(model, engine):
     kinds = [gpus()[name] for name in KINDS]
     asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2), gpus=kinds)
     held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT)["data"])
-    file, rows = json.loads(asked.model_dump_json()), kv_budget.rows(asked)
+    file = json.loads(asked.model_dump_json())
+    budgets = [kv_budget.row(budget).cells for budget in asked.kv_budget]
     assert len(held) == len(file["verdicts"]) == len(KINDS)
     for place, (verdict, saved) in enumerate(zip(asked.verdicts, file["verdicts"], strict=True)):
         spare, usable, cent = of_card(cards.headroom(verdict))
@@ -68,19 +69,19 @@ def test_what_is_drawn_agrees(model, engine):
         length, batch, *_ = gpu_rows.largest(verdict, None, 131_072)
         assert most(CONTEXT.match(length)[1]) == saved["max_context"]
         assert most(BATCH.match(batch)[1]) == saved["max_batch"]
-        if not rows:
+        if not budgets:
             continue
-        row, budget = rows[place], file["kv_budget"][place]
-        assert row["gpu"] == gpus()[saved["gpu"]].name
-        assert (row["requests"], row["tokens"]) == (budget["concurrency"], budget["tokens"])
-        assert row["step"] == saved["limits"]["step_tokens"]
+        (name, requests, tokens, *_, step, _), budget = budgets[place], file["kv_budget"][place]
+        assert name == gpus()[saved["gpu"]].name
+        assert (requests, tokens) == (budget["concurrency"], budget["tokens"])
+        assert step == saved["limits"]["step_tokens"]
         if saved["max_batch"]:  # it starts, and then the cache holds the requests of the table
-            assert saved["max_batch"] == int(row["requests"])
+            assert saved["max_batch"] == int(requests)
         if saved["verdict"] == "fits":
-            assert row["requests"] >= 2
+            assert requests >= 2
             assert saved["max_context_memory"] is None or saved["max_context_memory"] >= 8192
         else:
-            assert saved["verdict"] != "does not fit" or row["requests"] < 2 or not saved["max_batch"]
+            assert saved["verdict"] != "does not fit" or requests < 2 or not saved["max_batch"]
 
 
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
@@ -98,6 +99,6 @@ def test_what_the_page_shows_agrees(model, engine):
     if ENGINES[engine].title == "transformers":
         return
     other = page(model=model, engine=engine, batch="2", gpu=",".join(KINDS), tab="length")
-    requests = next(list(table.value["requests"]) for table in other.dataframe if "requests" in table.value)
+    requests = [row["Max concurrent requests"] for row in rows(other, "kv_budget")]
     assert batches == [int(n) if most else 0 for most, n in zip(batches, requests, strict=True)]
     assert sum(batches) > 0

@@ -7,11 +7,7 @@ from playwright.sync_api import expect
 
 
 def number(page, label):
-    return (
-        page.get_by_test_id("stMetric")
-        .filter(has_text=re.compile(f"^{re.escape(label)}"))
-        .get_by_test_id("stMetricValue")
-    )
+    return page.get_by_role("button", name=re.compile(f"^{re.escape(label)} [0-9]")).locator("b")
 
 
 def test_pick_move_read_share(browser, page, address):

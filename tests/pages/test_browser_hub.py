@@ -46,11 +46,7 @@ def address(tmp_path_factory):
 
 
 def number(page, label):
-    return (
-        page.get_by_test_id("stMetric")
-        .filter(has_text=re.compile(f"^{re.escape(label)}"))
-        .get_by_test_id("stMetricValue")
-    )
+    return page.get_by_role("button", name=re.compile(f"^{re.escape(label)} [0-9]")).locator("b")
 
 
 def test_a_model_is_found_as_one_types_and_its_link_shows_the_same(page, address):

@@ -73,12 +73,15 @@ def test_a_lever_makes_it_fit(page, address, query, place):
 
 
 def test_a_layout_of_the_table_and_the_way_back(page, address):
-    """A cell of the table is a button; Back leads from Train to Weigh as it was, in one step."""
+    """A row opens, a head sorts, a cell is a button; Back leads from Train to Weigh as it was, in one step."""
     page.goto(f"{address}/?model=meta-llama/Llama-3.1-70B&batch=4")
-    table = page.get_by_test_id("stDataFrame").first
-    expect(table.locator("#glide-cell-6-0")).to_have_text("TP 8, PP 2")
-    page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
-    table.click(position={"x": 620, "y": 53})  # the sixth column of the first row; a table is a picture
+    table = page.get_by_role("table", name="The verdict of each GPU")
+    v100 = table.get_by_role("row", name="V100 SXM2 16GB")
+    v100.get_by_role("button", name="V100 SXM2 16GB").click()
+    expect(page.get_by_text(re.compile("^Short by"))).to_be_visible()
+    table.get_by_role("button", name="Headroom, GiB").click()
+    expect(table.get_by_role("row").nth(1)).to_contain_text("B200 SXM")
+    v100.get_by_role("button", name="TP 8, PP 2").click()
     page.keyboard.press("Home")
     first_screen(page, "Fits on 16 × V100 SXM2 16GB with TP 8, PP 2")
     weighed = page.url

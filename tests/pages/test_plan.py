@@ -69,10 +69,10 @@ def test_a_plan_is_taken_over(model, query):
     app = page("plan", model=model, **query)
     first = app.dataframe[0].value.iloc[0]
     run(app.button(key="use_best").click())
-    assert {metric.label for metric in app.metric} >= {"Parameters", "Memory per GPU"}
+    assert metrics(app).keys() >= {"Parameters", "Memory per GPU"}
     assert first["gpu"] in [*texts(app.success), *texts(app.warning)][0]
     again = page(**{name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()})
-    assert [metric.value for metric in again.metric] == [metric.value for metric in app.metric]
+    assert metrics(again) == metrics(app)
 
 
 def test_a_link_is_the_same_page():

@@ -14,7 +14,7 @@ from pages.parts.state import url
 from pages.parts.state.query import EVERYTHING, FORMERLY
 from pages.parts.state.scenario import places
 from presets import gpus, models
-from tests.pages.app import charts, metrics, opened, page, run, texts
+from tests.pages.app import charts, components, metrics, opened, page, rows, run, texts
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
 DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
@@ -171,7 +171,7 @@ FIRST = {preset.config["model_type"]: name for name, preset in reversed(models()
 @pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in FIRST.values()])
 def test_every_family_of_the_presets_draws(model):
     app = page(model=model, gpu="v100-sxm2-16gb,h200-sxm")
-    assert len(app.metric) == 6
+    assert len(metrics(app)) == 6
     assert {error.icon for error in app.error} <= {":material/cancel:"}  # the verdict
 
 
@@ -183,13 +183,11 @@ def test_no_gpu_chosen():
 
 def test_few_gpus_are_cards_and_more_are_rows():
     app = page(model="Qwen/Qwen2.5-3B")
-    (rows,) = [table.value for table in app.dataframe if "min_gpus" in table.value]
-    assert list(rows["verdict"]) == ["✓ Fits"] * 9
+    assert [row["Verdict"] for row in rows(app, "gpu_rows")] == ["✓ Fits"] * 9
     run(app.get("button_group")[0].set_value(["fp8", "48"]))
-    (rows,) = [table.value for table in app.dataframe if "min_gpus" in table.value]
-    assert list(rows["gpu"]) == ["L40S", "H100 SXM 80GB", "H200 SXM 141GB", "B200 SXM"]
+    assert [row["GPU"] for row in rows(app, "gpu_rows")] == ["L40S", "H100 SXM 80GB", "H200 SXM 141GB", "B200 SXM"]
     few = page(model="Qwen/Qwen3-8B", gpu="v100-sxm2-16gb,h100-sxm")
-    assert not [table for table in few.dataframe if "min_gpus" in table.value]
+    assert not components(few, "weighbridge_rows")
     run(few.button(key="fewest_v100-sxm2-16gb").click())
     assert few.query_params["tp"] == "2"
     assert few.query_params["gpu"] == "v100-sxm2-16gb"
@@ -340,11 +338,13 @@ def test_no_link_ends_in_an_exception(name, model, query, drawer):
 def test_a_slider_that_differs_says_what_it_does():
     """Qwen2.5-3B: two KV heads of 128 more for each of 36 layers: 2 x (2048 + 1) x 256 x 36 parameters."""
     app = page(model="Qwen/Qwen2.5-3B", num_key_value_heads="4")
-    assert "2 → 4: KV cache ×2, +37.77 M parameters" in texts(app.sidebar.caption)
+    own = "KV heads 2 → 4: KV cache ×2, +37.77 M parameters"
+    assert app.button(key="reset_num_key_value_heads").label == own
     assert "Changed: KV heads 2 → 4" in texts(app.caption)
     run(app.slider(key="field_num_hidden_layers").set_value(18))
-    assert "2 → 4: KV cache ×2, +37.77 M parameters" in texts(app.sidebar.caption)  # each by itself
-    assert any(text.startswith("36 → 18: KV cache -50.0%, −1.39 B") for text in texts(app.sidebar.caption))
+    assert app.button(key="reset_num_key_value_heads").label == own  # each by itself
+    layers = app.button(key="reset_num_hidden_layers").label
+    assert layers.startswith("Layers 36 → 18: KV cache -50.0%, −1.39 B")
     assert app.slider(key="field_num_key_value_heads").max >= 16  # multi-head attention is in reach
     run(app.select_slider(key="batch").set_value(4))
     run(app.button(key="reset_everything").click())

@@ -28,9 +28,7 @@ MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentatio
 def workload(answer: Answer) -> None:
     asked, known = answer.scenario.serving, of_serving(answer)
     batch, context, cost = known["batch"], known["context"], costs(answer)
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(say("**Workload**"))
-        reset("workload", (batch, context))
+    st.markdown(say("**Workload**"))
     st.select_slider(
         field("batch"),
         sorted({*BATCHES, asked.workload.batch}),
@@ -41,6 +39,7 @@ def workload(answer: Answer) -> None:
     )
     context_length(answer, context, cost)
     faults(answer.error, batch)
+    reset("workload", (batch, context))
 
 
 def context_length(answer: Answer, context: Place, cost: Costs) -> None:

@@ -44,31 +44,25 @@ def brand(answer: Answer) -> None:
     """The product, and the way back to the model as it was published under what is usual."""
     now = answer.scenario
     usual = Scenario(source=now.source, comparison=now.comparison, tab=now.tab)
+    name = "### :material/scale: Weighbridge"
+    if now == usual:
+        st.markdown(name)
+        return
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown("### :material/scale: Weighbridge")
-        if now != usual:
-            st.button(
-                say("Reset everything"),
-                icon=":material/restart_alt:",
-                type="tertiary",
-                key="reset_everything",
-                on_click=lambda: change(**{name: getattr(usual, name) for name in Scenario.model_fields}),
-            )
+        st.markdown(name)
+        st.button(
+            say("Reset everything"),
+            icon=":material/restart_alt:",
+            type="tertiary",
+            key="reset_everything",
+            on_click=lambda: change(**{name: getattr(usual, name) for name in Scenario.model_fields}),
+        )
 
 
 def sliders(answer: Answer) -> None:
     """One control for each config field of the model that decides a size."""
     published, now = answer.model.published.settings or {}, answer.model.settings or {}
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(say("**Architecture**"))
-        st.button(
-            say("Reset all"),
-            icon=":material/undo:",
-            type="tertiary",
-            key="reset_all",
-            disabled=not answer.scenario.overrides,
-            on_click=lambda: change(overrides={}),
-        )
+    st.markdown(say("**Architecture**"))
     values = {**published, **now}  # fewer layers may read fewer fields
 
     cost = costs(answer)
@@ -80,11 +74,7 @@ def sliders(answer: Answer) -> None:
         end = len(names) if faulty is None else faulty // 2 * 2 + 2
         with st.grid(2, min_column_width=140, gap="small"):
             for name in names[:end]:
-                changed = name in answer.scenario.overrides
-                with st.container(gap="xxsmall"):
-                    setting(name, controls[name], published[name], values, cost)
-                    if changed:
-                        difference(answer, name, published[name])
+                setting(name, controls[name], published[name], values, cost)
         if faulty is not None:
             fault(answer, published, names[faulty])
             draw(names[end:])
@@ -96,6 +86,16 @@ def sliders(answer: Answer) -> None:
         with drawer(say("More sizes"), "sizes_drawer", opened=changed or concerns(answer.error, rare)) as is_open:
             if is_open:
                 draw(rare)
+    if overrides := answer.scenario.overrides:
+        for name in overrides:
+            difference(answer, name, published.get(name))
+        st.button(
+            say("Reset all"),
+            icon=":material/undo:",
+            type="tertiary",
+            key="reset_all",
+            on_click=lambda: change(overrides={}),
+        )
 
 
 def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
@@ -105,23 +105,22 @@ def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
 
 
 def difference(answer: Answer, name: str, original: Any) -> None:
-    """The way back of a slider that differs, and what the change does by itself."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-        st.button(
-            "",
-            icon=":material/undo:",
-            type="tertiary",
-            key=f"reset_{name}",
-            help=say("Back to {value}", value=value(original)),
-            on_click=lambda: put(name, original, original),
-        )
-        st.caption(does(answer, name, original), width="stretch")
+    """What a slider that differs does by itself, and the way back."""
+    st.button(
+        does(answer, name, original),
+        icon=":material/undo:",
+        type="tertiary",
+        key=f"reset_{name}",
+        help=say("Back to {value}", value=value(original)),
+        on_click=lambda: put(name, original, original),
+    )
 
 
 def does(answer: Answer, name: str, original: Any) -> str:
-    """8 → 16: KV cache ×2, +75.50 M parameters."""
+    """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
     found = effect_of(answer, name)
-    change = say("{before} → {after}", before=value(original), after=value(answer.scenario.overrides[name]))
+    label, now = say(CONTROLS[name].label), answer.scenario.overrides[name]
+    change = say("{label} {before} → {after}", label=label, before=value(original), after=value(now))
     if found is None:
         return change
     parameters = more(found.parameters)

@@ -32,11 +32,9 @@ def draw(answer: Weighed) -> None:
         st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
         return
     report = answer.report
-    sentence(report.verdicts, focus, where(focus, report.scenario.layout))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        if focus.verdict == "fits":
-            st.caption(room(focus, answer.architecture.max_positions))
-        finders(answer)
+    buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
+    sentence(report.verdicts, focus, where(focus, report.scenario.layout), buys)
+    finders(answer)
     beyond(answer)
     unpacked(answer)
     not_run(answer, focus)
@@ -54,9 +52,12 @@ def where(verdict: Verdict, layout: Layout) -> str:
 
 
 def sentence(
-    verdicts: Sequence[Verdict] | Sequence[TrainingVerdict], focus: Verdict | TrainingVerdict, place: str
+    verdicts: Sequence[Verdict] | Sequence[TrainingVerdict],
+    focus: Verdict | TrainingVerdict,
+    place: str,
+    buys: str | None,
 ) -> None:
-    """Whether it fits, on what, and by how much."""
+    """Whether it fits, on what, and by how much; and what the headroom would buy."""
     fits, size = sum(verdict.verdict == "fits" for verdict in verdicts), words.gib(abs(focus.spare))
     values: dict[str, Any] = {"where": place, "size": size, "n": fits, "all": len(verdicts)}
     if fits:
@@ -67,7 +68,7 @@ def sentence(
             text = say("**Fits on all {n} GPUs.** The smallest is {where}, with {size} headroom.", **values)
         elif len(verdicts) > 1:
             text = say("**Fits on {n} of {all} GPUs.** The smallest is {where}, with {size} headroom.", **values)
-        st.success(text, icon=":material/check_circle:")
+        st.success(f"{text}  \n{buys}" if buys else text, icon=":material/check_circle:")
     elif isinstance(focus, Verdict) and focus.verdict == "fits with":
         text = say("**Fits on {where} with** `{flags}`.", where=place, flags=" ".join(focus.flags))
         st.warning(text, icon=":material/tune:")
@@ -169,24 +170,25 @@ def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:
 
 def finders(answer: Weighed) -> None:
     """The way to one GPU out of the whole catalogue."""
-    st.button(
-        say("Smallest GPU that fits"),
-        key="find_smallest",
-        icon=":material/compress:",
-        type="tertiary",
-        help=say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
-        on_click=take,
-        args=(answer, smallest),
-    )
-    st.button(
-        say("Cheapest that fits"),
-        key="find_cheapest",
-        icon=":material/payments:",
-        type="tertiary",
-        help=say("Of all with a list price: the fewest that fit, at the least price per hour together."),
-        on_click=take,
-        args=(answer, cheapest),
-    )
+    with st.container(horizontal=True, gap="small"):
+        st.button(
+            say("Smallest GPU that fits"),
+            key="find_smallest",
+            icon=":material/compress:",
+            type="tertiary",
+            help=say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
+            on_click=take,
+            args=(answer, smallest),
+        )
+        st.button(
+            say("Cheapest that fits"),
+            key="find_cheapest",
+            icon=":material/payments:",
+            type="tertiary",
+            help=say("Of all with a list price: the fewest that fit, at the least price per hour together."),
+            on_click=take,
+            args=(answer, cheapest),
+        )
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:

@@ -35,7 +35,8 @@ def totals(answer: Weighed) -> None:
         ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
     ]
     figures(
-        [(anchor, label, value, partial(paper.beside, answer, anchor, draw)) for anchor, label, value, draw in numbers]
+        "totals",
+        [(anchor, label, value, partial(paper.beside, answer, anchor, draw)) for anchor, label, value, draw in numbers],
     )
 
 
@@ -52,16 +53,17 @@ def exact(answer: Weighed) -> None:
     """The count to the last one, what it leaves out, and the total that others published."""
     parameters = answer.report.parameters
     if parameters.active == parameters.total:
-        st.caption(say("Exactly **{total:,}** parameters, all active.", total=parameters.total))
+        lines = [say("Exactly **{total:,}** parameters, all active.", total=parameters.total)]
     else:
         total, active = parameters.total, parameters.active
-        st.caption(say("Exactly **{total:,}** parameters, **{active:,}** active.", total=total, active=active))
+        lines = [say("Exactly **{total:,}** parameters, **{active:,}** active.", total=total, active=active)]
     excluded = [say("{part} {n:,}", part=words.PARTS[name], n=n) for name, n in parameters.not_in_total.items() if n]
     if excluded:
-        st.caption(say("Not in total: {parts}.", parts=words.listed(excluded)))
+        lines.append(say("Not in total: {parts}.", parts=words.listed(excluded)))
     published = published_total(answer)
     if published is not None:
-        st.caption(published)
+        lines.append(published)
+    st.caption("  \n".join(lines))
 
 
 def published_total(answer: Answer) -> str | None:

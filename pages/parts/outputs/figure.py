@@ -1,6 +1,7 @@
 """A number that opens its own derivation, and how a derivation is written."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import streamlit as st
 
@@ -11,13 +12,37 @@ from pages.parts.words import say
 """Symbol -> what configs call it, and its value."""
 
 
-def figures(numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
-    """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation."""
-    with st.grid(columns, min_column_width=145, gap="xsmall"):
-        for name, label, value, draw in numbers:
-            with st.container(border=True, gap="xxsmall"):
-                st.metric(label, value)
-                derivation(name, label, draw)
+FIGURES = st.components.v2.component(
+    "weighbridge_figures", js=Path(__file__).parents[2].joinpath("figures.js").read_text("utf-8"), isolate_styles=False
+)
+
+
+def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
+    """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation, which
+    opens below. One element: each element costs a browser a millisecond or two at every move of a slider."""
+    shown = list(numbers)
+    opened = {name: bool(st.session_state.get(f"derive_{name}")) for name, *_ in shown}
+
+    def turn() -> None:
+        for name, is_open in opened.items():
+            st.session_state[f"derive_{name}"] = name == st.session_state[key].asked and not is_open
+
+    FIGURES(
+        key=key,
+        data={
+            "columns": columns,
+            "derivation": say("Derivation"),
+            "figures": [
+                {"id": name, "label": label, "value": value, "open": opened[name]} for name, label, value, _ in shown
+            ],
+        },
+        on_asked_change=turn,
+    )
+    for name, label, _, draw in shown:
+        if opened[name]:
+            with st.container(border=True):
+                st.markdown(f"**{label}**")
+                draw()
 
 
 def derivation(name: str, of: str, draw: Callable[[], None], label: str | None = None) -> None:

@@ -15,13 +15,14 @@ from calc.serving.verdict import Verdict
 from calc.time.prices import price_of
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import paper
+from pages.parts.outputs import paper, rows
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, headroom, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
+from pages.parts.outputs.rows import Column, Row
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
@@ -29,11 +30,6 @@ CARDS = 4
 """GPUs that stand beside each other."""
 LEAST = (24, 48, 80)
 """GB of memory by which rows are chosen."""
-ORDER = (
-    *("gpu", "verdict", "share", "headroom", "min_gpus", "layout", "batch", "context", "concurrency"),
-    *("range", "memory_context", "need", "usable", "price"),
-)
-"""Columns, those that decide first."""
 MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗"}
 
 
@@ -119,27 +115,21 @@ def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
 def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
     asked = choice(answer.report.verdicts)
-    shown = [verdict for verdict in answer.report.verdicts if passes(verdict, asked)]
+    shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, asked)}
 
-    def take() -> None:
-        verdict = shown[st.session_state.gpu_layout.row]
-        use_layout(answer, verdict.gpu, verdict.layout or Layout())
+    def use(gpu: str) -> None:
+        use_layout(answer, gpu, shown[gpu].layout or Layout())
 
-    picked = st.dataframe(
-        [row(answer, verdict) for verdict in shown],
-        hide_index=True,
-        key="gpu_rows",
-        column_order=ORDER,
-        placeholder="–",
-        height="content",
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config=columns(take),
-        alt=say("The verdict of each GPU"),
+    opened = rows.draw(
+        "gpu_rows",
+        say("The verdict of each GPU"),
+        columns(),
+        [row(answer, verdict) for verdict in shown.values()],
+        opens=True,
+        use=use,
     )
-    for index in picked.selection.rows:
-        if index < len(shown):
-            card(answer, shown[index])
+    if opened in shown:
+        card(answer, shown[opened])
 
 
 def choice(verdicts: Collection[Verdict]) -> list[str]:
@@ -152,16 +142,15 @@ def choice(verdicts: Collection[Verdict]) -> list[str]:
         **{str(gb): say("From {gb} GB", gb=gb) for gb in LEAST},
         **{name: words.vendor(name) for name in vendors if len(vendors) > 1},
     }
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        return st.pills(
-            say("Rows"),
-            list(labels),
-            selection_mode="multi",
-            format_func=lambda name: labels[name],
-            key="gpu_filter",
-            label_visibility="collapsed",
-            help=say("A row that is chosen opens below, with its reason and its derivation."),
-        )
+    return st.pills(
+        say("Rows"),
+        list(labels),
+        selection_mode="multi",
+        format_func=lambda name: labels[name],
+        key="gpu_filter",
+        label_visibility="collapsed",
+        help=say("A row that is chosen opens below, with its reason and its derivation."),
+    )
 
 
 def passes(verdict: Verdict, asked: Collection[str]) -> bool:
@@ -176,54 +165,45 @@ def passes(verdict: Verdict, asked: Collection[str]) -> bool:
     )
 
 
-def row(answer: Weighed, verdict: Verdict) -> dict[str, Any]:
+def row(answer: Weighed, verdict: Verdict) -> Row:
     gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
     word, _, _ = BADGES[verdict.verdict]
     other = verdict.layout not in (None, answer.report.scenario.layout)
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)
-    return {
-        "gpu": gpu.name,
-        "verdict": f"{MARKS[verdict.verdict]} {say(word)}",
-        "share": memory.total / verdict.usable,
-        "headroom": verdict.spare / GIB,
-        "range": f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
-        "batch": verdict.max_batch,
-        "concurrency": None if budget is None else budget.concurrency,
-        "context": verdict.max_context,
-        "memory_context": verdict.max_context_memory,
-        "min_gpus": verdict.min_gpus,
-        "layout": (degrees or say("Alone")) if other else "",
-        "need": memory.total / GIB,
-        "usable": verdict.usable / GIB,
-        "price": price_of(verdict.gpu),
-    }
+    cells = (
+        gpu.name,
+        f"{MARKS[verdict.verdict]} {say(word)}",
+        memory.total / verdict.usable,
+        verdict.spare / GIB,
+        verdict.min_gpus,
+        (degrees or say("Alone")) if other else "",
+        verdict.max_batch,
+        verdict.max_context,
+        None if budget is None else budget.concurrency,
+        f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
+        verdict.max_context_memory,
+        memory.total / GIB,
+        verdict.usable / GIB,
+        price_of(verdict.gpu),
+    )
+    return Row(verdict.gpu, [round(cell, 4) if isinstance(cell, float) else cell for cell in cells])
 
 
-def columns(take: Callable[[], None]) -> dict[str, Any]:
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    return {
-        "gpu": text(say("GPU"), pinned=True),
-        "verdict": text(say("Verdict")),
-        "share": st.column_config.ProgressColumn(
-            say("Need of usable"), format="percent", max_value=1, help=say("What is needed, of what is usable.")
-        ),
-        "headroom": number(say("Headroom, GiB"), format="%.2f", help=say("Below zero: short by so many.")),
-        "range": text(say("Headroom, range"), help=say("At the high and the low end of the overhead.")),
-        "batch": number(say("Max batch size"), format="localized"),
-        "concurrency": number(
-            say("Concurrency"), format="%.2fx", help=say("Requests of the whole context, as the engine prints it.")
-        ),
-        "context": number(say("Max context length"), format="localized", help=say("The smaller of memory and model.")),
-        "memory_context": number(say("Context, by memory"), format="localized"),
-        "min_gpus": number(say("Min. GPUs"), format="localized"),
-        "layout": st.column_config.ButtonColumn(
-            say("Use this layout"),
-            type="tertiary",
-            key="gpu_layout",
-            on_click=take,
-            help=say("Sets so many GPUs of this kind in this layout."),
-        ),
-        "need": number(say("Need, GiB"), format="%.2f"),
-        "usable": number(say("Usable, GiB"), format="%.2f"),
-        "price": number(say("Price per hour"), format="dollar", help=say("Median of a dated sample of list prices.")),
-    }
+def columns() -> list[Column]:
+    """Those that decide first."""
+    return [
+        Column(say("GPU")),
+        Column(say("Verdict")),
+        Column(say("Need of usable"), "share", say("What is needed, of what is usable.")),
+        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
+        Column(say("Min. GPUs"), "whole"),
+        Column(say("Use this layout"), "button", say("Sets so many GPUs of this kind in this layout.")),
+        Column(say("Max batch size"), "whole"),
+        Column(say("Max context length"), "whole", say("The smaller of memory and model.")),
+        Column(say("Concurrency"), "times", say("Requests of the whole context, as the engine prints it.")),
+        Column(say("Headroom, range"), help=say("At the high and the low end of the overhead.")),
+        Column(say("Context, by memory"), "whole"),
+        Column(say("Need, GiB"), "two"),
+        Column(say("Usable, GiB"), "two"),
+        Column(say("Price per hour"), "dollars", say("Median of a dated sample of list prices.")),
+    ]

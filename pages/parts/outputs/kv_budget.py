@@ -7,6 +7,8 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.serving.kv_budget import KVBudget
 from pages.parts import words
+from pages.parts.outputs import rows
+from pages.parts.outputs.rows import Column, Row
 from pages.parts.words import say
 
 
@@ -52,47 +54,34 @@ def required_and_allocated(report: Report) -> None:
 
 
 def table(report: Report) -> None:
-    columns = {
-        "gpu": say("GPU"),
-        "requests": say("Max concurrent requests"),
-        "tokens": say("Tokens"),
-        "available": say("Available KV cache memory"),
-        "budget": say("GPU memory budget"),
-        "weights": say("Weights"),
-        "peak": say("Peak activation memory (profiling)"),
-        "step": say("Tokens of a step"),
-        "sequences": say("Max sequences"),
-    }
-    st.dataframe(
-        rows(report),
-        hide_index=True,
-        column_config={
-            **columns,
-            "requests": st.column_config.NumberColumn(columns["requests"], format="%.2f"),
-            **{
-                name: st.column_config.NumberColumn(columns[name], format="localized")
-                for name in ("tokens", "step", "sequences")
-            },
-        },
-    )
-
-
-def rows(report: Report) -> list[dict[str, str | int | float]]:
-    """A row a GPU."""
-    return [
-        {
-            "gpu": find_gpu(budget.gpu).name,
-            "requests": budget.concurrency,
-            "tokens": budget.tokens,
-            "available": available(budget),
-            "budget": f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
-            "weights": words.gib(budget.weights),
-            "peak": words.gib(budget.profile),
-            "step": budget.max_num_batched_tokens,
-            "sequences": budget.max_num_seqs,
-        }
-        for budget in report.kv_budget
+    columns = [
+        Column(say("GPU")),
+        Column(say("Max concurrent requests"), "two"),
+        Column(say("Tokens"), "whole"),
+        Column(say("Available KV cache memory")),
+        Column(say("GPU memory budget")),
+        Column(say("Weights")),
+        Column(say("Peak activation memory (profiling)")),
+        Column(say("Tokens of a step"), "whole"),
+        Column(say("Max sequences"), "whole"),
     ]
+    lines = [row(budget) for budget in report.kv_budget]
+    rows.draw("kv_budget", say("KV cache: required and allocated"), columns, lines)
+
+
+def row(budget: KVBudget) -> Row:
+    cells = (
+        find_gpu(budget.gpu).name,
+        budget.concurrency,
+        budget.tokens,
+        available(budget),
+        f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+        words.gib(budget.weights),
+        words.gib(budget.profile),
+        budget.max_num_batched_tokens,
+        budget.max_num_seqs,
+    )
+    return Row(budget.gpu, cells)
 
 
 def available(budget: KVBudget) -> str:

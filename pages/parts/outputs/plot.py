@@ -40,11 +40,21 @@ TABLE = 30
 """Pixels of the line that puts the figures in the chart's place, as a table."""
 
 
+TITLE = 48
+"""And of its heading."""
+
+
 def draw(
-    key: str, label: str, figure: dict[str, Any], tree: dict[str, Any] | None = None, *, tabled: bool = False
+    key: str,
+    label: str,
+    figure: dict[str, Any],
+    tree: dict[str, Any] | None = None,
+    *,
+    tabled: bool = False,
+    titled: bool = False,
 ) -> None:
-    """A figure with its name, a sentence and a table, unless a page has a better one. With a tree it is a pie whose
-    slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
+    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. With a tree it
+    is a pie whose slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
     if any(trace["type"] not in BASIC for trace in figure["data"]):
         st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
         return
@@ -55,12 +65,13 @@ def draw(
         data={
             "url": url,
             "label": label,
+            "titled": titled,
             "told": largest_slice(tree) if tree else span(figure),
             "table": None if tabled else say("As a table"),
             "figure": figure | {"config": CONFIG},
             "tree": tree,
         },
-        height=figure["layout"]["height"] + (0 if tabled else TABLE),
+        height=figure["layout"]["height"] + (0 if tabled else TABLE) + (TITLE if titled else 0),
     )
 
 

@@ -1,11 +1,12 @@
 """Sections beside each other below an answer, of which only the open one is computed, sent and drawn."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
 from pages.parts.state.scenario import Place, Tab, places
 from pages.parts.state.url import change, show
+from pages.parts.words import say
 
 Section = tuple[str, Callable[[], None]]
 """Its title, and what draws it."""
@@ -14,15 +15,23 @@ Section = tuple[str, Callable[[], None]]
 def draw(sections: Mapping[Tab, Section]) -> None:
     """The first is open unless the scenario says another."""
     place = places(("tab",))["tab"]
-    names, titles = list(sections), [title for title, _ in sections.values()]
+    names = list(sections)
     chosen = place.of(st.session_state.scenario)
     number = names.index(chosen) if chosen in names else 0
-    show("sections", titles[number])
-    tabs = st.tabs(titles, key="sections", on_change=_take, args=(place, dict(zip(titles, names, strict=True))))
-    with tabs[number]:
-        sections[names[number]][1]()
+    show("sections", names[number])
+    st.segmented_control(
+        say("Sections"),
+        names,
+        required=True,
+        format_func=lambda name: sections[name][0],
+        key="sections",
+        label_visibility="collapsed",
+        on_change=_take,
+        args=(place, names),
+    )
+    sections[names[number]][1]()
 
 
-def _take(place: Place, names: Mapping[str, Tab]) -> None:
-    chosen = names[st.session_state.sections]
-    change({place: None if chosen == next(iter(names.values())) else chosen})
+def _take(place: Place, names: Sequence[Tab]) -> None:
+    chosen = st.session_state.sections
+    change({place: None if chosen == names[0] else chosen})

@@ -50,7 +50,8 @@ def _short(tensor: Tensor) -> str:
 def draw(total: int, tensors: Iterable[Tensor], theme: Theme) -> None:
     """A pie whose slices can be looked into: component, then group of layers, then tensor."""
     rows = share_rows(tensors)
-    plot.draw("shares", say("Parameter breakdown"), pie_frame(total, rows, theme), pie(total, rows, theme))
+    frame, tree_of_parts = pie_frame(total, rows, theme), pie(total, rows, theme)
+    plot.draw("shares", say("Parameter breakdown"), frame, tree_of_parts, titled=True)
 
 
 def tree(total: int, rows: Iterable[ShareRow]) -> Node:

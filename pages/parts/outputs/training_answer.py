@@ -26,9 +26,8 @@ def draw(answer: Trained) -> None:
     if focus is None:
         st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
         return
-    sentence(report.verdicts, focus, where(focus, report.scenario.layout))
-    if focus.verdict == "fits":
-        st.caption(room(focus))
+    buys = room(focus) if focus.verdict == "fits" else None
+    sentence(report.verdicts, focus, where(focus, report.scenario.layout), buys)
     bar(report.memory, focus.usable, words.TRAINED)
     if focus.verdict != "fits":
         offers(answer, focus)

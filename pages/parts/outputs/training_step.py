@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 import streamlit as st
 
@@ -12,11 +12,12 @@ from calc.training.training_report import PEAKS
 from calc.training.training_verdict import TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import charts, plot
+from pages.parts.outputs import charts, plot, rows
 from pages.parts.outputs.cards import BADGES, card, most
 from pages.parts.outputs.derivations import ModelDerivations, overhead
 from pages.parts.outputs.figure import derivation, figures
 from pages.parts.outputs.gpu_rows import CARDS, MARKS
+from pages.parts.outputs.rows import Column, Row
 from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
 from pages.parts.state.weighed import Trained
@@ -28,6 +29,7 @@ def totals(answer: Trained) -> None:
     report, step, model = answer.report, TrainingDerivations(answer), ModelDerivations(answer)
     memory = report.memory
     figures(
+        "step",
         [
             ("parameters", say("Parameters"), words.count(report.parameters.total), model.parameters),
             ("trained", say("Trainable parameters"), words.count(report.trained_parameters), step.trained),
@@ -53,7 +55,7 @@ def totals(answer: Trained) -> None:
     of: dict[str, Callable[[], None]] = {name: partial(step.component, name) for name in get_args(TrainingComponent)}
     of["overhead"] = partial(overhead, report.overhead_items)
     numbers = [(name, words.part(name), words.size(size), of[name]) for name, size in parts.items()]
-    figures(numbers, columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2))
+    figures("parts", numbers, columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2))
 
 
 def timeline(answer: Trained) -> None:
@@ -93,45 +95,36 @@ def one(answer: Trained, verdict: TrainingVerdict) -> None:
 
 def table(answer: Trained) -> None:
     """A row a GPU; one that is clicked opens its card below."""
-    verdicts = answer.report.verdicts
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    picked = st.dataframe(
-        [row(answer, verdict) for verdict in verdicts],
-        key="training_rows",
-        hide_index=True,
-        placeholder="–",
-        height="content",
-        on_select="rerun",
-        selection_mode="single-row",
-        alt=say("The verdict of each GPU"),
-        column_config={
-            "gpu": text(say("GPU"), pinned=True),
-            "verdict": text(say("Verdict")),
-            "headroom": number(say("Headroom, GiB"), format="%.2f", help=say("Below zero: short by so many.")),
-            "micro_batch": number(say("Max micro-batch size"), format="localized"),
-            "sequence": number(say("Max sequence length"), format="localized"),
-            "min_gpus": number(say("Min. GPUs (ZeRO-3)"), format="localized"),
-            "with": text(say("With"), help=say("What has to change for so few GPUs beside ZeRO-3.")),
-            "usable": number(say("Usable, GiB"), format="%.2f"),
-        },
-    )
-    for index in picked.selection.rows:
-        if index < len(verdicts):
-            one(answer, verdicts[index])
+    verdicts = {verdict.gpu: verdict for verdict in answer.report.verdicts}
+    columns = [
+        Column(say("GPU")),
+        Column(say("Verdict")),
+        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
+        Column(say("Max micro-batch size"), "whole"),
+        Column(say("Max sequence length"), "whole"),
+        Column(say("Min. GPUs (ZeRO-3)"), "whole"),
+        Column(say("With"), help=say("What has to change for so few GPUs beside ZeRO-3.")),
+        Column(say("Usable, GiB"), "two"),
+    ]
+    lines = [row(answer, verdict) for verdict in verdicts.values()]
+    opened = rows.draw("training_rows", say("The verdict of each GPU"), columns, lines, opens=True)
+    if opened in verdicts:
+        one(answer, verdicts[opened])
 
 
-def row(answer: Trained, verdict: TrainingVerdict) -> dict[str, Any]:
+def row(answer: Trained, verdict: TrainingVerdict) -> Row:
     spread = None if verdict.min_gpus is not None else answer.more_gpus(verdict)
-    return {
-        "gpu": find_gpu(verdict.gpu).name,
-        "verdict": f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
-        "headroom": verdict.spare / GIB,
-        "micro_batch": verdict.max_micro_batch,
-        "sequence": verdict.max_sequence,
-        "min_gpus": verdict.min_gpus if spread is None else spread.gpus,
-        "with": None if spread is None else said(spread.what),
-        "usable": verdict.usable / GIB,
-    }
+    cells = (
+        find_gpu(verdict.gpu).name,
+        f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
+        round(verdict.spare / GIB, 2),
+        verdict.max_micro_batch,
+        verdict.max_sequence,
+        verdict.min_gpus if spread is None else spread.gpus,
+        None if spread is None else said(spread.what),
+        round(verdict.usable / GIB, 2),
+    )
+    return Row(verdict.gpu, cells)
 
 
 def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:

@@ -1,0 +1,116 @@
+// A table: a head that is clicked sorts its rows, a row that is clicked is told to the server, and so is a button in a
+// cell. What stays as it was is left alone, so that the focus stays too.
+
+const written = (options) => {
+  const format = new Intl.NumberFormat("en", options);
+  return (value) => format.format(value);
+};
+const whole = written({ maximumFractionDigits: 0 });
+const two = written({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const WRITTEN = {
+  text: String,
+  button: String,
+  whole,
+  two,
+  times: (value) => `${two(value)}x`,
+  share: (value) => whole(100 * value) + "%",
+  dollars: (value) => `$${two(value)}`,
+};
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function put(node, property, value) {
+  if (node[property] !== value) node[property] = value;
+}
+
+// A cell holds a text, or a button where something can be done with it.
+function fill(cell, value, kind, action) {
+  const text = value === null || value === "" ? (kind === "button" ? "" : "–") : WRITTEN[kind](value);
+  if (action && text) {
+    if (cell.firstChild?.tagName !== "BUTTON") cell.replaceChildren(element("button", { type: "button" }));
+    put(cell.firstChild, "textContent", text);
+    cell.firstChild.onclick = (event) => {
+      event.stopPropagation();
+      action();
+    };
+  } else put(cell, "textContent", text);
+  if (kind === "share") cell.style.setProperty("--share", value === null ? "0%" : `${Math.min(100, 100 * value)}%`);
+}
+
+function sorted({ rows }, { column, up }) {
+  if (column === null) return rows;
+  const least = (a, b) => (typeof a === "number" ? a - b : String(a).localeCompare(String(b)));
+  const cell = (row) => row.cells[column] ?? "";
+  return [...rows].sort((a, b) => (cell(a) === "") - (cell(b) === "") || (up ? 1 : -1) * least(cell(a), cell(b)));
+}
+
+// First a number's largest and a text's first, then the other way round, then as they came.
+function turn(order, column, kind) {
+  const first = kind === "text" || kind === "button";
+  if (order.column !== column) return { column, up: first };
+  return order.up === first ? { column, up: !first } : { column: null, up: true };
+}
+
+function heads(table, data, again) {
+  const names = data.columns.map((column) => column.label).join("\n");
+  if (table.heads !== names) {
+    table.heads = names;
+    table.order = { column: null, up: true };
+    const head = data.columns.map(({ label, help, kind }, at) => {
+      const button = element("button", { type: "button", textContent: label, title: help ?? "" });
+      button.onclick = () => {
+        table.order = turn(table.order, at, kind);
+        again();
+      };
+      return element("th", { scope: "col", className: kind }, button);
+    });
+    table.tHead.replaceChildren(element("tr", {}, ...head));
+    table.tBodies[0].replaceChildren();
+    table.made = new Map();
+  }
+  [...table.tHead.rows[0].cells].forEach((cell, at) => {
+    const sort = table.order.column === at ? (table.order.up ? "ascending" : "descending") : "none";
+    cell.setAttribute("aria-sort", sort);
+  });
+}
+
+function show(table, data, tell) {
+  heads(table, data, () => show(table, table.data, table.tell));
+  Object.assign(table, { data, tell });
+  table.setAttribute("aria-label", data.label);
+  const shown = sorted(data, table.order).map((row) => {
+    if (!table.made.has(row.id)) {
+      const cells = data.columns.map(({ kind }, at) => element(at ? "td" : "th", { className: kind }));
+      cells[0].scope = "row";
+      table.made.set(row.id, element("tr", {}, ...cells));
+    }
+    const line = table.made.get(row.id);
+    const choose = data.opens && (() => tell.choose(row.id === table.data.chosen ? null : row.id));
+    data.columns.forEach(({ kind }, at) => {
+      const action = at === 0 ? choose : kind === "button" && (() => tell.use(row.id));
+      fill(line.cells[at], row.cells[at], kind, action);
+    });
+    if (data.opens) {
+      line.onclick = choose;
+      line.classList.toggle("chosen", row.id === data.chosen);
+      line.cells[0].firstChild.setAttribute("aria-expanded", row.id === data.chosen);
+    }
+    return line;
+  });
+  const body = table.tBodies[0];
+  if (shown.length !== body.rows.length || shown.some((line, at) => line !== body.rows[at])) body.replaceChildren(...shown);
+}
+
+export default function ({ data, parentElement, setStateValue, setTriggerValue }) {
+  let frame = parentElement.querySelector(".weighbridge-rows");
+  if (!frame) {
+    const table = element("table", {}, element("thead"), element("tbody"));
+    parentElement.append((frame = element("div", { className: "weighbridge-rows" }, table)));
+  }
+  const tell = { choose: (id) => setStateValue("row", id), use: (id) => setTriggerValue("use", id) };
+  show(frame.firstChild, data, tell);
+}
