@@ -55,6 +55,7 @@ FIELDS: dict[str, Message] = {
     "gpu_memory_utilization": Message("GPU memory utilization"),
     "language_model_only": Message("Language model only"),
     "speculative": Message("Speculative decoding"),
+    "weights_draft": Message("Weight format of the draft model"),
     "attention": Message("Attention kernel"),
     "logits": Message("Prefill logits"),
     "micro_batch": Message("Micro-batch size"),
