@@ -18,7 +18,7 @@ from calc.training.profile import Profile
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.saved import alternate_bytes
 from calc.training.sharding import TrainingLayout
-from calc.training.states import GatheredUnit
+from calc.training.states import EMBEDDING, OUTSIDE, GatheredUnit
 from calc.training.training_workload import TrainingWorkload
 
 
@@ -70,7 +70,7 @@ class Course:
         profiles = [self.passes.layer(block, first=False) for block in blocks]
         order = sorted((place, number) for number, block in enumerate(blocks) for place in block.runs_in)
         if self.first:
-            yield self._run(self.passes.front, None, [-2 if -2 in self.units else -1])
+            yield self._run(self.passes.front, None, [EMBEDDING if EMBEDDING in self.units else OUTSIDE])
         if self.first and order[0][0] == 0:
             (place, number), *order = order
             yield self._run(self.passes.layer(blocks[number], first=True), blocks[number], [place])
@@ -78,8 +78,8 @@ class Course:
             places = list(group)
             yield self._run(profile, blocks[places[0][1]], [place for place, _ in places])
         if self.last:
-            yield self._run(self.passes.norm, None, [-1])
-            yield self._run(self.passes.tail, None, [-1])
+            yield self._run(self.passes.norm, None, [OUTSIDE])
+            yield self._run(self.passes.tail, None, [OUTSIDE])
 
     def _run(self, profile: Profile, block: Block | None, places: list[int]) -> Run:
         unit, work = self.units.get(places[0]), self.work
@@ -91,7 +91,7 @@ class Course:
             gradients = -(-trained * width // (self.layout.replicas if self.by_fsdp else 1)) if kept else 0
             if self.by_fsdp and work.accumulation > 1:
                 gradients = 0  # they are added to those of earlier micro-batches
-        elif profile is self.passes.norm and self.by_fsdp and -2 in self.units:
+        elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
             shards = -(-trained * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, held, beside = profile.saved.bytes, profile.held.bytes, NOTHING

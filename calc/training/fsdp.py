@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from calc.training.moments import Held, Run, once
 from calc.training.sharding import TrainingLayout
+from calc.training.states import EMBEDDING, OUTSIDE
 
 GATHERED = "gathered weights"
 BUFFER = "buffers of all-gather"
@@ -17,8 +18,8 @@ class Sharded:
     def __init__(self, runs: Sequence[Run], layout: TrainingLayout) -> None:
         self.runs, self.layout = runs, layout
         self.layers = [index for index, run in enumerate(runs) if run.first >= 0]
-        self.root = next((run.gathered for run in runs if run.first == -1), 0)
-        self.embedding = next((run.gathered for run in runs if run.first == -2), 0)
+        self.root = next((run.gathered for run in runs if run.first == OUTSIDE), 0)
+        self.embedding = next((run.gathered for run in runs if run.first == EMBEDDING), 0)
 
     @property
     def apart(self) -> bool:

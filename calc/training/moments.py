@@ -68,7 +68,7 @@ class Run:
 
     profile: Profile
     layers: int
-    first: int  # index of the first; -1 outside the layers
+    first: int  # index of the first; OUTSIDE or EMBEDDING, below 0, for what is no layer
     saved: Bytes  # by each, for its backward pass
     held: Bytes  # by each, until autocast ends
     beside: Bytes  # by each, where part of it is not computed again

@@ -13,6 +13,9 @@ from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload
 
+OUTSIDE, EMBEDDING = -1, -2
+"""Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""
+
 
 @dataclass(frozen=True)
 class RankWeight:
@@ -29,8 +32,8 @@ class RankWeight:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The layers that hold it; -1 for what stands outside of them."""
-        return self.tensor.layers or (-1,)
+        """The layers that hold it, or `OUTSIDE`."""
+        return self.tensor.layers or (OUTSIDE,)
 
 
 @dataclass
@@ -191,11 +194,11 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
 
 
 def units_of(weights: Iterable[RankWeight], trained: Iterable[RankWeight], *, apart: bool) -> dict[int, GatheredUnit]:
-    """Elements of each layer, of what stands outside of them (-1), and of an embedding that stands apart (-2)."""
+    """Elements of each layer, of what stands outside of them, and of an embedding that stands apart."""
     units: dict[int, GatheredUnit] = {}
 
     def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int]]:
-        places = (-2,) if apart and weight.tensor.component == "embedding" else weight.places
+        places = (EMBEDDING,) if apart and weight.tensor.component == "embedding" else weight.places
         for place in places:
             each = weight.copies * weight.numel // len(places) // weight.ep
             yield units.setdefault(place, GatheredUnit()), each
