@@ -93,7 +93,8 @@ class Case:
         stage = training.stage(0, single=work.micro_batch == 1)
         units = training.units(work.micro_batch, work.sequence)
         fullest = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
-        for moment in (*stage.steps(), *stage.forward(), *stage.backward()):
+        passing = map(stage.during.around, (*stage.course.forward(), *stage.course.backward()))
+        for moment in (*stage.steps, *passing):
             here = dict.fromkeys(fullest, 0)
             for held in moment.held:
                 here[held.name if held.name in here else "computing"] += dot(held.bytes, units)
