@@ -7,7 +7,8 @@ from playwright.sync_api import expect
 
 
 def number(page, label):
-    return page.get_by_role("button", name=re.compile(f"^{re.escape(label)} [0-9]")).locator("b")
+    card = page.locator(".weighbridge-figures button").filter(has_text=re.compile(f"^{re.escape(label)}"))
+    return card.locator("b")
 
 
 def test_pick_move_read_share(browser, page, address):

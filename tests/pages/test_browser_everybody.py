@@ -69,8 +69,13 @@ def test_no_state_keeps_anybody_out(page, address):
     page.get_by_role("button", name="Derivation").first.click()
     expect(page.get_by_text("With values").first).to_be_visible()
     found = findings(page)
+    page.get_by_role("button", name="L40S", exact=True).click()
+    page.get_by_test_id("stPopover").last.filter(has_text="Derivation").get_by_role("button").click()
+    expect(page.get_by_text("usable − required")).to_be_visible()
+    found |= findings(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Launch, embed").click()
+    expect(page.get_by_text("In a web page")).to_be_visible()
     found |= findings(page)
     page.keyboard.press("Escape")
 
