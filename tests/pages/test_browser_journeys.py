@@ -55,7 +55,7 @@ def test_the_smallest_gpu_in_two_clicks_and_what_a_slider_of_heads_saves(page, a
 
     heads = page.get_by_role("slider", name="KV heads")
     press(page, heads, "ArrowRight", 2)  # 4 of 16; the cache is twice that of 2
-    expect(page.get_by_text("2 → 4: KV cache ×2, +37.77 M parameters")).to_be_visible()
+    expect(page.get_by_role("button", name="KV heads 2 → 4: KV cache ×2, +37.77 M parameters")).to_be_visible()
 
 
 @pytest.mark.parametrize(
