@@ -57,7 +57,7 @@ def times_table(times: Times) -> str:
     rows = {
         "decode step, ms": times.decode.step_ms,
         "decode, tokens/s": times.decode.tokens_per_s,
-        "TTFT, ms": times.prefill.ttft_ms,
+        "TTFT of the batch, ms": times.prefill.ttft_ms,
         "prefill, tokens/s": times.prefill.tokens_per_s,
     }
     bounds = f"decode is bound by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
