@@ -44,7 +44,7 @@ def whole(component: Component) -> Exact:
 
     def count(architecture: Architecture) -> int:
         tensors = architecture.tensors()
-        return sum(t.parameters for t in tensors if t.component == component and not t.layers and t.apart is None)
+        return sum(t.parameters for t in tensors if t.component == component and not t.layers and t.excluded_as is None)
 
     return count
 
@@ -56,7 +56,7 @@ def of_layer(component: Component, layer: int = 0, *, matrices: bool | None = No
         return sum(
             tensor.parameters // len(tensor.layers) // experts
             for tensor in architecture.tensors()
-            if tensor.component == component and layer in tensor.layers and tensor.apart is None
+            if tensor.component == component and layer in tensor.layers and tensor.excluded_as is None
             if matrices is None or (len(tensor.shape) > 1) == matrices
         )
 

@@ -16,7 +16,7 @@ from presets import gpus
 
 def transformers_peak(case: Case) -> int:
     """PyTorch's `max_memory_allocated`, summed over GPUs: weights as its allocator holds them, cache and activations at
-    their fullest, and cuBLAS's workspace."""
+    their peak, and cuBLAS's workspace."""
     gpu = case.gpu or usual_gpus()[0]
     allocation = case.serving().on(gpu, case.workload)
     workspace = 0 if case.gpu is None else case.gpu.workspace_bytes

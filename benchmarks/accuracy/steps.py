@@ -95,7 +95,7 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
             zero=3,
             reduce=REDUCED[row["reduce"]],
             reshard_after_forward=row["reshard"],
-            embedding_apart=row.get("apart", False),
+            separate_embedding=row.get("separate_embedding", False),
         )
     base = Precision(weights="nf4-dq" if work.method == "qlora" else "bf16")
     return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), base)
@@ -155,7 +155,7 @@ was computed operation by operation, when activations, logits and states were su
 RECORDS = """## Public records
 
 A meter reads more than what is alive. PyTorch's caching allocator keeps what is freed for the stream that asked for
-it, and torchtitan's logs and nvidia-smi count what it keeps. So FSDP2 stands there with each stream at its own fullest:
+it, and torchtitan's logs and nvidia-smi count what it keeps. So FSDP2 stands there with each stream at its own peak:
 that which computes, that whose buffers all-gather fills, and that on which reduce-scatter makes the gradients' shards.
 With every layer recomputed nothing else is open, and four such records (Llama 3.1 8B, 32k to 256k tokens) are met
 within 0.5%."""

@@ -86,20 +86,20 @@ class Case:
 
     def by_streams(self, training: Training) -> int:
         """Bytes that FSDP2 leaves reserved: PyTorch's caching allocator keeps what was freed for the stream that asked
-        for it, so that each stream stands there at its own fullest. All-gather fills its buffers on one stream, and
+        for it, so that each stream stands there at its own peaks. All-gather fills its buffers on one stream, and
         reduce-scatter makes the gradients' shards on another (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
         `foreach_all_gather`, `foreach_reduce`)."""
         work = self.work
         stage = training.stage(0, single=work.micro_batch == 1)
         units = training.units(work.micro_batch, work.sequence)
-        fullest = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
+        peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
         passing = map(stage.during.around, (*stage.course.forward(), *stage.course.backward()))
         for moment in (*stage.steps, *passing):
-            here = dict.fromkeys(fullest, 0)
+            here = dict.fromkeys(peaks, 0)
             for held in moment.held:
                 here[held.name if held.name in here else "computing"] += dot(held.bytes, units)
-            fullest = {stream: max(most, here[stream]) for stream, most in fullest.items()}
-        return sum(fullest.values())
+            peaks = {stream: max(most, here[stream]) for stream, most in peaks.items()}
+        return sum(peaks.values())
 
     def idle_logits(self, memory: TrainingMemory) -> int:
         """Bytes of the 16-bit logits once they are gone: what follows is in fp32, too large for their block, so that
@@ -281,7 +281,7 @@ def torchtitan(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case | s
             loss="whole" if first else "compiled",
         ),
         RECIPES["autocast"],
-        TrainingLayout(dp=record["fsdp"], tp=tp, cp=cp, zero=3, embedding_apart=not first),
+        TrainingLayout(dp=record["fsdp"], tp=tp, cp=cp, zero=3, separate_embedding=not first),
     )
 
 
@@ -325,7 +325,7 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
     model (integrations/deepspeed.py).
 
     Inferred: that all weights were trained with ZeRO-2, as finetune_ds.sh has it at commit 0400505; before and after,
-    it has ZeRO-3, which on one GPU holds less than 20 bytes a weight at its fullest, where 23 were measured."""
+    it has ZeRO-3, which on one GPU holds less than 20 bytes a weight at its peaks, where 23 were measured."""
     method = record["method"]
     if "(emb)" in method:
         return "a method that we do not model: LoRA that trains the embedding too"

@@ -16,7 +16,7 @@ from calc.units import GIB
 
 
 def parts(run: Run) -> LoadedWeights:
-    """The fullest stage of the pipeline. Models with a vision encoder are taken to load it."""
+    """The most loaded stage of the pipeline. Models with a vision encoder are taken to load it."""
     kernel: ExpertKernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
     architecture = Architecture.from_config(run.config)
     draft = "mtp" if architecture.prediction else "eagle"  # Qwen3-Next's config does not say its own, which is like it

@@ -73,11 +73,11 @@ def mesh(ranks: int) -> DeviceMesh:
         return init_device_mesh("cuda", (ranks,))
 
 
-def shard(model: Any, ranks: int, reduce: str, *, reshard: bool, apart: bool) -> None:
+def shard(model: Any, ranks: int, reduce: str, *, reshard: bool, separate_embedding: bool) -> None:
     """Each layer a unit, and the rest another; or the embedding one, and the last norm with the head one."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=getattr(torch, reduce))
     how: dict[str, Any] = {"mesh": mesh(ranks), "mp_policy": policy}
-    if apart:
+    if separate_embedding:
         fully_shard(model.get_input_embeddings(), **how, reshard_after_forward=reshard)
         fully_shard([model.model.norm, model.lm_head], **how, reshard_after_forward=False)
     modules = dict(model.named_modules())

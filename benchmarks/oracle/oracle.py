@@ -122,8 +122,8 @@ def plain(name: str, model_type: str) -> str:
 
 def ours(architecture: Architecture) -> tuple[Shapes, int]:
     """The same from our list, without multi-token prediction, which the classes leave out."""
-    kept = [t for t in architecture.tensors() if t.apart != "multi_token_prediction"]
-    total = sum(t.parameters for t in kept if t.apart != "persistent_buffers")
+    kept = [t for t in architecture.tensors() if t.excluded_as != "multi_token_prediction"]
+    total = sum(t.parameters for t in kept if t.excluded_as != "persistent_buffers")
     return {name: t.shape for t in kept for name in t.names()}, total
 
 

@@ -55,7 +55,7 @@ class Step:
     ranks: int = 1  # of FSDP2
     reduce: str = "float32"
     reshard: bool = True
-    apart: bool = False  # the embedding a unit, norm and head another
+    separate_embedding: bool = False  # the embedding a unit, norm and head another
 
     def told(self) -> dict[str, Any]:
         """What a row says of it: the first nine, and what differs."""
@@ -245,12 +245,12 @@ def optimizer_of(name: str, weights: list[Any]) -> Any:
 
 
 def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
-    """Bytes when each phase of the second step is fullest: the optimizer has its states by then. With FSDP2 a step goes
+    """Bytes at the peak of each phase of the second step: the optimizer has its states by then. With FSDP2 a step goes
     before, in which DTensor makes up its mind on fake tensors of full size."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = built(config, step)
         if step.ranks > 1:
-            shard(model, step.ranks, step.reduce, reshard=step.reshard, apart=step.apart)
+            shard(model, step.ranks, step.reduce, reshard=step.reshard, separate_embedding=step.separate_embedding)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         optimizer = optimizer_of(step.optimizer, weights)
         for weight in weights:

@@ -64,7 +64,7 @@ def matrices(architecture: Architecture, tp: int) -> list[tuple[str, tuple[int, 
     return [
         (leaf(tensor), sides(tensor))
         for tensor in ranked.tensors()
-        if tensor.layers and tensor.apart is None and tensor.component not in ("router", "other")
+        if tensor.layers and tensor.excluded_as is None and tensor.component not in ("router", "other")
         if is_multiplied(tensor) and len(tensor.shape) - stacked(tensor) == 2 and min(sides(tensor)) >= LINE
     ]
 

@@ -59,7 +59,7 @@ class Slopes:
 
 def weight(architecture: Architecture, precision: Precision, workload: Workload) -> tuple[int, int]:
     """Parameters, and bytes of weights and KV cache. Raises ConfigError where the format does not suit the model."""
-    pieces = (piece for piece in stored(architecture, precision) if piece.tensor.apart is None)
+    pieces = (piece for piece in stored(architecture, precision) if piece.tensor.excluded_as is None)
     weights = sum(piece.nbytes * piece.tensor.count for piece in pieces)
     bits = growth(architecture.all_blocks, precision.kv)
     cache = cache_bytes(bits, state_bytes(architecture.all_blocks), workload.batch, workload.context)

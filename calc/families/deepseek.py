@@ -136,7 +136,7 @@ def v4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     if not v4_hashes(c, layer):
         return hyper
     table = {"ffn.gate.tid2eid": (c.size("vocab_size"), c.size("num_experts_per_tok"))}
-    return (*hyper, *extras("router", table, apart="persistent_buffers"))
+    return (*hyper, *extras("router", table, excluded_as="persistent_buffers"))
 
 
 def hyper_connections(c: Fields) -> tuple[Extra, ...]:

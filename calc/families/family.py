@@ -18,7 +18,7 @@ from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
-from calc.model.tensor import Apart, Component, Shape
+from calc.model.tensor import Component, Excluded, Shape
 from calc.model.towers import VisionTower
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Weights:
     """Weights that only one family has: of each component, by name within the layer or the model."""
 
     shapes: Mapping[Component, Mapping[str, tuple[Size, ...]]]
-    apart: Apart | None = None
+    excluded_as: Excluded | None = None
 
     def __call__(self, c: Fields, layer: int = 0) -> tuple[Extra, ...]:
         return c.once(self, lambda: self.read(c))
@@ -58,18 +58,28 @@ class Weights:
     def read(self, c: Fields) -> tuple[Extra, ...]:
         """Any layer."""
         return tuple(
-            Extra(name=name, shape=tuple(number(c, side) for side in shape), component=component, apart=self.apart)
+            Extra(
+                name=name,
+                shape=tuple(number(c, side) for side in shape),
+                component=component,
+                excluded_as=self.excluded_as,
+            )
             for component, shapes in self.shapes.items()
             for name, shape in shapes.items()
         )
 
 
 def extras(
-    component: Component, shapes: Mapping[str, Shape], *, experts: int = 1, top_k: int = 1, apart: Apart | None = None
+    component: Component,
+    shapes: Mapping[str, Shape],
+    *,
+    experts: int = 1,
+    top_k: int = 1,
+    excluded_as: Excluded | None = None,
 ) -> tuple[Extra, ...]:
     """Weights of a component by name and shape."""
     return tuple(
-        Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, apart=apart)
+        Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
         for name, shape in shapes.items()
     )
 

@@ -122,7 +122,7 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
     )
 
 
-LAYER_SCALAR = Weights({"other": {"layer_scalar": (1,)}}, apart="persistent_buffers")
+LAYER_SCALAR = Weights({"other": {"layer_scalar": (1,)}}, excluded_as="persistent_buffers")
 GEMMA4_EXPERTS = Weights(
     {
         "router": {"router.scale": ("hidden_size",), "router.per_expert_scale": ("num_experts",)},
@@ -189,7 +189,9 @@ def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
     }
     own: dict[str, Shape] = {f"{path}.self_conditioning.pre_norm.weight": (hidden,)}
     own |= {f"{path}.self_conditioning.{name}": shape for name, shape in Dense(bias=False)(c).shapes(hidden).items()}
-    return extras("other", own) + extras("attention", biases) + extras("other", scalars, apart="persistent_buffers")
+    return (
+        extras("other", own) + extras("attention", biases) + extras("other", scalars, excluded_as="persistent_buffers")
+    )
 
 
 def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
@@ -214,7 +216,7 @@ def assistant_extras(c: Fields) -> tuple[Extra, ...]:
     if c.flag("use_ordered_embeddings"):
         found += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
         order: dict[str, Shape] = {"masked_embedding.token_ordering": (c.size("vocab_size"),)}
-        found += extras("other", order, apart="persistent_buffers")
+        found += extras("other", order, excluded_as="persistent_buffers")
     return found
 
 

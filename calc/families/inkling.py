@@ -89,7 +89,7 @@ def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return (
         *found,
         *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}),
-        *extras("router", correction, apart="persistent_buffers"),
+        *extras("router", correction, excluded_as="persistent_buffers"),
     )
 
 

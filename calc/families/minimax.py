@@ -35,7 +35,7 @@ def lightning_decays(c: Fields, layer: int) -> tuple[Extra, ...]:
         "self_attn.key_decay": (n, block, 1),
         "self_attn.diagonal_decay": (1, n, block, block),
     }
-    return extras("ssm_linear", shapes, apart="persistent_buffers")
+    return extras("ssm_linear", shapes, excluded_as="persistent_buffers")
 
 
 M3_ATTENTION = Attention(qk_norm="head")

@@ -131,7 +131,7 @@ MISTRAL: dict[str, Family] = made_by(
             ),
             own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
             layer_extras=large4_extras,
-            extras=Weights({"other": {"lerope.alpha": (half_rope,)}}, apart="persistent_buffers"),
+            extras=Weights({"other": {"lerope.alpha": (half_rope,)}}, excluded_as="persistent_buffers"),
             wrappers=(Wrapper("mistral_large4"),),
         ),
         "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound

@@ -31,7 +31,9 @@ from calc.model.tensor import Shape
 BIASED = Attention(bias="attention_bias")
 QK_NORMED = Attention(bias="attention_bias", qk_norm="head")
 XIELU = Weights({"mlp": {f"mlp.act_fn.{name}": (1,) for name in ("alpha_p", "alpha_n")}})
-XIELU_CONSTANTS = Weights({"mlp": {f"mlp.act_fn.{name}": () for name in ("beta", "eps")}}, apart="persistent_buffers")
+XIELU_CONSTANTS = Weights(
+    {"mlp": {f"mlp.act_fn.{name}": () for name in ("beta", "eps")}}, excluded_as="persistent_buffers"
+)
 
 
 def apertus_scalars(c: Fields, layer: int) -> tuple[Extra, ...]:

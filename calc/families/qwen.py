@@ -136,7 +136,7 @@ def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
         *QWEN4_LAYER(c),
         *QWEN4_PLE(c),
         *extras("embedding", shards),
-        *extras("other", buffers, apart="persistent_buffers"),
+        *extras("other", buffers, excluded_as="persistent_buffers"),
     )
 
 

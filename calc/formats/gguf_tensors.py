@@ -15,7 +15,7 @@ from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba2
-from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
 
 MODULES = {
     "q_proj": "attn_q",
@@ -173,7 +173,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
         yield from _block(model, module.block, "multi_token_prediction")
         for name, shape in module.own_shapes(model.hidden, vocab).items():
             where = f"blk.{{layer}}.nextn.{name.replace('shared_head.', 'shared_head_')}"
-            yield Tensor(where, shape, "other", module.block.layers, apart="multi_token_prediction")
+            yield Tensor(where, shape, "other", module.block.layers, excluded_as="multi_token_prediction")
     for name, shape in _norm("output_norm", model.final_norm, model.hidden).items():
         yield Tensor(name, shape, "norms")
     yield from _extras(model, vocab)
@@ -184,7 +184,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
         yield Tensor("output.bias", (vocab,), "lm_head")
     if model.vision is not None:
         for name, shape, copies in model.vision.shapes(model.hidden):
-            yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
+            yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
 
 
 def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
@@ -224,9 +224,9 @@ def _norms(block: Block) -> list[str]:
     return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
 
 
-def _block(model: Architecture, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
+def _block(model: Architecture, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
     def tensor(name: str, shape: Shape, component: Component, experts: int = 1, top_k: int = 1) -> Tensor:
-        return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, apart)
+        return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, excluded_as)
 
     kind = model.model_type
     for name in _norms(block):
@@ -241,7 +241,7 @@ def _block(model: Architecture, block: Block, apart: Apart | None = None) -> Ite
     elif block.ffn is not None:
         yield from (tensor(name, shape, "mlp") for name, shape in _dense(block.ffn, model).items())
     for extra in block.extras:
-        if extra.apart in (None, "persistent_buffers"):
+        if extra.excluded_as in (None, "persistent_buffers"):
             yield tensor(_named(extra.name, EXTRAS), extra.shape, extra.component, extra.experts, extra.top_k)
 
 

@@ -74,7 +74,7 @@ class GGUFTypes:
     def place(self, tensor: Tensor, role: Role, layer: int) -> int:
         """What the type of a role hangs on."""
         sizes = self.counted.sizes
-        if tensor.apart is not None:
+        if tensor.excluded_as is not None:
             return sizes.layers - 1  # a draft layer, behind the last
         by_layer = role != "v" and sizes.experts > 1 and MIXES[self.weights].of_eight != OF_EIGHT_TINY
         return layer if by_layer or role not in COUNTED else self.counted.places[role][layer, tensor.name]
@@ -110,7 +110,7 @@ class Counted:
     def is_mixed(self, tensor: Tensor) -> bool:
         """Whether a mix chooses its type."""
         native = self.native and tensor.component == "experts_routed" and is_weight(tensor)
-        return tensor.name in self.roles and tensor.apart != "vision" and not native
+        return tensor.name in self.roles and tensor.excluded_as != "vision" and not native
 
     @classmethod
     def of(cls, model: Architecture, tensors: Sequence[Tensor]) -> "Counted":
@@ -118,7 +118,7 @@ class Counted:
         roles = {tensor.name: role_of(tensor.name) for tensor in quantized}
         where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
         for tensor in quantized:
-            if roles[tensor.name] in COUNTED and tensor.apart is None:
+            if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
                 where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
         places = {role: {one: place for place, one in enumerate(sorted(found))} for role, found in where.items()}
         return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.model_type in NATIVE_MXFP4)

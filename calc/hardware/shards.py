@@ -20,9 +20,9 @@ def copies_within(architecture: Architecture, tensor: Tensor, stage: range) -> i
     draft layers on the last; a tied head is the embedding once more.
     """
     first, last = stage.start == 0, stage.stop == architecture.num_layers
-    if tensor.apart == "vision":
+    if tensor.excluded_as == "vision":
         return int(first)
-    if tensor.apart == "multi_token_prediction":
+    if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
     if tensor.layers:
         return len(layers_within(tensor, stage))

@@ -11,7 +11,7 @@ from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
-from calc.model.tensor import Apart, Component, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
 from calc.model.towers import VisionTower
 
 
@@ -21,7 +21,7 @@ class Parameters(Frozen):
     total: int
     active: int
     components: dict[Component, int]
-    not_in_total: dict[Apart, int]
+    not_in_total: dict[Excluded, int]
 
 
 class Architecture(Frozen):
@@ -91,15 +91,15 @@ class Architecture(Frozen):
     def counted(self) -> Parameters:
         """The parameters, counted once."""
         components: dict[Component, int] = {}
-        apart: dict[Apart, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
+        excluded: dict[Excluded, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
         active = 0
         for tensor in self.tensors():
-            if tensor.apart is None:
+            if tensor.excluded_as is None:
                 components[tensor.component] = components.get(tensor.component, 0) + tensor.parameters
                 active += tensor.active
             else:
-                apart[tensor.apart] += tensor.parameters
-        return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=apart)
+                excluded[tensor.excluded_as] += tensor.parameters
+        return Parameters(total=sum(components.values()), active=active, components=components, not_in_total=excluded)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = super().model_copy(update=update, deep=deep)
@@ -135,7 +135,7 @@ class Architecture(Frozen):
         for name, shape in self._norm(names.final_norm, self.final_norm).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
-            yield Tensor(extra.name, extra.shape, extra.component, apart=extra.apart)
+            yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
         if not self.tied:
             yield Tensor(f"{names.lm_head}.weight", table, "lm_head")
         if self.head_bias:
@@ -144,12 +144,12 @@ class Architecture(Frozen):
             yield from self._block(module.block, "multi_token_prediction")
             for name, shape in module.own_shapes(hidden, self.vocab).items():
                 where = module.block.layers
-                yield Tensor(names.within(name), shape, "other", where, apart="multi_token_prediction")
+                yield Tensor(names.within(name), shape, "other", where, excluded_as="multi_token_prediction")
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
-                yield Tensor(name, shape, "vision", tuple(range(copies)), apart="vision")
+                yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
             for name, shape in self.vision.buffers().items():
-                yield Tensor(name, shape, "vision", apart="persistent_buffers")
+                yield Tensor(name, shape, "vision", excluded_as="persistent_buffers")
 
     def _norm(self, name: str, kind: Norm) -> Shapes:
         if kind == "none":
@@ -157,39 +157,39 @@ class Architecture(Frozen):
         weights: Shapes = {f"{name}.weight": (self.hidden,)}
         return weights | {f"{name}.bias": (self.hidden,)} if kind == "layer" else weights
 
-    def _block(self, block: Block, apart: Apart | None = None) -> Iterator[Tensor]:
+    def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
         if block.stack:
             within = self.model_copy(update={"names": names.model_copy(update={"layer": block.stack})})
             alone = block.model_copy(update={"stack": ""})
-            yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, apart))
+            yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, excluded_as))
             return
         for name in block.norms:
             for key, shape in self._norm(name, block.norm).items():
-                yield Tensor(names.within(block.path, key), shape, "norms", layers, apart=apart)
+                yield Tensor(names.within(block.path, key), shape, "norms", layers, excluded_as=excluded_as)
         for i, mixer in enumerate(block.mixers):
             path = names.recurrent if isinstance(mixer, Recurrent) else names.attention.replace("{mixer}", str(i))
             path = names.cross if isinstance(mixer, GQA) and mixer.cross else path
             for name, shape in names.stored(mixer.shapes(hidden)).items():
                 rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
                 where = names.within(block.path, path, name)
-                yield Tensor(where, shape, mixer.component, layers, rows, rows, apart)
+                yield Tensor(where, shape, mixer.component, layers, rows, rows, excluded_as)
         if isinstance(block.ffn, MoE):
-            yield from self._experts(block.ffn, layers, apart)
+            yield from self._experts(block.ffn, layers, excluded_as)
         elif block.ffn is not None:
             for name, shape in names.stored(block.ffn.shapes(hidden)).items():
-                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)
         for extra in block.extras:
-            where, why = names.within(extra.name), apart or extra.apart
+            where, why = names.within(extra.name), excluded_as or extra.excluded_as
             yield Tensor(where, extra.shape, extra.component, layers, extra.experts, extra.top_k, why)
 
-    def _experts(self, moe: MoE, layers: tuple[int, ...], apart: Apart | None) -> Iterator[Tensor]:
+    def _experts(self, moe: MoE, layers: tuple[int, ...], excluded_as: Excluded | None) -> Iterator[Tensor]:
         names, hidden, held = self.names, self.hidden, moe.held or moe.n_experts
         for name, shape in moe.router_shapes(hidden).items():
-            yield Tensor(names.within(names.router, name), shape, "router", layers, apart=apart)
+            yield Tensor(names.within(names.router, name), shape, "router", layers, excluded_as=excluded_as)
         if moe.router_correction != "none":
-            why = apart or ("persistent_buffers" if moe.router_correction == "buffer" else None)
-            yield Tensor(names.within(names.correction), moe.correction_shape(), "router", layers, apart=why)
+            why = excluded_as or ("persistent_buffers" if moe.router_correction == "buffer" else None)
+            yield Tensor(names.within(names.correction), moe.correction_shape(), "router", layers, excluded_as=why)
         one = moe.expert_shapes(hidden)
         if moe.stacked == "no":
             routed = names.stored_expert(one)
@@ -197,19 +197,21 @@ class Architecture(Frozen):
             routed = names.stored_stack(one, held, moe.stacked)
         for name, shape in routed.items():
             where = names.within(names.expert, name)
-            yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, apart)
+            yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, excluded_as)
         if moe.image_expert is not None:
             for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
                 where = names.within(names.expert, name)
-                yield Tensor(where, shape, "experts_routed", layers, held, 0, apart, first=moe.n_experts)
+                yield Tensor(where, shape, "experts_routed", layers, held, 0, excluded_as, first=moe.n_experts)
         for name, shape in names.stored(moe.latent_shapes(hidden)).items():
-            yield Tensor(names.within(names.mlp, name), shape, "other", layers, apart=apart)
+            yield Tensor(names.within(names.mlp, name), shape, "other", layers, excluded_as=excluded_as)
         if moe.shared is not None:
             for name, shape in names.stored(moe.shared.shapes(hidden)).items():
-                yield Tensor(names.within(names.shared_expert, name), shape, "experts_shared", layers, apart=apart)
+                yield Tensor(
+                    names.within(names.shared_expert, name), shape, "experts_shared", layers, excluded_as=excluded_as
+                )
         if moe.shared_gate:
             where = names.within(f"{names.shared_expert_gate}.weight")
-            yield Tensor(where, (1, hidden), "router", layers, apart=apart)
+            yield Tensor(where, (1, hidden), "router", layers, excluded_as=excluded_as)
         if moe.beside is not None:
             for name, shape in names.stored(moe.beside.shapes(hidden)).items():
-                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, apart=apart)
+                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)

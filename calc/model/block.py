@@ -3,7 +3,7 @@ from typing import Literal, Self
 from calc.errors import Frozen
 from calc.model.feedforward import FeedForward, MoE
 from calc.model.mixers import Mixer
-from calc.model.tensor import Apart, Component, Shape, Shapes
+from calc.model.tensor import Component, Excluded, Shape, Shapes
 
 Norm = Literal["rms", "layer", "none"]
 """With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
@@ -16,7 +16,7 @@ class Extra(Frozen):
     name: str
     shape: Shape
     component: Component
-    apart: Apart | None = None
+    excluded_as: Excluded | None = None
     experts: int = 1  # routed experts stacked in it
     top_k: int = 1
 

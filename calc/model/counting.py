@@ -53,7 +53,7 @@ class Counting:
         self.architecture, self.symbols = architecture, Symbols()
         formulas = self.symbols.apply(architecture)
         pairs = zip(architecture.tensors(), formulas.tensors(), strict=True)
-        self.pairs: list[Pair] = [pair for pair in pairs if pair[0].apart is None]
+        self.pairs: list[Pair] = [pair for pair in pairs if pair[0].excluded_as is None]
         self.outside = [pair for pair in self.pairs if not pair[0].layers]
         self.kinds = list(self.layer_kinds())
 

@@ -265,7 +265,7 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     """One step for each component, or more where layers differ in it."""
     groups: dict[tuple[Component, tuple[int, ...]], list[tuple[Tensor, Tensor]]] = {}
     for tensor, formula in pairs:
-        if tensor.apart is None:
+        if tensor.excluded_as is None:
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
     alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.mixers import Mixer
-from calc.model.tensor import Apart, Component, Tensor
+from calc.model.tensor import Component, Excluded, Tensor
 
 MIXING: tuple[Component, ...] = ("attention", "ssm_linear")
 FEEDING: tuple[Component, ...] = ("router", "experts_routed", "experts_shared", "mlp", "other")
@@ -98,17 +98,17 @@ class Diagram:
     """None where the embedding is the head (tied)."""
     others: tuple[ModelPart, ...]
     """Outside of the layers, of one family alone."""
-    aside: tuple[tuple[Apart, ModelPart], ...]
+    aside: tuple[tuple[Excluded, ModelPart], ...]
     """What is stored beside the model and not in its total."""
 
 
 def diagram(architecture: Architecture) -> Diagram:
     """Of every tensor of a model, each in one place."""
     outside: dict[Component, list[Tensor]] = {}
-    aside: dict[Apart, list[Tensor]] = {}
+    aside: dict[Excluded, list[Tensor]] = {}
     for tensor in architecture.tensors():
-        if tensor.apart is not None:
-            aside.setdefault(tensor.apart, []).append(tensor)
+        if tensor.excluded_as is not None:
+            aside.setdefault(tensor.excluded_as, []).append(tensor)
         elif not tensor.layers:
             outside.setdefault(tensor.component, []).append(tensor)
     modules = {component: ModelPart(component, tuple(members)) for component, members in outside.items()}
@@ -127,7 +127,7 @@ def diagram(architecture: Architecture) -> Diagram:
 def layer_kind(architecture: Architecture, block: Block) -> LayerKind:
     of: dict[Component, list[Tensor]] = {}
     for tensor in architecture.tensors_of(block):
-        if tensor.apart is None:
+        if tensor.excluded_as is None:
             of.setdefault(tensor.component, []).append(tensor)
 
     def chosen(components: tuple[Component, ...]) -> tuple[ModelPart, ...]:

@@ -19,7 +19,7 @@ Component = Literal[
     "vision",
     "other",
 ]
-Apart = Literal["persistent_buffers", "multi_token_prediction", "vision"]
+Excluded = Literal["persistent_buffers", "multi_token_prediction", "vision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Tensor:
     has one of its own."""
     top_k: int = 1
     """How many of these experts one token of text passes through."""
-    apart: Apart | None = None
+    excluded_as: Excluded | None = None
     """Why it is listed apart and not in the total; None when it is in the total."""
     first: int = 0
     """Number of its first expert: those for images follow those for text, ERNIE 4.5 VL."""

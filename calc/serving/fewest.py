@@ -120,7 +120,7 @@ class Several:
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        held = stage.weights + stage.vision + whole.fullest_moment(0).cache
+        held = stage.weights + stage.vision + whole.peak_moment(0).cache
         return max(1, -(-held // self.usually))
 
     def hold(self, stored: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:

@@ -25,7 +25,7 @@ class Way(Frozen):
 
     layout: Layout
     verdict: Word
-    spare: int  # bytes on the fullest GPU; below zero, what is missing there
+    spare: int  # bytes on the most loaded GPU; below zero, what is missing there
     max_batch: int | None  # sequences at this context; None: no limit
 
 
@@ -34,7 +34,7 @@ class Lever(Frozen):
 
     what: tuple[Message, ...]
     changes: dict[str, Any]  # by the fields' names, as on the command line
-    saves: int  # bytes on the fullest GPU
+    saves: int  # bytes on the most loaded GPU
     spare: int  # bytes that are free there afterwards
     gpus: int
 

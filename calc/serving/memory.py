@@ -207,12 +207,12 @@ class Allocation:
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
-        """One GPU of each stage, at its fullest moment."""
+        """One GPU of each stage, at its peak."""
         return self.of_each_stage(self.stage)
 
     def stage(self, index: int) -> StageMemory:
         serving, stage = self.serving, self.serving.laid_out.stages[index]
-        moment = self.fullest_moment(index)
+        moment = self.peak_moment(index)
         working = int(moment.working.bytes)
         held = stage.weights + stage.vision + moment.cache + working
         sizes = self.sizes(held, serving.engine.loading(stage))
@@ -229,7 +229,7 @@ class Allocation:
         )
         return StageMemory(memory, moment.working, sizes)
 
-    def fullest_moment(self, index: int) -> Moment:
+    def peak_moment(self, index: int) -> Moment:
         """A cache that is set aside is there all the time."""
         serving, cache, workload = self.serving, self.cache, self.workload
         if self.sets_aside:
@@ -239,7 +239,7 @@ class Allocation:
         return max(moments, key=lambda moment: moment.bytes)
 
     @cached_property
-    def fullest(self) -> int:
+    def most_loaded(self) -> int:
         """Number of the stage whose GPUs have the least to spare."""
         return min(range(len(self.stages)), key=self.spare_of)
 
@@ -254,11 +254,11 @@ class Allocation:
 
     @property
     def spare(self) -> int:
-        return self.spare_of(self.fullest)
+        return self.spare_of(self.most_loaded)
 
     @property
     def memory(self) -> Memory:
-        return self.stages[self.fullest].memory
+        return self.stages[self.most_loaded].memory
 
     @property
     def usable(self) -> int:
@@ -288,7 +288,7 @@ class Allocation:
         return self.starts(HIGH) and self.fits(MIDDLE)
 
     def held(self, *, most: bool) -> Ends:
-        """Bytes that the fullest stage holds at most, or at least, before a pass is planned; at each end of the
+        """Bytes that the most loaded stage holds at most, or at least, before a pass is planned; at each end of the
         overhead's range."""
         batch, context, cache = self.workload.batch, self.workload.context, self.cache
 
@@ -363,7 +363,7 @@ class Allocation:
         cache, share = self.cache, self.limits.share
         if share is None or not isinstance(cache, Pool):
             return None
-        context, aside, blocks = self.workload.context, self.set_aside[self.fullest], self.blocks(MIDDLE)
+        context, aside, blocks = self.workload.context, self.set_aside[self.most_loaded], self.blocks(MIDDLE)
         roomy, between, tight = aside.budgets
         return KVBudget(
             gpu=self.gpu.id,
@@ -371,7 +371,7 @@ class Allocation:
             max_num_seqs=self.limits.sequences,
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
-            weights=self.serving.laid_out.stages[self.fullest].loaded.total,
+            weights=self.serving.laid_out.stages[self.most_loaded].loaded.total,
             profile=int(aside.working.bytes),
             bytes=between.cache,
             bytes_low=tight.cache,

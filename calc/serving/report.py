@@ -160,7 +160,7 @@ def laid_out_report(
         memory=first.memory,
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
-        overhead_items=first.stages[first.fullest].sizes,
+        overhead_items=first.stages[first.most_loaded].sizes,
         by_context=by_context(first, contexts(workload, architecture)),
         buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
         draft_buffers=tuple(guessing),

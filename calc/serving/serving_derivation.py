@@ -53,18 +53,18 @@ class Derivations:
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation, self.serving = allocation, allocation.serving
-        self.stage = allocation.serving.laid_out.stages[allocation.fullest]
+        self.stage = allocation.serving.laid_out.stages[allocation.most_loaded]
         self.memory = allocation.memory
         self.symbols = Symbols()
 
     @property
     def overhead_items(self) -> OverheadSizes:
         """Bytes of each part of the overhead, from low to high."""
-        return self.allocation.stages[self.allocation.fullest].sizes
+        return self.allocation.stages[self.allocation.most_loaded].sizes
 
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""
-        serving, stage = self.serving, self.allocation.fullest
+        serving, stage = self.serving, self.allocation.most_loaded
         arguments = serving.laid_out.whole, serving.precision, len(serving.laid_out.ranges)
         beside = serving.engine.beside(*arguments)[stage]
         lines = list(weight_steps(serving, serving.laid_out.ranges[stage]))
@@ -75,21 +75,21 @@ class Derivations:
         return [self.plain(name, size) for name, size in asdict(self.stage.loaded).items() if size]
 
     def kv_cache(self) -> Lines:
-        """What the sequences take on one GPU, in the engine's blocks; else what is held when memory is fullest."""
+        """What the sequences take on one GPU, in the engine's blocks; else what is held at the peak."""
         symbols, cache, workload = self.symbols, self.allocation.cache, self.allocation.workload
         if not isinstance(cache, Pool):
             return [self.plain("kv_cache", self.memory.kv_cache)]
         batch = symbols.of("batch", workload.batch)
         blocks = symbols.named("blocks", cache.request_blocks(workload.context), "blocks of a request")
-        size = symbols.named("block_bytes", cache.block_bytes[self.allocation.fullest], "bytes of a block")
-        fixed = cache.fixed_bytes(self.allocation.fullest)
+        size = symbols.named("block_bytes", cache.block_bytes[self.allocation.most_loaded], "bytes of a block")
+        fixed = cache.fixed_bytes(self.allocation.most_loaded)
         more = symbols.named("fixed", fixed, "bytes that flags set aside") if fixed else 0
         return [symbols.line("kv_cache", batch * blocks * size + more)]
 
     def activations(self) -> Lines:
         """The tensors that are alive at the moment that decides."""
         serving, allocation = self.serving, self.allocation
-        arguments = serving.laid_out, allocation.fullest, allocation.cache, allocation.limits, allocation.workload
+        arguments = serving.laid_out, allocation.most_loaded, allocation.cache, allocation.limits, allocation.workload
         moments = serving.engine.moments(*arguments)
         index = max(range(len(moments)), key=lambda i: moments[i].bytes)
         formulas = serving.engine.moments(*arguments, write=self.symbols)
@@ -97,7 +97,7 @@ class Derivations:
 
     def overhead(self) -> Lines:
         """The least and the most of all items, and the middle, which counts."""
-        symbols, sizes = self.symbols, self.allocation.stages[self.allocation.fullest].sizes
+        symbols, sizes = self.symbols, self.allocation.stages[self.allocation.most_loaded].sizes
         ends = [
             (symbols.named(f"{item}_low", low, "least"), symbols.named(f"{item}_high", high, "most"))
             for item, (low, high) in sizes.items()
@@ -122,7 +122,7 @@ class Derivations:
         allocation, symbols, cache = self.allocation, self.symbols, self.allocation.cache
         if not isinstance(cache, Pool) or not allocation.sets_aside:
             return []
-        budget = allocation.set_aside[allocation.fullest].budgets[MIDDLE]
+        budget = allocation.set_aside[allocation.most_loaded].budgets[MIDDLE]
         parts = {"requested": budget.requested, **budget.held}
         requested, *held = (symbols.named(name, size, "bytes") for name, size in parts.items())
         lines = [self.plain(name, size) for name, size in parts.items()]
@@ -162,7 +162,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     for piece in serving.engine.stored(architecture, serving.precision, rank):
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
-        if tensor.apart in taken and copies:
+        if tensor.excluded_as in taken and copies:
             key = tensor.component, piece.form.bits
             parameters, more = counts.get(key, (0, 0))
             beside = 8 * piece.nbytes - piece.form.bits * tensor.numel

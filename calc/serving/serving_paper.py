@@ -133,7 +133,7 @@ class ServingPaper:
 
     def activations(self) -> Iterator[Item]:
         steps = self.of.activations()
-        yield Message("The tensors that are alive at the moment when memory is fullest:")
+        yield Message("The tensors that are alive at the peak:")
         yield lines(steps, BYTES, Message("Tensor"))
         yield added("activations", [step.result for step in steps], "bytes")
         yield from legend_of(steps, self.of.symbols.occurring())

@@ -178,7 +178,7 @@ def reason_at_start(allocation: Allocation) -> Message:
     if isinstance(allocation.cache, Pool) and allocation.cache.refusal is not None:
         return allocation.cache.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
-    roomy, budget, scarce = allocation.set_aside[allocation.fullest].budgets
+    roomy, budget, scarce = allocation.set_aside[allocation.most_loaded].budgets
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):
         return Message(

@@ -44,16 +44,16 @@ class Weighing:
         engine = self.engine
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
         stored = engine.stored(self.whole, self.precision, self.rank)
-        return [piece for piece in stored if piece.tensor.apart in counted]
+        return [piece for piece in stored if piece.tensor.excluded_as in counted]
 
     @cached_property
     def layers(self) -> list[Piece]:
-        return [piece for piece in self.pieces if piece.tensor.layers and piece.tensor.apart is None]
+        return [piece for piece in self.pieces if piece.tensor.layers and piece.tensor.excluded_as is None]
 
     @cached_property
     def ends(self) -> list[Piece]:
         """What stands before the layers and behind them."""
-        return [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.apart is not None]
+        return [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.excluded_as is not None]
 
     @cached_property
     def kinds(self) -> list[int]:
@@ -119,7 +119,7 @@ class Weighing:
 
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
-        if piece.tensor.apart == "vision":
+        if piece.tensor.excluded_as == "vision":
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 

@@ -152,11 +152,13 @@ class WeightBytes:
     @classmethod
     def of(cls, rank: Architecture, engine: Engine, table: Table, sizes: Array, layout: Layout) -> "WeightBytes":
         count = np.array([tensor.count for tensor in table.tensors])
-        apart = [tensor.apart for tensor in table.tensors]
-        own = np.array([one is None for one in apart])
+        parts = [tensor.excluded_as for tensor in table.tensors]
+        own = np.array([part is None for part in parts])
         loaded = sizes * count
         vision = (
-            sum(vision_share(t, layout) for t in table.tensors if t.apart == "vision") if engine.loads_vision else 0
+            sum(vision_share(t, layout) for t in table.tensors if t.excluded_as == "vision")
+            if engine.loads_vision
+            else 0
         )
         routed = own & (table.component == "experts_routed")
         lookup = own & (table.component == "embedding")

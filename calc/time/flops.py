@@ -48,12 +48,14 @@ def product_of(architecture: Architecture, tensor: Tensor) -> Product:
     return tensor.component
 
 
-def product_flops(architecture: Architecture, stage: range, apart: frozenset[str] = frozenset()) -> dict[Product, Any]:
+def product_flops(
+    architecture: Architecture, stage: range, included: frozenset[str] = frozenset()
+) -> dict[Product, Any]:
     """FLOPs of one row through every matrix of a stage: 2 for each weight. A row of routed experts goes through one of
     them. `apart` are tensors listed apart that run too."""
     flops: dict[Product, Any] = {}
     for tensor in architecture.tensors():
-        if is_multiplied(tensor) and (tensor.apart is None or tensor.apart in apart):
+        if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included):
             product = product_of(architecture, tensor)
             each = tensor.active // max(1, len(tensor.layers))
             each = each // tensor.top_k if product == "experts_routed" else each

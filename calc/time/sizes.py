@@ -16,10 +16,10 @@ from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import stored
 from calc.formats.table import FORMATS, Format
 from calc.model.architecture import Architecture
-from calc.model.tensor import Apart, Component, Tensor
+from calc.model.tensor import Component, Excluded, Tensor
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-TensorPart = tuple[Component, Apart | None]
+TensorPart = tuple[Component, Excluded | None]
 MixShares = dict[TensorPart, float]
 """Bytes an element of each part of a model in a GGUF file."""
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -101,7 +101,7 @@ def bytes_by_tensor(
 def bytes_of_mix(mix: MixShares, table: Table) -> Array:
     """A GGUF file divides a layer into other tensors: each part of the model takes what it does there, its tensors by
     their elements."""
-    return np.array([n * mix[t.component, t.apart] for n, t in zip(table.numel, table.tensors, strict=True)])
+    return np.array([n * mix[t.component, t.excluded_as] for n, t in zip(table.numel, table.tensors, strict=True)])
 
 
 def bytes_an_element(whole: Architecture, precisions: Sequence[Precision]) -> dict[WeightFormat, MixShares]:
@@ -111,7 +111,7 @@ def bytes_an_element(whole: Architecture, precisions: Sequence[Precision]) -> di
         return {}
     tensors, elements = gguf_tensors(whole), Counter[TensorPart]()
     for tensor in whole.tensors():
-        elements[tensor.component, tensor.apart] += tensor.parameters
+        elements[tensor.component, tensor.excluded_as] += tensor.parameters
     counted = Counted.of(whole, tensors)
     types = {name: GGUFTypes(counted, mix) for name, mix in mixes.items()}
     mixed = [tensor for tensor in tensors if counted.is_mixed(tensor)]
@@ -128,5 +128,7 @@ def file_bytes(types: GGUFTypes, tensors: Sequence[Tensor]) -> Counter[TensorPar
     held: Counter[TensorPart] = Counter()
     for tensor in tensors:
         for form, layers in types.formats(tensor).items():
-            held[tensor.component, tensor.apart] += form.nbytes(tensor.shape, matrices(tensor)) * max(1, len(layers))
+            held[tensor.component, tensor.excluded_as] += form.nbytes(tensor.shape, matrices(tensor)) * max(
+                1, len(layers)
+            )
     return held

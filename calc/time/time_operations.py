@@ -165,7 +165,7 @@ def demand(
     precision: Precision,
     layout: Layout,
     stage: range,
-    apart: frozenset[str] = frozenset(),
+    included: frozenset[str] = frozenset(),
 ) -> Demand:
     """What one rank of a stage does; `apart` are the tensors listed apart that run too (a draft layer's)."""
     whole, rank = unrolled(whole), unrolled(rank)
@@ -175,9 +175,9 @@ def demand(
     attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]
     table = next(piece for piece in pieces if piece.tensor.component == "embedding")
     return Demand(
-        flops=product_flops(rank, stage, apart),
-        weights=weight_bytes(rank, pieces, stage, apart),
-        elements=row_elements(rank, stage, apart),
+        flops=product_flops(rank, stage, included),
+        weights=weight_bytes(rank, pieces, stage, included),
+        elements=row_elements(rank, stage, included),
         quantized=quantized(rank, pieces),
         pairs=of_all_layers(attending, pair_flops),
         absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),

@@ -166,12 +166,12 @@ def weighed(
     running = {block.layers: block.runs_in for block in whole.shared}
     for i, tensor in enumerate(table.tensors):
         size = sizes[:, i] * (tensor.count // max(1, len(tensor.layers)))
-        if tensor.apart not in counted:
+        if tensor.excluded_as not in counted:
             continue
-        if tensor.apart == "vision":
+        if tensor.excluded_as == "vision":
             first += vision_share(tensor, layout)
             continue
-        if tensor.apart is not None:
+        if tensor.excluded_as is not None:
             last += sizes[:, i] * tensor.count
             continue
         if tensor.layers:

@@ -194,7 +194,7 @@ class Course:
             yield here.plus(sharded.reducing(index, layers)).moment("backward")
 
     def turning(self, run: Run) -> list[int]:
-        """Layers of a run at which its backward pass may be fullest, by how many stand before them: its ends; and
+        """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
         beside them where other units are gathered and reduced."""
         ends = {0, run.layers - 1}
         beside = {1, run.layers - 2} if self.sharded is not None else set()
@@ -207,8 +207,8 @@ class Course:
 
     # Sums
 
-    def fullest(self, units: Bytes) -> int:
-        """Bytes when it is fullest, for a batch and a length."""
+    def peak_bytes(self, units: Bytes) -> int:
+        """Bytes at the peak, for a batch and a length."""
         if units not in self.found:
             moments = chain.from_iterable(self.moments.values())
             self.found[units] = max(dot(moment.bytes, units) for moment in moments)
@@ -216,7 +216,7 @@ class Course:
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
-        """The moments of each phase that are fullest for some batch and length."""
+        """The moments of each phase that are the peak for some batch and length."""
         phases: dict[Phase, list[StepMoment]] = {}
         for moment in (*self.forward(), *self.backward()):
             phases.setdefault(moment.phase, []).append(moment)

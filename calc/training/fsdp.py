@@ -1,6 +1,7 @@
 """What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
 stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass. Where
-the embedding stands apart, it is gathered as a layer is, and the rest of the root for the head and its backward."""
+the embedding is a unit of its own, it is gathered as a layer is, and the rest of the root for the head and its
+backward."""
 
 from collections.abc import Sequence
 
@@ -22,13 +23,13 @@ class Sharded:
         self.embedding = next((run.gathered for run in runs if run.first == EMBEDDING), 0)
 
     @property
-    def apart(self) -> bool:
+    def separate_embedding(self) -> bool:
         """Whether the embedding is a unit of its own."""
         return self.embedding > 0
 
     def ends(self, index: int) -> bool:
         """Whether the last norm is one of the unit of the head, whose backward ends with it."""
-        return self.apart and index == self.layers[-1] + 1
+        return self.separate_embedding and index == self.layers[-1] + 1
 
     def before(self, index: int, layers: int) -> int:
         """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all, or
@@ -46,7 +47,7 @@ class Sharded:
     def unsharded(self, index: int, layers: int) -> int:
         """Bytes of weights that stay gathered between the passes: the root's, and without resharding those of all
         layers up to this one."""
-        root = self.root if not self.apart or index > self.layers[-1] else 0
+        root = self.root if not self.separate_embedding or index > self.layers[-1] else 0
         if self.layout.reshard_after_forward:
             return root
         earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
@@ -70,7 +71,7 @@ class Sharded:
 
     def after_layers(self) -> list[Held]:
         """At the head."""
-        last = self.root if self.apart else self.runs[self.layers[-1]].gathered
+        last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
     def going_back(self, index: int, layers: int) -> list[Held]:
@@ -80,7 +81,7 @@ class Sharded:
         inner = index in self.layers
         behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
         early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
-        own = run.gathered if inner or (self.apart and not index) else 0
+        own = run.gathered if inner or (self.separate_embedding and not index) else 0
         held = [weights(self.unsharded(index, layers) + own)]
         held += [buffer(early if self.layout.reshard_after_forward else 0)]
         return [*held, reducing(0 if behind is None else behind.reduced)]
@@ -93,7 +94,7 @@ class Sharded:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
             made = Held(once(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
-        if not self.apart:
+        if not self.separate_embedding:
             return [outside(run.profile.gradients[0]), reducing(run.reduced)]
         arriving = buffer(self.runs[self.layers[-1]].gathered if index else 0)
         of_head = self.runs[-1].profile.gradients[0] if index else 0  # which are counted with what went back already

@@ -32,7 +32,7 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class StepMoment:
-    """When a rank may be fullest."""
+    """When a rank may peak."""
 
     phase: Phase
     bytes: Bytes
@@ -111,7 +111,7 @@ def once(nbytes: int) -> Bytes:
 
 
 def undominated(moments: Iterable[StepMoment]) -> list[StepMoment]:
-    """Those that are fullest for some batch and length."""
+    """Those that are the peak for some batch and length."""
     best: list[StepMoment] = []
     for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
         if not any(all(map(ge, other.bytes, moment.bytes)) for other in best):

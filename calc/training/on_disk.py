@@ -24,7 +24,7 @@ class SavedBytes(Frozen):
 
 def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) -> SavedBytes:
     """Each weight once, in the type in which it is trained."""
-    tensors = [tensor for tensor in architecture.tensors() if tensor.apart is None]
+    tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     trained = [one for tensor in tensors for one in trained_of(architecture, tensor, work)]
     parameters, width = sum(one.parameters for one in trained), state_width(work, recipe)
     return SavedBytes(

@@ -23,7 +23,7 @@ class Profile:
 
     tape: Tape
     outside: frozenset[int]  # storages that are counted elsewhere
-    forward: tuple[Top, ...]  # moments when it is fullest
+    forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
     held: Top  # after its forward pass, until autocast ends
     saved: Top  # for its backward pass
@@ -101,7 +101,7 @@ def profile(
 
 
 def undominated(tops: list[Top]) -> list[Top]:
-    """Those moments that are fullest for some batch and length."""
+    """Those moments that are the peak for some batch and length."""
     best: list[Top] = []
     for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
         if not any(all(map(ge, other.bytes, top.bytes)) for other in best):

@@ -29,7 +29,7 @@ class TrainingLayout(Degrees):
     reshard_after_forward: bool = Field(
         default=True, description="FSDP: a layer's gathered weights are let go of before its backward pass."
     )
-    embedding_apart: bool = Field(
+    separate_embedding: bool = Field(
         default=False,
         description="FSDP: the embedding is a unit, and the last norm with the head another, as torchtitan has them; "
         "otherwise they are gathered together, and stay so.",

@@ -127,8 +127,8 @@ class TrainingStage:
 
     # Sums
 
-    def fullest(self, units: Bytes) -> int:
-        """Bytes when it is fullest, for a batch and a length."""
+    def peak_bytes(self, units: Bytes) -> int:
+        """Bytes at the peak, for a batch and a length."""
         alive = [step.bytes for step in self.steps]
         if self.work.optimizer_in_backward:
             alive.append(self.stepping().bytes)
@@ -136,7 +136,7 @@ class TrainingStage:
 
     def passing(self, units: Bytes) -> int:
         """The same while a micro-batch passes."""
-        return dot(self.during.bytes, units) + self.course.fullest(units)
+        return dot(self.during.bytes, units) + self.course.peak_bytes(units)
 
     @property
     def divided(self) -> int:
@@ -152,7 +152,7 @@ class TrainingStage:
 
     @cached_property
     def moments(self) -> dict[Phase, tuple[StepMoment, ...]]:
-        """The moments of each phase that are fullest for some batch and length."""
+        """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
         for phase, moments in self.course.moments.items():
             phases[phase] = [self.during.around(moment) for moment in moments]

@@ -75,7 +75,9 @@ def stage_weights(
     """All that a stage holds, and what of it is trained."""
     held = list(weights_of(rank, stage, layout, frozen))
     trained = [replace(weight, tensor=one) for weight in held for one in trained_of(rank, weight.tensor, work)]
-    return StageWeights(held, trained, units_of(held, trained, apart=layout.embedding_apart and not rank.tied))
+    return StageWeights(
+        held, trained, units_of(held, trained, separate_embedding=layout.separate_embedding and not rank.tied)
+    )
 
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
@@ -188,17 +190,19 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
             copies = int(first or (last and tied))
         else:
             copies = int(last)
-        if copies and tensor.apart is None:
+        if copies and tensor.excluded_as is None:
             here = replace(tensor, layers=tuple(layer for layer in tensor.layers if layer in stage))
             yield RankWeight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
 
 
-def units_of(weights: Iterable[RankWeight], trained: Iterable[RankWeight], *, apart: bool) -> dict[int, GatheredUnit]:
-    """Elements of each layer, of what stands outside of them, and of an embedding that stands apart."""
+def units_of(
+    weights: Iterable[RankWeight], trained: Iterable[RankWeight], *, separate_embedding: bool
+) -> dict[int, GatheredUnit]:
+    """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own."""
     units: dict[int, GatheredUnit] = {}
 
     def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int]]:
-        places = (EMBEDDING,) if apart and weight.tensor.component == "embedding" else weight.places
+        places = (EMBEDDING,) if separate_embedding and weight.tensor.component == "embedding" else weight.places
         for place in places:
             each = weight.copies * weight.numel // len(places) // weight.ep
             yield units.setdefault(place, GatheredUnit()), each

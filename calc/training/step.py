@@ -35,7 +35,7 @@ def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
 
 
 class TrainingMemory(Memory):
-    """Bytes on one GPU, the fullest, at the fullest moment of a step, whose parts add up to `total`."""
+    """Bytes on the most loaded GPU, at the peak of a step, whose parts add up to `total`."""
 
     kv_cache: int = 0
     master_weights: int
@@ -104,7 +104,7 @@ class Training:
         """What stands in each stage; equal where stages weigh the same but for the micro-batches in flight."""
         layers, weights = self.rank.num_layers, (piece.tensor for piece in stored(self.rank, self.frozen))
         places = [block.runs_in for block in self.rank.all_blocks]
-        places += [tensor.layers for tensor in weights if tensor.apart is None]
+        places += [tensor.layers for tensor in weights if tensor.excluded_as is None]
         kinds = layer_kinds(layers, places)
         return [
             (stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in self.stages
@@ -112,7 +112,7 @@ class Training:
 
     def _states(self, stage: range) -> States:
         layout = self.layout
-        key = stage, layout.tp, layout.ep, layout.embedding_apart, self.frozen, self.work
+        key = stage, layout.tp, layout.ep, layout.separate_embedding, self.frozen, self.work
         if key not in self.shared.weights:
             self.shared.weights[key] = stage_weights(self.rank, stage, self.layout, self.frozen, self.work)
         return states_of(self.shared.weights[key], self.work, self.recipe, self.layout)
@@ -139,7 +139,7 @@ class Training:
     def _course(self, stage: range, states: States, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
         layout = self.layout
-        spread = layout if layout.gathered_by_fsdp(self.recipe) else (layout.ep, layout.embedding_apart)
+        spread = layout if layout.gathered_by_fsdp(self.recipe) else (layout.ep, layout.separate_embedding)
         key = passes, stage, self.frozen, self.recipe, spread
         if key not in self.shared.courses:
             self.shared.courses[key] = Course(
@@ -173,7 +173,7 @@ class Training:
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
-        tensors = [tensor for tensor in self.architecture.tensors() if tensor.apart is None]
+        tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
         return sum(one.parameters for tensor in tensors for one in trained_of(self.architecture, tensor, self.work))
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
@@ -184,12 +184,12 @@ class Training:
         return 1, positions, tokens, -(-tokens // shards), tokens * sequence
 
     def memory(self, **change: int) -> TrainingMemory:
-        """Bytes on the fullest GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages the
-        first is the fullest, for it holds most micro-batches."""
+        """Bytes on the most loaded GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages
+        the first is the most loaded, for it holds most micro-batches."""
         return max((self._memory(index, **change) for index in self.firsts), key=lambda memory: memory.total)
 
     def held(self, *, single: bool) -> list[Bytes]:
-        """Bytes by units of every moment at which some GPU may be the fullest, for one sequence or for several."""
+        """Bytes by units of every moment at which some GPU may peak, for one sequence or for several."""
         return [
             moment.bytes
             for index in self.firsts
@@ -223,7 +223,7 @@ class Training:
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
         units = self.units(self.work.micro_batch, self.work.sequence)
-        return max(stage.fullest(units) for stage in self.different) <= self.room(usable)
+        return max(stage.peak_bytes(units) for stage in self.different) <= self.room(usable)
 
     @property
     def different(self) -> list[TrainingStage]:
@@ -246,18 +246,18 @@ class Training:
         return [self._memory(index) for index in range(len(self.stages))]
 
     def phases(self, units: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
-        """What is alive on the fullest GPU when each phase of the step is fullest, by name. `units` are those of the
+        """What is alive on the most loaded GPU at the peak of each phase, by name. `units` are those of the
         batch, where they are traced."""
         units = units or self.units(self.work.micro_batch, self.work.sequence)
-        return {phase: parts_of(self._lines(moment)[0], units) for phase, moment in self._fullest(units).items()}
+        return {phase: parts_of(self._lines(moment)[0], units) for phase, moment in self._peak_moments(units).items()}
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
-        """Bytes on the fullest GPU when each phase of the step is fullest."""
+        """Bytes on the most loaded GPU at the peak of each phase."""
         units = self.units(self.work.micro_batch, self.work.sequence)
-        return {phase: self._weighed(moment, units) for phase, moment in self._fullest(units).items()}
+        return {phase: self._weighed(moment, units) for phase, moment in self._peak_moments(units).items()}
 
-    def _fullest(self, units: Bytes) -> dict[Phase, StepMoment]:
-        """The fullest moment of each phase on the fullest GPU."""
+    def _peak_moments(self, units: Bytes) -> dict[Phase, StepMoment]:
+        """The peak of each phase on the most loaded GPU."""
         index = max(self.firsts, key=lambda index: self._memory(index).total)
         moments = self.stage(index, single=self.work.micro_batch == 1).moments
         return {
@@ -265,7 +265,7 @@ class Training:
         }
 
     def _memory(self, index: int, micro_batch: int | None = None, sequence: int | None = None) -> TrainingMemory:
-        """The fullest moment of one stage."""
+        """The peak of one stage."""
         micro_batch, sequence = micro_batch or self.work.micro_batch, sequence or self.work.sequence
         units = self.units(micro_batch, sequence)
         moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
@@ -320,14 +320,14 @@ def room(overhead: Overhead, gpus: int, usable: int) -> int:
 
 def least_of(moments: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
     """The largest size, up to `most`, at which no moment holds more than there is room for. None holds less at a larger
-    size, so the fullest at a size that is too large says which is the largest for itself, and so on."""
+    size, so the peak at a size that is too large says which is the largest for itself, and so on."""
     while most:
         there = units(most)
-        fullest = max(moments, key=lambda moment: dot(moment, there))
-        if dot(fullest, there) <= room:
+        peak = max(moments, key=lambda moment: dot(moment, there))
+        if dot(peak, there) <= room:
             break
 
-        def held(size: int, moment: Bytes = fullest) -> int:
+        def held(size: int, moment: Bytes = peak) -> int:
             return dot(moment, units(size))
 
         most = largest_near(lambda size: held(size) <= room, most, near(held, room, most))

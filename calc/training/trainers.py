@@ -80,7 +80,7 @@ TRAINERS: dict[str, Trainer] = {
         title="torchtitan (FSDP2)",
         workload=FUSED_ADAMW | {"method": "pretrain", "recompute": "alternate", "loss": "stepwise", "loss_chunks": 8},
         recipe="autocast",
-        layout={"zero": 3, "reduce": "fp32", "embedding_apart": True},
+        layout={"zero": 3, "reduce": "fp32", "separate_embedding": True},
         source="torchtitan 0.3: trainer.py (SelectiveAC), config/configs.py (bf16 parameters, fp32 reduction), "
         "distributed/fsdp.py (a unit of the embedding, one of norm and head), "
         "models/llama3/config_registry.py (ChunkedLossWrapper), models/common/attention.py (enable_gqa)",

@@ -16,8 +16,8 @@ SCRIPT = "train.py"
 def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
     """One process a GPU; the script itself lays them out."""
     nodes, each = machines(layout.gpus, node)
-    apart = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
-    where = apart if nodes > 1 else ("--standalone",)
+    several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
+    where = several if nodes > 1 else ("--standalone",)
     return Launch(words=("torchrun", *where, "--nproc-per-node", str(each), SCRIPT))
 
 

@@ -27,7 +27,7 @@ SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
 
 
 class PhaseMemory(Frozen):
-    """One GPU when a phase of the step is fullest."""
+    """One GPU at the peak of a phase."""
 
     memory: TrainingMemory
     tensors: tuple[Part, ...]  # by name; they sum to all but the overhead
@@ -43,7 +43,7 @@ class TrainingReport(Frozen):
     overhead_items: dict[OverheadItem, tuple[int, int]]
     stages: tuple[TrainingMemory, ...]  # the same of each pipeline stage
     by_sequence: dict[int, TrainingMemory]  # the same with other lengths
-    phases: dict[Phase, PhaseMemory]  # of the fullest GPU, in their order; `memory` is of the largest
+    phases: dict[Phase, PhaseMemory]  # of the most loaded GPU, in their order; `memory` is of the largest
     verdicts: tuple[TrainingVerdict, ...]
     assumptions: tuple[Message, ...]
     scenario: TrainingScenario
@@ -124,9 +124,7 @@ def laid_out_step(
         overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=tuple(training.by_stage()),
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
-        phases={
-            phase: PhaseMemory(memory=fullest, tensors=tensors[phase]) for phase, fullest in training.by_phase().items()
-        },
+        phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
         scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
@@ -134,12 +132,12 @@ def laid_out_step(
 
 
 PEAKS: dict[Phase, Message] = {
-    "after_init": Message("The step is fullest before it begins: what is kept between steps is all there is."),
-    "forward": Message("The step is fullest in the forward pass, when its last layer is at work."),
-    "loss": Message("The step is fullest at the loss, when every layer still waits for its backward pass."),
-    "backward": Message("The step is fullest in the backward pass."),
-    "optimizer": Message("The step is fullest at the optimizer's update, when all gradients are there."),
-    "after_step": Message("The step is fullest after the update: what is kept between steps is all there is."),
+    "after_init": Message("The step peaks before it begins: what is kept between steps is all there is."),
+    "forward": Message("The step peaks in the forward pass, when its last layer is at work."),
+    "loss": Message("The step peaks at the loss, when every layer still waits for its backward pass."),
+    "backward": Message("The step peaks in the backward pass."),
+    "optimizer": Message("The step peaks at the optimizer's update, when all gradients are there."),
+    "after_step": Message("The step peaks after the update: what is kept between steps is all there is."),
 }
 
 

@@ -82,7 +82,7 @@ FIELDS: dict[str, Message] = {
     "optimizer_kernel": Message("Kernel of the optimizer"),
     "reduce": Message("Gradients reduced in"),
     "reshard_after_forward": Message("Reshard after the forward pass"),
-    "embedding_apart": Message("Embedding apart"),
+    "separate_embedding": Message("Embedding as its own FSDP unit"),
     "cuda_context": Message("CUDA context (GiB)"),
     "libraries": Message("Libraries, NCCL (GiB)"),
     "cuda_graphs": Message("CUDA graphs (GiB)"),

@@ -376,7 +376,7 @@ PHASES: dict[str, Message] = {
 
 
 def phase(name: str, peak: str) -> str:
-    """A phase of a training step; where it is fullest, that is said."""
+    """A phase of a training step; where it is the peak, that is said."""
     return say("{phase} (peak)", phase=PHASES[name]) if name == peak else say(PHASES[name])
 
 

@@ -55,7 +55,7 @@ def test_options_reach_the_memory(capsys, options, part, nbytes):
 def test_table(capsys):
     status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--tp", "2", "--cp", "2", "--gpu", "h100-sxm")
     assert status == 0
-    for text in ("optimizer states", "GiB", "h100-sxm", "micro-batch", "The step is fullest"):
+    for text in ("optimizer states", "GiB", "h100-sxm", "micro-batch", "The step peaks"):
         assert text in out
 
 

@@ -45,7 +45,7 @@ def test_slices_are_every_tensor_of_the_total_once(model):
 
 
 def test_what_is_listed_apart_is_in_no_slice():
-    rows = shares.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", apart="vision")])
+    rows = shares.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", excluded_as="vision")])
     assert rows == [("mlp", "", "a", 6)]
 
 

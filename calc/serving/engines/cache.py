@@ -15,7 +15,7 @@ class Cache(ABC):
         """Bytes that so many sequences of so many tokens take on a stage."""
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
-        """Bytes of it that are there whenever memory is fullest, as far as that is known beforehand."""
+        """Bytes of it that are there at every peak, as far as that is known beforehand."""
         return 0
 
     def most_bytes(self, stage: int, batch: int, length: int) -> int | None:

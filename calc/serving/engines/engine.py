@@ -116,7 +116,7 @@ class LaidOut:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When memory may be fullest: bytes of cache that are held then, and the working memory beside."""
+    """When memory may peak: bytes of cache that are held then, and the working memory beside."""
 
     cache: int
     working: Peak
@@ -296,7 +296,7 @@ class Engine(ABC):
         workload: Workload,
         write: Numbers = NUMBERS,
     ) -> list[Moment]:
-        """When a stage's memory may be fullest: by default at any peak, for the cache is there all the time."""
+        """When a stage's memory may peak: by default at any peak, for the cache is there all the time."""
         held = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
         return [Moment(held, peak) for peak in self.peaks(laid_out, stage, limits, write)]
 

@@ -41,14 +41,14 @@ class Loader:
             copies = copies_within(rank, tensor, stage)
             if not copies:
                 continue
-            if tensor.apart == "vision":
+            if tensor.excluded_as == "vision":
                 parts["vision"] += vision_share(tensor, layout)
                 continue
             scales, count = piece.scales, copies * piece.a_layer
             weights, padding = piece.nbytes - scales, self.padding(piece, rank, layout.tp)
             if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
-            if tensor.apart == "multi_token_prediction":
+            if tensor.excluded_as == "multi_token_prediction":
                 parts["draft"] += count * (weights + scales)
             else:
                 parts["weights"] += count * weights

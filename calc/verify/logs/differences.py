@@ -85,7 +85,7 @@ def _beside(held: LoadedWeights) -> int:
 
 
 def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
-    """What the fullest rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
+    """What the most loaded rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
     for what, engine in known.loadings(precision, vision=bool(ours.parameters.not_in_total["vision"])):
         stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages

@@ -8,7 +8,7 @@ class Log(Frozen):
     """What a start-up log states; None: not stated.
 
     Sizes are bytes on one rank: of several ranks the largest of each size, and the least cache and free memory, which
-    is what the fullest one has; `notes` say so. Most figures have two decimals, hence `ROUNDING`.
+    is what the most loaded one has; `notes` say so. Most figures have two decimals, hence `ROUNDING`.
     """
 
     engine: str  # whose log it is; torch: a message of PyTorch alone

@@ -50,8 +50,8 @@ class Start:
                     ranks[rank] += figure
             ranks.setdefault(rank, figure)
 
-    def fullest(self) -> dict[str, Any]:
-        """Of each term the figure of the fullest rank."""
+    def of_most_loaded(self) -> dict[str, Any]:
+        """Of each term the figure of the most loaded rank."""
         return {
             term: min(ranks.values()) if term in LEAST else max(ranks.values()) for term, ranks in self.figures.items()
         }
@@ -153,7 +153,7 @@ def setting(name: str, value: str) -> str | int | float | bool | None:
 
 
 def finished(start: Start, starts: int) -> Log:
-    found = start.fullest()
+    found = start.of_most_loaded()
     asked = LogSettings(**{name: setting(name, value) for name, value in start.settings.items()})
     if "blocks" in found:
         found.setdefault("kv_tokens", found["blocks"] * tokens_a_block(start, asked, found))

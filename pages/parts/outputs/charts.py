@@ -207,9 +207,9 @@ def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> Figure:
 
 
 def phase_bars(report: TrainingReport, theme: Theme) -> Figure:
-    """The memory of each phase of a training step at its fullest."""
-    fullest = {words.phase(phase, report.memory.moment): held.memory for phase, held in report.phases.items()}
-    return _columns(fullest, trained(fullest.values()), say("Phase of the step"), theme)
+    """The memory of each phase of a training step at its peak."""
+    peaks = {words.phase(phase, report.memory.moment): held.memory for phase, held in report.phases.items()}
+    return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
 
 
 def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> Figure:

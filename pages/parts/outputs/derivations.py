@@ -73,7 +73,7 @@ class ModelDerivations:
                 "parameters": tensor.parameters,
                 "share": tensor.parameters / total,
                 "component": words.part(tensor.component),
-                "excluded": words.part(tensor.apart) if tensor.apart else "",
+                "excluded": words.part(tensor.excluded_as) if tensor.excluded_as else "",
             }
             for tensor, step in zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
         ]

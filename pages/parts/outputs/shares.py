@@ -33,7 +33,7 @@ def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
             parameters=tensor.parameters,
         )
         for tensor in tensors
-        if tensor.apart is None
+        if tensor.excluded_as is None
     ]
 
 

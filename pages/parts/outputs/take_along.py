@@ -59,7 +59,7 @@ def tensors(architecture: Architecture) -> str:
             tensor.count,
             tensor.parameters,
             tensor.active,
-            tensor.apart or "",
+            tensor.excluded_as or "",
         )
         for tensor in architecture.tensors()
     )

@@ -59,7 +59,7 @@ def totals(answer: Trained) -> None:
 
 
 def timeline(answer: Trained) -> None:
-    """Each phase of the step at its fullest, the peak marked, and the derivation of each."""
+    """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
     st.caption(say(PEAKS[report.memory.moment]))
     plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))

@@ -125,8 +125,8 @@ def contradiction(found: SpeedAccuracy, kind: str) -> Contradiction | None:
         for rows in alike.values()
         for pair in combinations(rows, 2)
     )
-    apart = (pair for pair in pairs if pair.peaks <= ALIKE and pair.factor >= APART)
-    return max(apart, key=lambda pair: pair.factor, default=None)
+    contrary = (pair for pair in pairs if pair.peaks <= ALIKE and pair.factor >= APART)
+    return max(contrary, key=lambda pair: pair.factor, default=None)
 
 
 def measured(row: dict[str, Any]) -> float:

@@ -36,9 +36,9 @@ def test_exact(row):
     assert parameters.total == row["total"]
     assert parameters.active == row["active"]
     assert parameters.components == row["components"]
-    apart = parameters.not_in_total
+    excluded = parameters.not_in_total
     for part in ("persistent_buffers", "multi_token_prediction", "vision"):
-        assert apart[part] == row[part] + NOT_AS_THE_ORACLE.get((row["id"], part), 0)
+        assert excluded[part] == row[part] + NOT_AS_THE_ORACLE.get((row["id"], part), 0)
     assert uncounted(row["config"]) is None
 
 

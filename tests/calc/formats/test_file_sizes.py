@@ -21,7 +21,7 @@ TEMPLATES = 10_000
 
 def lines_of_tensors(name):
     """Bytes of the lines that the header has for a model's tensors."""
-    tensors = [t for t in gguf_tensors(Architecture.from_config(models()[name].config)) if t.apart is None]
+    tensors = [t for t in gguf_tensors(Architecture.from_config(models()[name].config)) if t.excluded_as is None]
     return sum(
         LINE + len(tensor.name.replace("{layer}", str(layer))) + 8 * len(tensor.shape)
         for tensor in tensors

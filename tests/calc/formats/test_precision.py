@@ -357,12 +357,12 @@ ADDED = {"google/gemma-4-26B-A4B": 256, "google/gemma-4-31B-it": 256}
 def test_every_mix_weighs_every_model(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()
-    buffers = [tensor for tensor in architecture.tensors() if tensor.apart == "persistent_buffers"]
+    buffers = [tensor for tensor in architecture.tensors() if tensor.excluded_as == "persistent_buffers"]
     held = parameters.total + sum(
         t.parameters for t in buffers if "vision" not in t.name
     )  # which has a file of its own
     for mix in MIXES:
-        pieces = [p for p in stored(architecture, Precision(weights=mix)) if p.tensor.apart is None]
+        pieces = [p for p in stored(architecture, Precision(weights=mix)) if p.tensor.excluded_as is None]
         counted = sum(piece.tensor.parameters for piece in pieces)
         assert counted == held - DROPPED.get(model, 0) + ADDED.get(model, 0)
         assert sum(piece.nbytes * piece.tensor.count for piece in pieces) < 1.1 * 2 * held

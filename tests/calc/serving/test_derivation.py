@@ -77,7 +77,7 @@ def test_the_lines_of_every_figure_come_to_it(model, engine):
     )
     memory, budget, of = allocation.memory, allocation.kv_budget, Derivations(allocation)
     assert total(of.weights()) == memory.weights
-    assert total(of.loaded()) == allocation.serving.laid_out.stages[allocation.fullest].loaded.total
+    assert total(of.loaded()) == allocation.serving.laid_out.stages[allocation.most_loaded].loaded.total
     assert total(of.kv_cache()) == memory.kv_cache
     assert total(of.activations()) == memory.activations
     assert total(of.overhead(), "overhead") == memory.overhead

@@ -44,7 +44,7 @@ def test_what_tensor_parallel_divides():
 def test_what_a_moe_layer_divides():
     """Each expert is divided, the router is not, and nor are the low-rank matrices that lead into latent attention."""
     tensors = ARCHITECTURES["deepseek-ai/DeepSeek-V3"].rank(8).tensors()
-    shapes = {t.name: t.shape for t in tensors if t.apart is None}
+    shapes = {t.name: t.shape for t in tensors if t.excluded_as is None}
     layer = "model.layers.{layer}."
     assert shapes[f"{layer}mlp.experts.{{expert}}.up_proj.weight"] == (256, 7168)
     assert shapes[f"{layer}mlp.shared_experts.down_proj.weight"] == (7168, 256)
@@ -110,7 +110,9 @@ def test_what_can_not_be_divided(model, layout, field, nearest):
     ],
 )
 def test_where_routed_experts_are(layout, held, width, heads):
-    shapes = {t.name: t for t in layout.rank(ARCHITECTURES["deepseek-ai/DeepSeek-V3"]).tensors() if t.apart is None}
+    shapes = {
+        t.name: t for t in layout.rank(ARCHITECTURES["deepseek-ai/DeepSeek-V3"]).tensors() if t.excluded_as is None
+    }
     layer = "model.layers.{layer}."
     assert shapes[f"{layer}mlp.experts.{{expert}}.up_proj.weight"].experts == held
     assert shapes[f"{layer}mlp.experts.{{expert}}.up_proj.weight"].shape == (width, 7168)

@@ -143,8 +143,8 @@ def test_a_gpu_without_peaks_is_bound_by_bandwidth():
 def test_prefill_beside_decode_costs_less_than_both_apart():
     run = speed()
     both = run.seconds(mixed(decode(32, 4096), prefill(1, 512)), "expected", decodes=True)
-    apart = run.step(32, 4096, "expected") + run.seconds(prefill(1, 512), "expected", decodes=True)
-    assert run.step(32, 4096, "expected") < both < apart
+    separate = run.step(32, 4096, "expected") + run.seconds(prefill(1, 512), "expected", decodes=True)
+    assert run.step(32, 4096, "expected") < both < separate
 
 
 def test_chunks_hold_every_token_once_and_one_row_of_logits_a_prompt():

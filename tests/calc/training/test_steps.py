@@ -57,12 +57,12 @@ def test_each_part_is_its_formula(model, work, recipe, layout):
     report = training_report(
         config, workload=TrainingWorkload(**work), recipe=RECIPES[recipe], layout=TrainingLayout(**layout), gpus=[]
     )
-    for phase, fullest in report.phases.items():
+    for phase, peak in report.phases.items():
         steps, legend = phase_steps(Architecture.from_config(config), report.scenario, phase)
-        assert [(str(step.what), step.result) for step in steps] == [(str(t.name), t.bytes) for t in fullest.tensors]
+        assert [(str(step.what), step.result) for step in steps] == [(str(t.name), t.bytes) for t in peak.tensors]
         for step in steps:
             assert worth(step.values) == step.result
-        assert sum(step.result for step in steps) == fullest.memory.total - fullest.memory.overhead
+        assert sum(step.result for step in steps) == peak.memory.total - peak.memory.overhead
         assert legend
     assert max(report.phases.values(), key=lambda one: one.memory.total).memory == report.memory
 
@@ -197,7 +197,7 @@ TRACKED = (
             "optimizer": 20_476_982_784,
             "after_step": 12_286_201_344,
         },
-        id="FSDP2, the embedding apart",
+        id="FSDP2, the embedding its own unit",
     ),
     pytest.param(
         "microsoft/phi-4",
@@ -210,7 +210,7 @@ TRACKED = (
             "optimizer": 36_648_773_120,
             "after_step": 21_989_265_920,
         },
-        id="FSDP2, the embedding apart, reduced in bf16, two micro-batches",
+        id="FSDP2, the embedding its own unit, reduced in bf16, two micro-batches",
     ),
     pytest.param(
         "mistralai/Mixtral-8x7B-v0.1",
@@ -230,9 +230,9 @@ TRACKED = (
 
 @pytest.mark.parametrize(("model", "how", "tracked"), TRACKED)
 def test_every_phase_of_other_models(model, how, tracked):
-    """python -m benchmarks.oracle.track_steps with these options, apart=true."""
+    """python -m benchmarks.oracle.track_steps with these options, separate_embedding=true."""
     row = {"micro_batch": 1, "accumulation": 1, "impl": "flash", "loss": "hf", "keep_outputs": False} | how
-    row |= {"reduce": "float32", "reshard": True, "apart": True} | how
+    row |= {"reduce": "float32", "reshard": True, "separate_embedding": True} | how
     step = training(row, Architecture.from_config(models()[model].config))
     ours = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
     assert ours == pytest.approx(tracked, rel=0.001)

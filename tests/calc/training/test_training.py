@@ -132,8 +132,8 @@ def test_korthikanti_sums_up_a_gelu_layer():
         assert (
             kept(architecture, work, TrainingLayout(tp=t)) == tokens * (34 * hidden // t + 100 // t) + tokens * 16 // t
         )
-        apart = TrainingLayout(tp=t, sequence_parallel=False)
-        assert kept(architecture, work, apart) == tokens * (10 * hidden + 24 * hidden // t + 100 // t + 16)
+        unsplit = TrainingLayout(tp=t, sequence_parallel=False)
+        assert kept(architecture, work, unsplit) == tokens * (10 * hidden + 24 * hidden // t + 100 // t + 16)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.record["method"]) for case in ladder()])
@@ -319,7 +319,7 @@ def test_layouts_that_do_not_divide(model, layout, field):
 
 
 def test_the_first_stage_holds_most_micro_batches():
-    """1F1B, arXiv:2104.04473 section 2.2: stage i keeps p - i of them; the fullest stage is the answer."""
+    """1F1B, arXiv:2104.04473 section 2.2: stage i keeps p - i of them; the most loaded stage is the answer."""
     layout, work = TrainingLayout(pp=4), TrainingWorkload(accumulation=8)
     whole = training_report(models()["meta-llama/Llama-3.1-8B"].config, workload=work, layout=layout, gpus=[])
     kept = [stage.activations for stage in whole.stages]

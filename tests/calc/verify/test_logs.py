@@ -96,7 +96,7 @@ READ = {
     "vllm-2025-03": {"weights": gib(15.4137)},
     "vllm-2025-04-driver": {"ranks": 2, "weights": gib(30.7098), "kv_bytes": gib(7.71), "kv_tokens": 63_152},
     "vllm-processes": {"ranks": 2, "weights": gib(21.21), "kv_bytes": gib(1.57)},
-    "vllm-fullest-rank": {
+    "vllm-most-loaded-rank": {
         "ranks": 2,
         "kv_bytes": gib(34.78),
         "activations": gib(34.50) - gib(18.4902),

@@ -83,7 +83,7 @@ def test_shows_what_the_class_of_transformers_4_holds(row):
 )
 def test_names_are_those_of_the_config(version, model, hidden, tied):
     tensors = Architecture.from_config(CONFIGS[model]).tensors()
-    ours = {name: tensor.shape for tensor in tensors if tensor.apart is None for name in tensor.names()}
+    ours = {name: tensor.shape for tensor in tensors if tensor.excluded_as is None for name in tensor.names()}
     printed = read_printed(TEXTS[version, model]).shapes()
     head = {"lm_head.weight": printed["lm_head.weight"]} if tied else {}
     assert printed == head | {name: shape for name, shape in ours.items() if not any(part in name for part in hidden)}

@@ -240,7 +240,7 @@ class LlamaCpp(Engine):
         """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
         pieces = stored_gguf(architecture, precision)
-        vision = [piece for piece in pieces if piece.tensor.apart == "vision"] if self.options.mmproj else []
+        vision = [piece for piece in pieces if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         predicts = self.options.predicts
         return [*on_devices(pieces, placement, tied=architecture.tied, predicts=predicts), *vision]
 
@@ -248,8 +248,10 @@ class LlamaCpp(Engine):
         """As they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on the
         first GPU."""
         first = stage.start == 0
-        own = [piece for piece in pieces if piece.tensor.apart != "vision"]
-        vision = sum(piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.apart == "vision" and first)
+        own = [piece for piece in pieces if piece.tensor.excluded_as != "vision"]
+        vision = sum(
+            piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.excluded_as == "vision" and first
+        )
         weights = [(copies_within(rank, piece.tensor, stage), held(piece)) for piece in own]
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
 
@@ -338,7 +340,7 @@ class LlamaCpp(Engine):
 def held(piece: Piece) -> LoadedWeights:
     """One occurrence of a tensor."""
     scales = piece.scales * piece.a_layer
-    if piece.tensor.apart == "multi_token_prediction":
+    if piece.tensor.excluded_as == "multi_token_prediction":
         return LoadedWeights(draft=piece.nbytes * piece.a_layer)
     return LoadedWeights(weights=piece.nbytes * piece.a_layer - scales, scales=scales)
 
@@ -347,7 +349,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
     """The part of each piece that a device holds; `predicts`: of layers for multi-token prediction too."""
     for piece in pieces:
         tensor = piece.tensor
-        if tensor.apart is not None and not (tensor.apart == "multi_token_prediction" and predicts):
+        if tensor.excluded_as is not None and not (tensor.excluded_as == "multi_token_prediction" and predicts):
             continue
         if tensor.name == "token_embd.weight" and tied and placement.output != HOST:
             yield Piece(replace(tensor, component="lm_head"), piece.form)
@@ -363,7 +365,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
 
 
 def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
-    """The tensors that stand in the buffer of a pass when it is fullest, and the gaps between them; `guessing` is the
+    """The tensors that stand in the buffer of a pass at its peak, and the gaps between them; `guessing` is the
     buffer, of its own, of a pass of what guesses tokens."""
     sizes = {name: size for name, size in buffer.peak.items() if size}
     left = buffer.size - sum(sizes.values())

@@ -45,7 +45,7 @@ class ModelFile:
         self.outside: dict[str, FileTensor] = {}
         self.layers: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
         for tensor in tensors:
-            if tensor.apart == "vision" or (tensor.apart == "multi_token_prediction" and not predicts):
+            if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
                 continue
             ne = tensor.shape[::-1]
             for form, layers in types.formats(tensor).items():

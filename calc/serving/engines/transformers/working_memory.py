@@ -1,4 +1,4 @@
-"""Working memory of transformers' forward passes without gradients: what is alive at the fullest moment, above weights
+"""Working memory of transformers' forward passes without gradients: what is alive at the peak, above weights
 and cache.
 
 Each moment is written as its tensors, which were read off its modules by tracking every storage of full-size passes
@@ -134,7 +134,7 @@ def surroundings(model: Architecture, prompt: Pass) -> Elements:
 
 
 def mixer_elements(mixer: Mixer, model: Architecture, prompt: Pass) -> Iterator[tuple[Message, Elements]]:
-    """A mixer beside its input. Flash attention is fullest where queries are rotated, eager attention at the softmax,
+    """A mixer beside its input. Flash attention peaks where queries are rotated, eager attention at the softmax,
     with keys and values repeated."""
     if isinstance(mixer, Recurrent):
         yield Message("a recurrent layer"), {"projections and what becomes of them": 2 * mixer.projected(model.hidden)}
@@ -200,7 +200,7 @@ def softmax_bytes(mixer: Mixer, width: int, kernels: Kernels) -> int:
 
 
 def feedforward_elements(ffn: FeedForward | None, model: Architecture) -> Iterator[tuple[Message, Elements]]:
-    """Experts hold copies of the token for each that it is sent to: at their fullest with the activation, or when their
+    """Experts hold copies of the token for each that it is sent to: at their peak with the activation, or when their
     outputs are weighted (in fp32 by routers that compute so) and sorted back."""
     if ffn is None:
         yield Message("the end of a layer"), {}
