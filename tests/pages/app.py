@@ -6,6 +6,9 @@ from streamlit.testing.v1 import AppTest
 
 from tests import ROOT
 
+DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
+"""Where Weigh keeps the rarer choices of serving."""
+
 
 def page(name="weigh", /, **query):
     """A page as one finds it behind a link."""
