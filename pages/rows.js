@@ -27,9 +27,11 @@ function put(node, property, value) {
   if (node[property] !== value) node[property] = value;
 }
 
+const shownAs = (value, kind) => (typeof value === "string" ? value : WRITTEN[kind](value));
+
 // A cell holds a text, or a button where something can be done with it.
 function fill(cell, value, kind, action) {
-  const text = value === null || value === "" ? (kind === "button" ? "" : "–") : WRITTEN[kind](value);
+  const text = value === null || value === "" ? (kind === "button" ? "" : "–") : shownAs(value, kind);
   if (action && text) {
     if (cell.firstChild?.tagName !== "BUTTON") cell.replaceChildren(element("button", { type: "button" }));
     put(cell.firstChild, "textContent", text);
@@ -41,9 +43,12 @@ function fill(cell, value, kind, action) {
   if (kind === "share") cell.style.setProperty("--share", value === null ? "0%" : `${Math.min(100, 100 * value)}%`);
 }
 
-function sorted({ rows }, { column, up }) {
+function sorted({ rows, columns }, { column, up }) {
   if (column === null) return rows;
-  const least = (a, b) => (typeof a === "number" ? a - b : String(a).localeCompare(String(b)));
+  // Among numbers a text is that there is no limit.
+  const numbers = !["text", "button"].includes(columns[column].kind);
+  const size = (value) => (typeof value === "string" ? Infinity : value);
+  const least = (a, b) => (numbers ? (size(a) === size(b) ? 0 : size(a) - size(b)) : String(a).localeCompare(String(b)));
   const cell = (row) => row.cells[column] ?? "";
   return [...rows].sort((a, b) => (cell(a) === "") - (cell(b) === "") || (up ? 1 : -1) * least(cell(a), cell(b)));
 }

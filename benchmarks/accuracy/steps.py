@@ -172,7 +172,7 @@ LEFT = """Where records are at odds with each other, with the card or with the s
 - torchtune's README has 16.2 for LoRA and 7.4 for QLoRA of Llama 3.1 8B, 8.8 GiB apart; in NF4 its layers are 9.6 GiB
   smaller, and nothing else differs. Ours is 5% above the former and meets the latter.
 - What no source explains: Qwen 72B with LoRA and ZeRO-3 is 8 GiB a GPU above its parts at 256 tokens and 6 at 8,192;
-  Qwen 1.8B with QLoRA 0.9 GiB at 256 tokens and 0.3 at 8,192, where 72B with the same script is met within 1%.
+  Qwen 1.8B with QLoRA 0.9 GiB at 256 tokens and 0.3 at 8,192, where 72B with the same script is met within 6%.
 - torchtitan's 70B with tensor parallelism has 71.9 and 67.6 GiB, which differ in asynchronous tensor parallelism only.
   Ours lacks what DTensor's parallel loss and the gathered states before the head take."""
 

@@ -173,7 +173,7 @@ class Allocation:
 
     @cached_property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The same on every stage; weighed once for all workloads with the same limits."""
+        """What the engine sets aside on each stage; weighed once for all workloads with the same limits."""
         known = self.serving.set_aside
         if self.key not in known:
             known[self.key] = self.of_each_stage(self.stage_set_aside)

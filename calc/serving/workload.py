@@ -2,8 +2,6 @@ from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 
-MAX_TOKENS = 2**40
-
 
 class Workload(Frozen):
     """What is asked of a server: `batch` sequences at once, each of `context` tokens."""

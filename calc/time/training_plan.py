@@ -23,7 +23,7 @@ from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, Traini
 from calc.training.parts import dot
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
-from calc.training.step import Shared, Training, room
+from calc.training.step import Shared, Training
 from calc.training.training_workload import Recompute, TrainingWorkload
 from calc.units import GIB
 
@@ -81,7 +81,6 @@ class TrainingSearch:
     demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
     trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
     flops: dict[tuple[int, int], list[dict[What, float]]] = field(default_factory=dict)
-    rooms: dict[str, int] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
     def layouts(self) -> Iterator[TrainingLayout]:
@@ -128,18 +127,15 @@ class TrainingSearch:
 
     def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "Candidate | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""
-        room, sizes = self.room(gpu), self.micro_batches(layout)
-        if not sizes or self.held(layout, recompute, sizes[0]) > room:
+        sizes = self.micro_batches(layout)
+        if not sizes:
+            return None
+        room = self.training(layout, recompute, self.share(layout)).room(gpu.usable_bytes)
+        if self.held(layout, recompute, sizes[0]) > room:
             return None
         count = largest(lambda count: self.held(layout, recompute, sizes[count - 1]) <= room, len(sizes))
         speed = self.speed(gpu, layout, recompute, sizes[count - 1])
         return Candidate(gpu, speed, speed.seconds("expected"))
-
-    def room(self, gpu: GPU) -> int:
-        """Bytes that may be held beside the overhead at the high end of its range."""
-        if gpu.id not in self.rooms:
-            self.rooms[gpu.id] = room(Overhead(), self.needs.gpus, gpu.usable_bytes)
-        return self.rooms[gpu.id]
 
     def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "Candidate | None":
         """Of all ways that fit the one whose step takes least; what can't be faster than another is not weighed."""
@@ -258,23 +254,23 @@ def training_plan_report(
             [2 ** (needs.gpus.bit_length() - 1)],
         )
     ways = list(product(layouts, SAVINGS))
-    best = [found for gpu in gpus if (found := search.fastest(gpu, ways)) is not None]
-    plans = tuple(search.plan(one) for one in sorted(best, key=lambda one: one.seconds))
+    fastest = [found for gpu in gpus if (found := search.fastest(gpu, ways)) is not None]
+    fastest.sort(key=lambda candidate: candidate.seconds)
     return TrainingPlanReport(
         model=model or architecture.model_type,
         needs=needs,
-        plans=plans,
-        savings=tuple(savings(search, gpus, plans[0])) if plans else (),
+        plans=tuple(map(search.plan, fastest)),
+        savings=tuple(savings(search, fastest[0])) if fastest else (),
         assumptions=tuple(assumptions(search)),
     )
 
 
-def savings(search: TrainingSearch, gpus: Sequence[GPU], best: TrainingPlan) -> Iterator[TrainingPlan]:
+def savings(search: TrainingSearch, best: "Candidate") -> Iterator[TrainingPlan]:
     """The same ranks under every ZeRO stage and recomputation."""
-    (gpu,) = (gpu for gpu in gpus if gpu.id == best.gpu)
-    stages = ZERO if best.layout.replicas > 1 else (0,)
-    layouts = [best.layout.model_copy(update={"zero": zero}) for zero in stages]
-    found = (search.candidate(gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
+    ranks = best.speed.layout
+    stages = ZERO if ranks.replicas > 1 else (0,)
+    layouts = [ranks.model_copy(update={"zero": zero}) for zero in stages]
+    found = (search.candidate(best.gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
     yield from (search.plan(one) for one in found if one is not None)
 
 

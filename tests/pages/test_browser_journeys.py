@@ -106,14 +106,15 @@ def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, a
     assert users.bounding_box()["y"] < heads.bounding_box()["y"]
 
 
-def test_print_to_pdf(page, address):
+@pytest.mark.parametrize(("chosen", "gpus"), [("&gpu=l40s,h100-sxm", 2), ("", 9)], ids=["cards", "a table"])
+def test_print_to_pdf(page, address, chosen, gpus):
     """One column, light, nothing cut, charts included, controls not."""
     page.emulate_media(color_scheme="dark")
-    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=l40s,h100-sxm")
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B{chosen}")
     chart = page.get_by_role("figure", name="Memory vs. GPU capacity. The most: ")
     expect(chart.locator("svg").first).to_be_visible()
     page.get_by_text("As a table").nth(1).click()
-    expect(page.get_by_role("table", name="Memory vs. GPU capacity").get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("table", name="Memory vs. GPU capacity").get_by_role("row")).to_have_count(gpus + 1)
     page.get_by_text("As a table").nth(1).click()
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 1000})  # of A4 within its margins
@@ -121,7 +122,7 @@ def test_print_to_pdf(page, address):
     expect(page.get_by_role("button", name="Copy link")).to_be_hidden()
     for chart in page.locator(".weighbridge-chart").all():
         expect(chart).to_be_visible()
-    cut = """[...document.querySelectorAll("[data-testid=stMain] :is(p, li, h1, h2)")].filter(
+    cut = """[...document.querySelectorAll("[data-testid=stMain] :is(p, li, h1, h2, th, td)")].filter(
         text => text.checkVisibility() && text.getBoundingClientRect().right > window.innerWidth).length"""
     assert page.evaluate(cut) == 0
     ground = "getComputedStyle(document.querySelector('[data-testid=stMain]')).backgroundColor"

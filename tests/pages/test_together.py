@@ -65,6 +65,29 @@ def test_a_short_run_comes_as_its_beginning_and_the_rest():
     asyncio.run(run())
 
 
+def test_a_slow_browser_gets_what_was_sent_first_first(monkeypatch):
+    monkeypatch.setattr(together, "LONGEST", 0.01)
+
+    async def run():
+        browser = Browser()
+
+        async def get(message):
+            await asyncio.sleep(0.02)
+            await browser.get(message)
+
+        sender = Sender(get)
+        for message in (begins(), element("a"), element("b"), element("c")):
+            await sender.take(event(message))
+        await asyncio.sleep(0.03)  # the first of the three is on its way
+        for message in (element("d"), END, status(running=False)):
+            await sender.take(event(message))
+        assert [message for message in browser.since() if message.WhichOneof("type") == "delta"] == [
+            element(text) for text in "abcd"
+        ]
+
+    asyncio.run(run())
+
+
 def test_a_long_run_says_that_it_runs_and_shows_what_there_is(monkeypatch):
     monkeypatch.setattr(together, "LONGEST", 0.01)
 

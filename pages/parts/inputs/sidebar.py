@@ -120,7 +120,8 @@ def does(answer: Answer, name: str, original: Any) -> str:
     """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
     found = effect_of(answer, name)
     label, now = say(CONTROLS[name].label), answer.scenario.overrides[name]
-    change = say("{label} {before} → {after}", label=label, before=value(original), after=value(now))
+    steps = {"label": label, "before": value(original), "after": value(now)}
+    change = say("{label}: {before} → {after} wide" if name in MULTIPLIERS else "{label} {before} → {after}", **steps)
     if found is None:
         return change
     parameters = more(found.parameters)

@@ -102,14 +102,12 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
 }
 
 
-def card(verdict: Verdict | TrainingVerdict, lines: Iterable[str], flags: Iterable[str] = ()) -> None:
+def card(verdict: TrainingVerdict, lines: Iterable[str]) -> None:
     """Whether it fits, by how much, what is the most that would, and on how few GPUs."""
     word, color, icon = BADGES[verdict.verdict]
     name = find_gpu(verdict.gpu).name
     st.markdown(f"**{name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {name}**")
     st.badge(say(word), color=color, icon=icon)
-    for flag in flags:
-        st.markdown(f"`{flag}`")
     st.markdown(headroom(verdict))
     st.markdown("  \n".join(lines))
     st.caption(say(verdict.reason))
@@ -127,7 +125,13 @@ def headroom(verdict: Verdict | TrainingVerdict) -> str:
 
 def most(n: int | None) -> str:
     """The largest context or batch that surely fits."""
-    return say("no limit") if n is None else f"{n:,}" if n else say("none")
+    found = limit(n)
+    return found if isinstance(found, str) else f"{found:,}" if found else say("none")
+
+
+def limit(n: int | None) -> int | str:
+    """The same in a table, whose columns write numbers."""
+    return say("no limit") if n is None else n
 
 
 def overtaking(answer: Weighed) -> None:

@@ -9,9 +9,6 @@ from calc.model.derivation import Legend, Step
 from pages.parts import words
 from pages.parts.words import say
 
-"""Symbol -> what configs call it, and its value."""
-
-
 FIGURES = st.components.v2.component(
     "weighbridge_figures", js=Path(__file__).parents[2].joinpath("figures.js").read_text("utf-8"), isolate_styles=False
 )

@@ -18,7 +18,7 @@ from pages.parts import words
 from pages.parts.outputs import paper, rows
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, headroom, most
+from pages.parts.outputs.cards import BADGES, headroom, limit, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
@@ -177,8 +177,8 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
         verdict.spare / GIB,
         verdict.min_gpus,
         (degrees or say("Alone")) if other else "",
-        verdict.max_batch,
-        verdict.max_context,
+        limit(verdict.max_batch),
+        limit(verdict.max_context),
         None if budget is None else budget.concurrency,
         f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
         verdict.max_context_memory,

@@ -31,6 +31,7 @@ class Sender:
         """That the script is running, not sent yet."""
         self.running = False
         self.due: asyncio.Task[None] | None = None
+        self.sending = asyncio.Lock()
 
     async def take(self, message: Message) -> None:
         sent = ForwardMsg.FromString(message.get("bytes") or b"")
@@ -58,6 +59,7 @@ class Sender:
         if self.due is not None:
             self.due.cancel()
             self.due = None
-        waiting, self.waiting = self.waiting, []
-        for message in waiting:
-            await self.send(message)
+        async with self.sending:  # a slow browser takes those before first
+            waiting, self.waiting = self.waiting, []
+            for message in waiting:
+                await self.send(message)

@@ -13,7 +13,7 @@ from calc.training.training_verdict import TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import charts, plot, rows
-from pages.parts.outputs.cards import BADGES, card, most
+from pages.parts.outputs.cards import BADGES, card, limit, most
 from pages.parts.outputs.derivations import ModelDerivations, overhead
 from pages.parts.outputs.figure import derivation, figures
 from pages.parts.outputs.gpu_rows import CARDS, MARKS
@@ -118,8 +118,8 @@ def row(answer: Trained, verdict: TrainingVerdict) -> Row:
         find_gpu(verdict.gpu).name,
         f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
         round(verdict.spare / GIB, 2),
-        verdict.max_micro_batch,
-        verdict.max_sequence,
+        limit(verdict.max_micro_batch),
+        limit(verdict.max_sequence),
         verdict.min_gpus if spread is None else spread.gpus,
         None if spread is None else said(spread.what),
         round(verdict.usable / GIB, 2),

@@ -5,6 +5,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import ClassVar, Literal
 
 from calc.errors import ConfigError, Message
@@ -51,7 +52,7 @@ CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
 PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
 """Flags that say where weights lie."""
-LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft")
+LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj")
 """Flags that say which weights GPUs hold."""
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
@@ -144,7 +145,7 @@ class LlamaCpp(Engine):
                 ["layer"],
             )
         split = shares(self.options, layout.pp)
-        if len(split) != layout.pp or not any(split) or min(split) < 0:
+        if len(split) != layout.pp or not any(split) or not all(0 <= share < inf for share in split):
             raise ConfigError(
                 Message(
                     "--tensor-split {split} does not say what each of {n} GPUs takes.",
@@ -184,10 +185,9 @@ class LlamaCpp(Engine):
 
     def check_draft(self, architecture: Architecture, precision: Precision) -> None:
         """Raise ConfigError where what guesses tokens can't be had."""
-        if self.options.predicts and self.options.model_draft is not None:
-            raise ConfigError(
-                Message("Layers of the model guess tokens with draft-mtp: there is no draft model then."), "model_draft"
-            )
+        if self.options.model_draft is not None and self.options.guess != "draft-simple":
+            why = Message("With --spec-type {kind} no draft model guesses tokens.", kind=self.options.guess)
+            raise ConfigError(why, "model_draft")
         if self.options.predicts and (architecture.model_type not in PREDICTING or len(architecture.prediction) != 1):
             raise ConfigError(
                 Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
@@ -199,7 +199,7 @@ class LlamaCpp(Engine):
         if draft is None:
             return
         if (why := self.refusal(draft, draft_precision(self.options, precision))) is not None:
-            raise ConfigError(why, "model_draft")
+            raise ConfigError(why, "model_draft" if self.options.weights_draft is None else "weights_draft")
         if abs(draft.vocab - architecture.vocab) > CLOSE_VOCABULARY:
             raise ConfigError(
                 Message(

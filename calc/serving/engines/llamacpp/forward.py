@@ -33,6 +33,7 @@ from calc.serving.engines.llamacpp.habits import (
     SCALED_EMBEDDING,
     SCALED_LOGITS,
     SINGLE_MIXERS,
+    STATE_FIRST,
 )
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.recurrent_graph import delta_net, mamba, mamba2, short_conv
@@ -135,14 +136,14 @@ def layer_of(b: Building, block: Block, state: GraphNode, *, last: bool) -> Grap
             made = like(made, "scale", name="attention")
         if b.kind in NORM_ON_OUTPUT:
             made = b.norm(made, "post_attention_norm")
-        first, second = (state, made) if b.kind in ("jamba", "lfm2", "lfm2moe") else (made, state)
+        first, second = (state, made) if b.kind in STATE_FIRST else (made, state)
         state = like(first, "add", second, name="state")
     out = fed_after_norm(b, block, state)
     if b.kind in NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
     if b.model.details.scaled_residual:
         out = like(out, "scale", name="feed-forward")
-    first, second = (state, out) if b.kind in ("jamba", "lfm2", "lfm2moe", "phi3") else (out, state)
+    first, second = (state, out) if b.kind in STATE_FIRST | {"phi3"} else (out, state)
     state = like(first, "add", second, name="state")
     return like(state, "mul", b.weight("layer_output_scale.weight")) if b.has("layer_output_scale.weight") else state
 
@@ -218,7 +219,7 @@ def fed_after_norm(b: Building, block: Block, state: GraphNode) -> GraphNode:
     """The feed-forward of the normed state, by what norm the file has."""
     if isinstance(block.ffn, MoE) and block.ffn.beside is not None:
         return dense_and_experts(b, block.ffn, state)
-    if b.kind == "olmo2" or (b.kind == "exaone4"):
+    if b.kind in ("olmo2", "exaone4"):
         return fed(b, block, state)
     name = "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"
     return fed(b, block, b.layer_norm(state, name, block))

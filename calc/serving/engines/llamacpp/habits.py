@@ -7,6 +7,8 @@ PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2
 """Attention and feed-forward read the same state."""
 RESIDUAL_LAST = frozenset({"falcon"})
 """What they make is added up before the state is."""
+STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
+"""The state is the first of the two that are added."""
 NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "olmo2"})
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
