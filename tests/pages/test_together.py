@@ -76,7 +76,7 @@ def test_a_slow_browser_gets_what_was_sent_first_first(monkeypatch):
             await browser.get(message)
 
         sender = Sender(get)
-        for message in (begins(), element("a"), element("b"), element("c")):
+        for message in (begins(), status(running=True), element("a"), element("b"), element("c")):
             await sender.take(event(message))
         await asyncio.sleep(0.03)  # the first of the three is on its way
         for message in (element("d"), END, status(running=False)):
