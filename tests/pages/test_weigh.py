@@ -63,6 +63,7 @@ def test_the_multiplier_moves_the_intermediate_size():
     assert "11,008" in slider.label
     run(slider.set_value(4.0))
     assert app.query_params["intermediate_size"] == "8192"
+    assert "Changed: FFN multiplier: 11,008 → 8,192 wide" in texts(app.caption)
 
 
 def test_another_model_starts_from_its_own_values():

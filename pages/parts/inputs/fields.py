@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import Frozen, Message
+from pages.parts.words import say, value
 
 
 class Control(Frozen):
@@ -229,6 +230,12 @@ RARE = frozenset(
     }
 )
 """Fields that fewer readers move: they stand in a drawer."""
+
+
+def moved(name: str, before: Any, after: Any) -> str:
+    """A slider that differs, and from what: KV heads 8 → 16; of a multiplier the width, which is the config's field."""
+    steps = {"label": say(CONTROLS[name].label), "before": value(before), "after": value(after)}
+    return say("{label}: {before} → {after} wide" if name in MULTIPLIERS else "{label} {before} → {after}", **steps)
 
 
 def controlled(settings: Mapping[str, Any]) -> dict[str, Control | Switch]:

@@ -9,7 +9,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RARE, Control, Switch, controlled
+from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RARE, Control, Switch, controlled, moved
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.changed import effect_of
@@ -119,9 +119,7 @@ def difference(answer: Answer, name: str, original: Any) -> None:
 def does(answer: Answer, name: str, original: Any) -> str:
     """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
     found = effect_of(answer, name)
-    label, now = say(CONTROLS[name].label), answer.scenario.overrides[name]
-    steps = {"label": label, "before": value(original), "after": value(now)}
-    change = say("{label}: {before} → {after} wide" if name in MULTIPLIERS else "{label} {before} → {after}", **steps)
+    change = moved(name, original, answer.scenario.overrides[name])
     if found is None:
         return change
     parameters = more(found.parameters)

@@ -6,13 +6,13 @@ from functools import partial
 import streamlit as st
 
 from calc.text import config_file
-from pages.parts.inputs.fields import CONTROLS
+from pages.parts.inputs.fields import moved
 from pages.parts.outputs import carrying
 from pages.parts.outputs.copying import copy_button
 from pages.parts.state.query import Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
-from pages.parts.words import LANGUAGES, language, listed, say, value
+from pages.parts.words import LANGUAGES, language, listed, say
 
 
 def title(name: str, page: Page) -> str:
@@ -44,11 +44,10 @@ def header(answer: Answer, page: Page) -> None:
 
 
 def changed(answer: Answer) -> Iterator[str]:
-    """Each slider that differs, and from what: KV heads 8 → 16."""
+    """Each slider that differs, and from what."""
     before = answer.model.published.settings or {}
     for name, now in answer.scenario.overrides.items():
-        label = say(CONTROLS[name].label)
-        yield say("{label} {before} → {after}", label=label, before=value(before.get(name)), after=value(now))
+        yield moved(name, before.get(name), now)
 
 
 def languages() -> None:

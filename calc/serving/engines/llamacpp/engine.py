@@ -186,8 +186,10 @@ class LlamaCpp(Engine):
     def check_draft(self, architecture: Architecture, precision: Precision) -> None:
         """Raise ConfigError where what guesses tokens can't be had."""
         if self.options.model_draft is not None and self.options.guess != "draft-simple":
-            why = Message("With --spec-type {kind} no draft model guesses tokens.", kind=self.options.guess)
-            raise ConfigError(why, "model_draft")
+            raise ConfigError(
+                Message("With --spec-type {kind} no draft model guesses tokens.", kind=self.options.guess),
+                "model_draft",
+            )
         if self.options.predicts and (architecture.model_type not in PREDICTING or len(architecture.prediction) != 1):
             raise ConfigError(
                 Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
