@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,22 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
         )
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
         yield Message("This config states no size: each one is the default of its class in transformers.")
+    for name in c.stated.keys() - c.defaults.keys() - c.used:
+        if (near := _meant(name, tuple(c.defaults))) is not None and near not in c.stated:
+            yield Message(
+                "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?",
+                name=shown(name),
+                near=near,
+            )
     if family.assumption is not None:
         yield family.assumption
+
+
+@lru_cache(maxsize=2**14)
+def _meant(name: str, fields: tuple[str, ...]) -> str | None:
+    """The field that this one is a misspelling of: no field of the configs in tests/data is as near to another."""
+    near = get_close_matches(name, fields, n=1, cutoff=0.85)
+    return near[0] if near else None
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from calc import Architecture, ConfigError, report, training_report
 from calc.families import override
 from calc.text import parse_config, parse_value, unpack
 from presets import models
+from tests import load
 from tests.mutation import JUNK, mutated
 
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
@@ -183,6 +184,19 @@ def test_what_python_prints_of_a_config(text):
 def test_a_config_without_a_size_says_so():
     (said,) = Architecture.from_config({"model_type": "llama"}).assumptions
     assert "states no size" in str(said)
+
+
+def test_a_misspelt_field_is_named():
+    stated = {"model_type": "llama", "hidden_size": 4096, "vocab_size": 32000, "num_key_value_haeds": 8}
+    (said,) = Architecture.from_config(stated).assumptions
+    assert "“num_key_value_haeds”, which is not read, and not num_key_value_heads" in str(said)
+    assert Architecture.from_config({**stated, "num_key_value_heads": 8}).assumptions == ()
+
+
+@pytest.mark.parametrize("row", load("oracle.json"), ids=lambda row: row["id"])
+def test_no_published_config_is_taken_for_misspelt(row):
+    said = Architecture.from_config(row["config"]).assumptions
+    assert not [sentence for sentence in said if "misspelt" in str(sentence)]
 
 
 def test_nothing_is_near_that_is_not():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.linear_attention import GatedDeltaNet, KimiDelta
+from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
@@ -135,8 +135,6 @@ def state_widths(mixer: Mixer) -> tuple[int, int]:
     if isinstance(mixer, GatedDeltaNet):
         channels = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v
         return (mixer.d_conv - 1) * channels, mixer.state_elements()
-    if isinstance(mixer, KimiDelta):
-        return 3 * (mixer.d_conv - 1) * mixer.n_heads * mixer.d_head, mixer.state_elements()
     if isinstance(mixer, ShortConv):
         return (mixer.d_conv - 1) * mixer.d_inner, 0
     return 0, 0

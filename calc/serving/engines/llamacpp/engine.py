@@ -25,6 +25,7 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.launch import Launch
+from calc.serving.engines.llamacpp.context import padded
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
@@ -281,16 +282,13 @@ class LlamaCpp(Engine):
         """More sequences than slots, or longer ones."""
         if workload.batch > limits.sequences:
             return Message("llama.cpp runs {n} slots, fewer than sequences.", n=limits.sequences)
-        if self.options.ctx_size is None:
+        size = self.options.ctx_size
+        if size is None:
             return None
-        own = self.options.kv_unified or limits.sequences
-        needed = workload.context * (workload.batch if own is True else own)
-        if needed > -(-self.options.ctx_size // 256) * 256:
-            return Message(
-                "--ctx-size {size:,} holds {most:,} tokens a sequence.",
-                size=self.options.ctx_size,
-                most=self.options.ctx_size // (workload.batch if own is True else own),
-            )
+        cells = padded(size)
+        most = cells // workload.batch if self.options.kv_unified else padded(cells // limits.sequences)
+        if workload.context > most:
+            return Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
         return None
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:

@@ -245,6 +245,7 @@ def test_the_lines_of_a_pass_are_tensors_that_come_to_it():
         pytest.param({"batch": 5, "parallel": 4}, "4 slots", id="more sequences than slots"),
         pytest.param({"context": 8192, "ctx_size": 4096}, "4,096 tokens", id="longer than the cache"),
         pytest.param({"context": 2048, "ctx_size": 4096, "parallel": 4}, "1,024 tokens", id="slots share it"),
+        pytest.param({"context": 1281, "ctx_size": 5000, "parallel": 4}, "1,280 tokens", id="rounded up to blocks"),
     ],
 )
 def test_what_is_set_up_takes_no_more(options, sentence):
