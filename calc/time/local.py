@@ -57,11 +57,11 @@ class LocalRun(Frozen):
 
     @property
     def on_gpus(self) -> int:
-        return sum(b.model + b.context + b.compute for b in self.buffers if b.device != "host")
+        return sum(b.total for b in self.buffers if b.device != "host")
 
     @property
     def on_host(self) -> int:
-        return sum(b.model + b.context + b.compute for b in self.buffers if b.device == "host")
+        return sum(b.total for b in self.buffers if b.device == "host")
 
 
 def reads(architecture: Architecture) -> bool:

@@ -10,3 +10,7 @@ class DeviceBuffers(Frozen):
     model: int
     context: int
     compute: int
+
+    @property
+    def total(self) -> int:
+        return self.model + self.context + self.compute

@@ -15,7 +15,7 @@ from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_t
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
 from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.forward import forward, prediction, representative
-from calc.serving.engines.llamacpp.graph import BLOCKS, Graph
+from calc.serving.engines.llamacpp.graph import Graph
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.planner import Buffer, BufferPlan, PlannedDevice, assign, plan
 from calc.serving.engines.loading import up_to
@@ -94,10 +94,8 @@ class Plans:
             tensors = [t for m in block.mixers for t in cache_tensors(model, m, context, self.widest_value)]
             places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
             for tensor in tensors:
-                block_weights, size = BLOCKS[tensor.type]
-                nbytes = tensor.width * tensor.rows // block_weights * size
                 for device, count in places.items():
-                    sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, nbytes)
+                    sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
         return sizes
 
     def compute(self, context: ContextSizes) -> Sequence[Buffer]:

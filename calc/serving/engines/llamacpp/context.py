@@ -13,6 +13,7 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.serving.engines.llamacpp.graph import BLOCKS
 
 PADDING = 256
 """Cells come in multiples of it."""
@@ -103,6 +104,11 @@ class CacheTensor:
     width: int
     rows: int
     type: str
+
+    @property
+    def nbytes(self) -> int:
+        block, size = BLOCKS[self.type]
+        return self.width * self.rows // block * size
 
 
 def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, widest_value: int) -> Iterator[CacheTensor]:

@@ -18,9 +18,8 @@ from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
 from calc.serving.engines.llamacpp.file import layers_of
-from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import EXPERTS, HOST
+from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
 
 STEPS = 12
@@ -76,48 +75,40 @@ class Offloading:
     def experts(self) -> bool:
         return any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
 
-    def held(self, options: LlamaCppOptions) -> SlotCache:
+    def started(self, options: LlamaCppOptions) -> SlotCache:
         placement = placed(options, self.layers, len(self.room.gpus))
         return set_up(self.model, self.precision, options, placement, self.gpu)
+
+    @cached_property
+    def unsplit(self) -> SlotCache:
+        """With flags that put nothing on the host."""
+        return self.started(self.options)
 
     def has_room(self, options: LlamaCppOptions | None, length: int) -> bool:
         """Whether everything has, each buffer where it lies; weights and cache are looked at first."""
         if options is None:
             return False
-        known = self.known_sizes(options, length)
-        if not self.room.holds(known):
-            return False
-        contexts = self.held(options).contexts(self.batch, length)
-        computed = zip(*(plans.compute(context) for plans, context in contexts), strict=True)
-        passes = (sum(buffer.size for buffer in buffers) for buffers in computed)
-        return self.room.holds([size + one for size, one in zip(known, passes, strict=True)])
-
-    def known_sizes(self, options: LlamaCppOptions, length: int) -> list[int]:
-        """Bytes of weights and cache on each GPU and on the host, those of what guesses tokens too."""
-        contexts = self.held(options).contexts(self.batch, length)
-        return [
-            sum(plans.weights[i] + plans.cache(context)[i] for plans, context in contexts)
-            for i in (*range(self.held(options).plans.machine.count), HOST)
-        ]
+        cache = self.started(options)
+        fixed = cache.fixed_bytes(self.batch, length)
+        return self.room.holds(fixed) and self.room.holds(
+            [size + compute for size, compute in zip(fixed, cache.compute_bytes(self.batch, length), strict=True)]
+        )
 
     def guessing(self, length: int) -> list[int]:
         """Bytes on each GPU of what guesses tokens."""
-        cache = self.held(self.options)
-        found = [0] * len(self.room.gpus)
-        for buffer in cache.draft_buffers(self.batch, length)[:-1]:
-            found[int(buffer.device.removeprefix("gpu"))] += buffer.model + buffer.context + buffer.compute
-        return found
+        on_gpus = self.unsplit.draft_buffers(self.batch, length)[:-1]
+        return [buffer.total for buffer in on_gpus] or [0] * len(self.room.gpus)
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
         options = self.most_on_gpus(length)
         if options is None:
             return None
-        held = self.held(options)
+        cache = self.started(options)
         return Fitted(
             options,
-            tuple(held.buffers(self.batch, length)),
-            tuple(held.draft_buffers(self.batch, length)),
+            tuple(cache.buffers(self.batch, length)),
+            tuple(cache.draft_buffers(self.batch, length)),
         )
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
@@ -149,7 +140,8 @@ class Offloading:
                 continue
             if self.has_room(options, length):
                 return options
-            if self.room.host is not None and self.known_sizes(options, length)[-1] > self.room.host:
+            *_, on_host = self.started(options).fixed_bytes(self.batch, length)
+            if self.room.host is not None and on_host > self.room.host:
                 return None
         return None
 
@@ -170,7 +162,7 @@ class Offloading:
     def split(self, count: int, experts: int, length: int) -> list[int] | None:
         """Layers of each GPU, each filled to the same share of its room as far as layers go; None: there is none."""
         sizes = self.sizes(experts, length)[self.layers + 1 - count :]
-        rooms = [room - held for room, held in zip(self.room.gpus, self.guessing(length), strict=True)]
+        rooms = [room - taken for room, taken in zip(self.room.gpus, self.guessing(length), strict=True)]
         if len(rooms) == 1:
             return [count] if sum(sizes) <= rooms[0] else None
         rooms = [room - self.computed(length) for room in rooms]
@@ -186,8 +178,7 @@ class Offloading:
 
     def computed(self, length: int) -> int:
         """Bytes of the largest pass on the GPU where it takes most, if all layers are on GPUs."""
-        cache = self.held(self.options)
-        *on_gpus, _ = cache.plans.compute(cache.context(self.batch, length))
+        *on_gpus, _ = self.unsplit.plans.compute(self.unsplit.context(self.batch, length))
         return max(buffer.size for buffer in on_gpus)
 
     def sizes(self, experts: int, length: int) -> list[int]:
@@ -201,7 +192,7 @@ class Offloading:
     @cached_property
     def weight_sizes(self) -> list[tuple[int, int]]:
         """Of each layer and the output: weights without routed experts, and these."""
-        whole, rows = self.held(self.options).plans, []
+        whole, rows = self.unsplit.plans, []
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
             rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
@@ -210,16 +201,14 @@ class Offloading:
 
     def cache_sizes(self, length: int) -> list[int]:
         """Of each layer."""
-        cache = self.held(self.options)
-        context, sizes = cache.context(self.batch, length), [0] * self.layers
+        context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
         if not context.offload_cache:
             return sizes
+        widest = self.unsplit.plans.widest_value
         for block in self.model.all_blocks:
-            tensors = [t for m in block.mixers for t in cache_tensors(self.model, m, context, cache.plans.widest_value)]
+            tensors = [t for mixer in block.mixers for t in cache_tensors(self.model, mixer, context, widest)]
             for layer in block.runs_in:
-                for one in tensors:
-                    weights, size = BLOCKS[one.type]
-                    sizes[layer] += one.width * one.rows // weights * size
+                sizes[layer] += sum(tensor.nbytes for tensor in tensors)
         return sizes
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:

@@ -63,6 +63,19 @@ class SlotCache(Cache):
         found = [(self.plans, context)]
         return found if self.draft is None else [*found, (self.draft.plans, self.draft.context(context))]
 
+    def fixed_bytes(self, batch: int, length: int) -> list[int]:
+        """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
+        contexts = self.contexts(batch, length)
+        return [
+            sum(plans.weights[i] + plans.cache(context)[i] for plans, context in contexts)
+            for i in (*range(self.plans.machine.count), HOST)
+        ]
+
+    def compute_bytes(self, batch: int, length: int) -> list[int]:
+        """The same of the buffers of their passes."""
+        computed = (plans.compute(context) for plans, context in self.contexts(batch, length))
+        return [sum(buffer.size for buffer in buffers) for buffers in zip(*computed, strict=True)]
+
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return sum(plans.cache(context)[stage] for plans, context in self.contexts(batch, length))
 
