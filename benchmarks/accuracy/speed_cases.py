@@ -99,7 +99,7 @@ def read_case(row: Mapping[str, Any]) -> Case | LeftOut:
         return LeftOut(row, f"no config of {row['model']}")
     weights = FORMATS.get(row["precision"])
     if "gpt-oss" in row["model"] and row["precision"].startswith(("gguf", "mxfp4")):
-        weights = "mxfp4"  # its experts stay in it
+        weights = "Q8_0"  # of all but its experts, which stay in MXFP4
     if weights is None:
         return LeftOut(row, f"format not stated exactly: {row['precision']}")
     kv: CacheFormat = "bf16"

@@ -36,6 +36,27 @@ LLAMACPP_CHUNK = 512
 WAITING = 70_000
 """Tokens at once beyond which a run's own times grow with the number of requests: its cache was full."""
 HALVES, SEED = 40, 11
+BATCHES = {
+    ("Meta-Llama-3-8B", "gb300"): (128, 2),
+    ("Meta-Llama-3-8B", "gb200"): (128, 2),
+    ("Meta-Llama-3-8B", "b200"): (128, 2),
+    ("Meta-Llama-3-8B", "h100-sxm"): (128, 1),
+    ("Llama-3.1-405B", "gb300"): (1536, 1),
+    ("Llama-3.1-405B", "gb200"): (1536, 1),
+    ("Llama-3.1-405B", "b200"): (64, 1),
+    ("Llama-3.1-405B", "h100-sxm"): (512, 1),
+    ("DeepSeek-V3", "gb300"): (4096, 1),
+    ("DeepSeek-V3", "gb200"): (4096, 1),
+    ("DeepSeek-V3", "b200"): (2048, 1),
+    ("gpt-oss-120b", "gb300"): (1280, 2),
+    ("gpt-oss-120b", "gb200"): (1280, 1),
+    ("gpt-oss-120b", "b200"): (512, 4),
+    ("gpt-oss-120b", "h100-sxm"): (512, 4),
+    ("Qwen3-30B-A3B", "gb200"): (512, 4),
+    ("Qwen3-30B-A3B", "b200"): (512, 1),
+    ("Qwen3-30B-A3B", "h100-sxm"): (512, 2),
+}
+"""Sequences of a step and of a micro-batch of Megatron-Bridge's runs, by its docs/performance-summary.md (25.11)."""
 COLUMNS = ("kind", "model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
 COLUMNS += ("low", "expected", "high", "measured", "source")
 """Of a row of the file; the source is the number of one of `sources`."""
@@ -169,11 +190,12 @@ def training(case: Case) -> Timed | LeftOut:
 
     pp, cp, ep = stated("PP"), stated("CP"), stated("EP")
     dp = max(1, row["n_gpus"] // (row["tp"] * pp * cp))
-    accumulation = stated("grad accum")
-    if pp > 1 and accumulation == 1:
-        accumulation = 8 * pp  # not stated: a usual bubble of 1/9
+    micro_batch, accumulation = row["batch"], stated("grad accum")
+    if micro_batch is None:
+        step, micro_batch = BATCHES[row["model"].rpartition("/")[2], row["gpu"]]
+        accumulation = step // (micro_batch * dp)
     work = TrainingWorkload(
-        micro_batch=row["batch"] or 1,
+        micro_batch=micro_batch,
         sequence=row["input_len"],
         accumulation=accumulation,
         recompute="full" if "checkpointing True" in notes else "none",
@@ -197,6 +219,7 @@ def training(case: Case) -> Timed | LeftOut:
     )
     sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
     kind = "training, with experts" if sparse else "training"
+    case = case._replace(row={**row, "batch": micro_batch})
     return Timed(case, kind, "tokens/s/GPU", run.time().tokens_per_s_per_gpu, float(row["value"]))
 
 

@@ -37,6 +37,9 @@ EfficiencyKind = Literal[
     "training_experts",
     "training_attention",
     "training_elementwise",
+    "training_routed",
+    "training_layer_us",
+    "training_sparse_us",
     "training_overlap",
     "inter_node_gb_s",
 ]
@@ -44,7 +47,9 @@ EfficiencyKind = Literal[
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
 layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
 share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
-element of a layer's state; the share of communication that hides behind compute; GB/s of a GPU to another node."""
+element of a layer's state, and for each element of its copies that go to experts; host time of a layer, forward and
+backward, and what routed experts add; the share of communication that hides behind compute; GB/s of a GPU to another
+node."""
 
 
 class EfficiencyRow(Frozen):
@@ -188,6 +193,9 @@ class TrainingEfficiency(Frozen):
     attention: Estimate
     bandwidth: Estimate
     elementwise: Estimate  # bytes that kernels between products move, for each element of a layer's state
+    routed: Estimate  # the same of sorting tokens by their experts and back, for each of the copies of a token
+    layer_us: Estimate  # in which the host launches a layer's kernels, forward and backward
+    sparse_us: Estimate  # what routed experts add to it
     link: Estimate
     all_reduce_us: Estimate
     overlap: Estimate  # share of the communication between replicas that hides behind compute
@@ -200,6 +208,9 @@ TRAINING_DECIDED: dict[str, tuple[EfficiencyKind, bool]] = {
     "attention": ("training_attention", False),
     "bandwidth": ("bandwidth", False),
     "elementwise": ("training_elementwise", False),
+    "routed": ("training_routed", False),
+    "layer_us": ("training_layer_us", False),
+    "sparse_us": ("training_sparse_us", False),
     "link": ("link", False),
     "all_reduce_us": ("all_reduce_us", False),
     "overlap": ("training_overlap", False),

@@ -19,6 +19,7 @@ SHARES: dict[str, tuple[str, str]] = {
     "inter_node_gb_s": ("l_net", "GB/s of a GPU to other nodes, one direction"),
     "experts": ("η_me", "share of the peak: routed experts"),
     "elementwise": ("e_k", "bytes that kernels between products move for an element of a layer's state"),
+    "routed": ("e_r", "bytes that sorting tokens by their experts moves for an element of each copy of a token"),
     "overlap": ("η_o", "share of the exchange between replicas that hides behind compute"),
 }
 """Of the efficiencies of serving and training by their fields."""

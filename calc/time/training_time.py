@@ -51,6 +51,14 @@ class StepPasses(NamedTuple):
         return self.forward + self.backward + self.recomputed
 
 
+class ReplicatedWeights(NamedTuple):
+    """Weights of a rank that so many ranks hold alike, each so many ranks apart from the next."""
+
+    elements: float
+    replicas: int
+    apart: int
+
+
 class TrainingTime(Frozen):
     """A step, and what it comes to."""
 
@@ -112,19 +120,27 @@ class TrainingSpeed:
 
     def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
         """One micro-batch on a stage, forward, backward and recomputed."""
-        for operation in demand.operations(self.forward()):
-            yield self.timed(operation, end)
+        on_gpu = [self.timed(operation, end) for operation in demand.operations(self.forward())]
         memory = self.between_products(demand, end)
-        yield Timed("elementwise", memory, 0.0, memory)
-        yield Timed("communication", self.within_layers(demand, end))
+        on_gpu += [Timed("elementwise", memory, 0.0, memory), Timed("communication", self.within_layers(demand, end))]
+        yield from on_gpu
+        yield Timed("host", larger(self.launches(demand, end) - sum(part.seconds for part in on_gpu), 0.0))
 
     def between_products(self, demand: Demand, end: End) -> float:
-        """Seconds of the elementwise kernels."""
-        shares, passes = self.shares, self.passes("elementwise").all
-        moved = shares.elementwise.duration(end) * passes / 3 * self.forward().tokens * demand.hidden * demand.layers
-        shards = self.layout.tp if self.layout.sequence_parallel else 1
-        seconds: float = moved / shards / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
-        return seconds
+        """Seconds of the elementwise kernels, and of those that sort tokens by their experts and back."""
+        shares, passes, tokens = self.shares, self.passes("elementwise").all, self.forward().tokens
+        moved = shares.elementwise.duration(end) * tokens * demand.layers
+        moved /= self.layout.tp if self.layout.sequence_parallel else 1
+        if demand.routing is not None:
+            moved += shares.routed.duration(end) * demand.routing.rows(tokens) * demand.sparse
+        seconds: float = passes / 3 * moved * demand.hidden
+        return seconds / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+
+    def launches(self, demand: Demand, end: End) -> float:
+        """Seconds that the host takes to launch the kernels of a micro-batch, which it does while they run."""
+        shares, passes = self.shares, self.passes("host").all
+        each = demand.layers * shares.layer_us.duration(end) + demand.sparse * shares.sparse_us.duration(end)
+        return passes / 3 * each * 1e-6
 
     def computing(self, what: What, flops: float, end: End) -> float:
         """Seconds of so many FLOPs of a forward pass, in all passes. Attention of a context-parallel rank: its share of
@@ -141,7 +157,9 @@ class TrainingSpeed:
     def timed(self, operation: Operation, end: End) -> Timed:
         shares, passes = self.shares, self.passes(operation.what).all
         compute = self.computing(operation.what, operation.flops, end)
-        memory = passes * operation.bytes / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        weights = operation.weights / (self.layout.ep if operation.what == "experts_routed" else 1)
+        moved = passes * (weights + operation.cache + operation.activations)
+        memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
         return Timed(operation.what, larger(compute, memory), compute, memory)
 
     def within_layers(self, demand: Demand, end: End) -> float:
@@ -171,36 +189,40 @@ class TrainingSpeed:
         """Seconds of a micro-batch and of a step in which replicas exchange weights and gradients: with ZeRO-3 weights
         are gathered forward and backward, gradients scattered; else gradients are scattered and gathered, or weights
         (arXiv:1910.02054 section 7)."""
-        layout, recipe = self.layout, self.recipe
-        if layout.replicas == 1:
-            return 0.0, 0.0
-        weights = max(self.elements(demand) for demand in self.demands)
+        recipe = self.recipe
+        weights = max(sum(part.elements * self.ring_s(part, end) for part in self.weights(d)) for d in self.demands)
         trained = weights * self.trained
-        whole = layout.gpus // layout.pp
-        over = path(self.gpu, whole, self.node)
-        rails = (
-            max(1, self.node // layout.tp) if over == "network" else 1
-        )  # a ring over nodes for each GPU of a replica
-        rate = path_gb_s(self.gpu, over, self.shares, end) * rails
-        each = (layout.replicas - 1) / layout.replicas / (rate * 1e9)
-        if layout.zero == 3:
+        if self.layout.zero == 3:
             passes = 2 if self.work.trains_base else 1
-            return each * (passes * weights * WIDTH[recipe.compute] + trained * WIDTH[recipe.gradients]), 0.0
-        return 0.0, each * trained * (WIDTH[recipe.gradients] + WIDTH[recipe.weights])
+            return passes * weights * WIDTH[recipe.compute] + trained * WIDTH[recipe.gradients], 0.0
+        return 0.0, trained * (WIDTH[recipe.gradients] + WIDTH[recipe.weights])
 
-    def elements(self, demand: Demand) -> float:
-        """Weights of a rank; routed experts are spread over the ranks of a replica group."""
-        spread = {product: self.layout.ep if product == "experts_routed" else 1 for product in demand.weights}
-        elements: float = sum(size / spread[product] for product, size in demand.weights.items()) / WIDTH["bf16"]
-        return elements
+    def weights(self, demand: Demand) -> tuple[ReplicatedWeights, ReplicatedWeights]:
+        """Of a rank: routed experts, spread over ep ranks, and all else."""
+        layout, elements = self.layout, {what: size / WIDTH["bf16"] for what, size in demand.weights.items()}
+        routed = elements.pop("experts_routed", 0.0)
+        return (
+            ReplicatedWeights(routed / layout.ep, layout.replicas // layout.ep, layout.tp * layout.ep),
+            ReplicatedWeights(sum(elements.values()), layout.replicas, layout.tp),
+        )
+
+    def ring_s(self, part: ReplicatedWeights, end: End) -> float:
+        """Seconds in which replicas pass each other a byte for each element. Between nodes there is a ring for each of
+        the replicas within a node, each over an adapter of its own."""
+        over = path(self.gpu, part.replicas * part.apart, self.node)
+        within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.apart) if over == "network" else 1
+        rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
+        return (part.replicas - 1) / part.replicas / rate
 
     def optimizer(self, end: End) -> float:
         """Seconds in which it reads and writes weights, their copies, gradients and states."""
         recipe, layout = self.recipe, self.layout
         each = WIDTH[recipe.weights] * 2 + WIDTH[recipe.gradients] + 2 * 2 * WIDTH[recipe.states] + 8 * recipe.master
-        sharded = layout.replicas if layout.zero else 1
-        trained = max(self.elements(demand) for demand in self.demands) * self.trained / sharded
-        return trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
+        held = max(
+            sum(part.elements / (part.replicas if layout.zero else 1) for part in self.weights(demand))
+            for demand in self.demands
+        )
+        return held * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
     def of_stage(self, demand: Demand, end: End) -> float:
         """Seconds of a micro-batch on a stage, without what replicas exchange."""

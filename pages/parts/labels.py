@@ -204,6 +204,11 @@ EFFICIENCIES: dict[str, Message] = {
     "training_attention": Message("Share of the peak, attention"),
     "training_bandwidth": Message("Share of the bandwidth"),
     "training_elementwise": Message("Bytes that kernels between products move for an element of a layer's state"),
+    "training_routed": Message(
+        "Bytes that sorting tokens by their experts moves for an element of each copy of a token"
+    ),
+    "training_layer_us": Message("Host, µs for a layer, forward and backward"),
+    "training_sparse_us": Message("Host, µs more where experts are routed, forward and backward"),
     "training_link": Message("Share of the link"),
     "training_all_reduce_us": Message("Collective, µs whatever its size"),
     "training_overlap": Message("Share of the exchange between replicas that hides behind compute"),

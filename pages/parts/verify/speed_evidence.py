@@ -4,13 +4,10 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from itertools import combinations
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from calc.errors import Frozen, Message
-from calc.hardware.custom_gpu import find_gpu
 
 DOCS = Path(__file__).parents[3] / "docs"
 SPEEDS = {
@@ -89,48 +86,6 @@ class SpeedAccuracy(Frozen):
         for cells in self.rows:
             row = dict(zip(self.columns, cells, strict=True))
             yield row | {"source": self.sources[row["source"]], "error": row["expected"] / row["measured"] - 1}
-
-
-SAME = ("kind", "model", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
-"""What two records have alike that differ in nothing stated but the GPU."""
-ALIKE, APART = 1.15, 1.5
-"""Peaks are alike up to this factor; from the other on, records contradict each other."""
-
-
-class Contradiction(Frozen):
-    """Two records of the same work on GPUs of about the same peak, the faster first."""
-
-    faster: dict[str, Any]
-    slower: dict[str, Any]
-
-    @property
-    def factor(self) -> float:
-        return float(self.faster["measured"] / self.slower["measured"])
-
-    @property
-    def peaks(self) -> float:
-        """The larger peak over the smaller."""
-        ends = sorted(find_gpu(row["gpu"]).tflops.get("bf16", 0.0) for row in (self.faster, self.slower))
-        return ends[1] / ends[0] if ends[0] else inf
-
-
-def contradiction(found: SpeedAccuracy, kind: str) -> Contradiction | None:
-    """The furthest apart of a kind whose figures are rates."""
-    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in found.records():
-        if row["kind"] == kind:
-            alike.setdefault(tuple(row[name] for name in SAME), []).append(row)
-    pairs = (
-        Contradiction(faster=max(pair, key=measured), slower=min(pair, key=measured))
-        for rows in alike.values()
-        for pair in combinations(rows, 2)
-    )
-    contrary = (pair for pair in pairs if pair.peaks <= ALIKE and pair.factor >= APART)
-    return max(contrary, key=lambda pair: pair.factor, default=None)
-
-
-def measured(row: dict[str, Any]) -> float:
-    return float(row["measured"])
 
 
 class SideBySide(Frozen):

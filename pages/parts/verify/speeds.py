@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -15,7 +14,6 @@ from pages.parts.verify.speed_evidence import (
     SPEEDS,
     SpeedAccuracy,
     SpeedSummary,
-    contradiction,
     side_by_side,
 )
 from pages.parts.words import say
@@ -77,32 +75,13 @@ def kinds(found: SpeedAccuracy) -> None:
             above=len(found.measured_above_high),
         )
     )
-    for kind in ("training", "training, with experts"):
-        contradicted(found, kind)
-
-
-def contradicted(found: SpeedAccuracy, kind: str) -> None:
-    """That the records of a kind do not agree with each other, where they do not."""
-    pair = contradiction(found, kind)
-    if pair is None:
-        return
-    fast, slow = pair.faster, pair.slower
-    st.caption(
-        say(
-            "{kind}: the records contradict each other, so that no formula can meet them all. {model}, same format and "
-            "lengths, {n:,} GPUs: {fast} tokens/s per GPU on {gpu}, {slow} on {other}: a factor of {factor}, where the "
-            "peaks are a factor of {peaks} apart. Micro-batch sizes and recomputation are not stated.",
-            kind=SPEEDS[kind],
-            model=fast["model"].rpartition("/")[2],
-            n=fast["gpus"],
-            fast=f"{fast['measured']:,.0f}",
-            gpu=find_gpu(fast["gpu"]).name,
-            slow=f"{slow['measured']:,.0f}",
-            other=find_gpu(slow["gpu"]).name,
-            factor=f"{pair.factor:.2f}",
-            peaks=f"{pair.peaks:.2f}",
+    if "training, with experts" in found.by_kind:
+        st.caption(
+            say(
+                "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
+                "recomputation are not stated in the records, and the range is as wide as what they change."
+            )
         )
-    )
 
 
 def errors(found: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
