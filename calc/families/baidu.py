@@ -64,7 +64,9 @@ BAIDU: dict[str, Family] = made_by(
         "ernie4_5_moe": Family(
             mixer=ERNIE_ATTENTION,
             ffn=ERNIE_EXPERTS,
-            kernels=Kernels(rotation="fp32_spread", fp32_weights=False, fp32_router=True, shared_first=True),
+            kernels=Kernels(
+                rotation="fp32_spread", fp32_weights=False, fp32_router=True, casts_router=False, shared_first=True
+            ),
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(
                 ERNIE_ATTENTION, ERNIE_MLP, norms=("mtp_emb_norm", "mtp_hidden_norm"), projection="mtp_linear_proj"

@@ -78,7 +78,7 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=GPT2_MLP,
         norms=("ln_1", "ln_2"),
         norm="layer",
-        kernels=Kernels(dropout=EVERYWHERE),
+        kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         names=GPT2_NAMES,
         rotary=None,
         positions="n_positions",

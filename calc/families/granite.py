@@ -7,6 +7,7 @@ from calc.families.family import GATE_UP, Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import BAMBA
+from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 GRANITE_ATTENTION = Attention(bias="attention_bias")
@@ -24,6 +25,7 @@ GRANITE_MOE_NAMES = Names(
     expert_packed={"input_linear": GATE_UP},
     expert_renamed={"down_proj": "output_linear"},
 )
+SCALES = Kernels(scales_embedded=True)
 FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
 
@@ -42,15 +44,19 @@ GRANITE: dict[str, Family] = made_by(
         "granite": Family(
             mixer=GRANITE_ATTENTION,
             ffn=Dense(),
+            kernels=SCALES,
             gguf="granite",
             wrappers=(Wrapper("granite_speech", tied=True), Wrapper("granite_speech_plus", tied=True)),
         ),
-        "granite_swa": Family(mixer=SINKS_IN_WINDOWS, ffn=Dense()),
-        "granitemoe": Family(mixer=GRANITE_ATTENTION, ffn=GRANITE_EXPERTS, names=GRANITE_MOE_NAMES),
-        "granitemoeshared": Family(mixer=GRANITE_ATTENTION, ffn=SHARED_EXPERTS, names=GRANITE_MOE_NAMES),
+        "granite_swa": Family(mixer=SINKS_IN_WINDOWS, ffn=Dense(), kernels=SCALES),
+        "granitemoe": Family(mixer=GRANITE_ATTENTION, ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES),
+        "granitemoeshared": Family(
+            mixer=GRANITE_ATTENTION, ffn=SHARED_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES
+        ),
         "granitemoe_swa": Family(
             mixer=SINKS_IN_WINDOWS,
             ffn=replace(SHARED_EXPERTS, stacked="out_in"),
+            kernels=SCALES,
             names=GRANITE_MOE_NAMES.model_copy(
                 update={
                     "router": "block_sparse_moe.router",
@@ -63,12 +69,15 @@ GRANITE: dict[str, Family] = made_by(
         "granitemoehybrid": Family(
             mixer=Hybrid(GRANITE_ATTENTION, BAMBA, never),
             ffn=replace(SHARED_EXPERTS, sparse=has_experts, dense=Dense("shared_intermediate_size", bias=False)),
+            kernels=SCALES,
             names=GRANITE_MOE_NAMES,
         ),
         "granite_docling_text": Family(
-            mixer=GRANITE_ATTENTION, ffn=Dense(), wrappers=(Wrapper("granite_docling", tied=True),)
+            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite_docling", tied=True),)
         ),
-        "granite4_vision_text": Family(mixer=GRANITE_ATTENTION, ffn=Dense(), wrappers=(Wrapper("granite4_vision"),)),
+        "granite4_vision_text": Family(
+            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite4_vision"),)
+        ),
         "bamba": Family(
             mixer=Hybrid(GRANITE_ATTENTION, BAMBA, Listed("attn_layer_indices")),
             ffn=Dense(),

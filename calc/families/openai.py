@@ -37,7 +37,7 @@ GPT2 = Family(
     ffn=GPT2_MLP,
     norms=("ln_1", "ln_2"),
     norm="layer",
-    kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out"),
+    kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out", holds_attended=True),
     names=GPT2_NAMES.model_copy(update=CONV1D),
     rotary=None,
     positions="n_positions",

@@ -38,14 +38,17 @@ class Kernels(Frozen):
     fp32_router: bool | None = None
     """Whether the router reads an fp32 copy of the states and of its weights; None: where a buffer balances the
     experts' load."""
+    casts_router: bool = True  # False: autocast is off as the router scores its states: ERNIE 4.5
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
     shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
     held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
+    holds_attended: bool = False  # the layer holds what attention gave by a name while the feed-forward runs: GPT-2
     cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
     slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3
     scaled_embedding: bool = False  # times a number of its own: Gemma
+    scales_embedded: bool = False  # the model multiplies what the embedding gives: Granite
     capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
     parallel: bool = False  # attention and feed-forward read the same state, each by a norm of its own: GPT-NeoX
     norms_unweighted: frozenset[Unweighted] = frozenset()  # what passes a norm that has no weight: Gemma 4

@@ -83,16 +83,17 @@ class Course:
 
     def _run(self, profile: Profile, block: Block | None, places: list[int]) -> Run:
         unit, work = self.units.get(places[0]), self.work
-        trained = 0 if unit is None else unit.trained
+        trained, filled = (0, 0) if unit is None else (unit.trained, unit.filled)
         gradients, unreduced = profile.gradients[CountedBy.ONCE], WIDTH[self.recipe.compute] * trained
         if block is not None:
             width = self.gradient_width
             kept = self.by_fsdp or self.passes.settings.keeps_gradients
-            gradients = -(-trained * width // (self.layout.replicas if self.by_fsdp else 1)) if kept else 0
+            shared = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
+            gradients = shared if kept else 0
             if self.by_fsdp and work.accumulation > 1:
                 gradients = 0  # they are added to those of earlier micro-batches
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
-            shards = -(-trained * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
+            shards = -(-filled * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, held, beside = profile.saved.bytes, profile.held.bytes, NOTHING
         if block is not None and work.offload_activations:
@@ -112,8 +113,8 @@ class Course:
             gradients=gradients,
             gathered=self.gathered(places[0]),
             unreduced=unreduced,
-            reduced=WIDTH[self.layout.reduce] * trained,
-            shards=-(-trained * self.arriving // self.layout.replicas),
+            reduced=WIDTH[self.layout.reduce] * filled,
+            shards=-(-filled * self.arriving // self.layout.replicas),
         )
 
     def masks(self) -> Held:
@@ -153,12 +154,15 @@ class Course:
         return [self.masks()] if self.recomputed else []
 
     def embedded(self, index: int, run: Run) -> list[Held]:
-        """What the model's forward pass holds on to beside the stream: the embedding's output, where the first layer
-        does not save it."""
+        """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
+        output, where the first layer does not save it."""
+        size = self.rank.hidden * self.passes.settings.rest
+        positions = self.first and self.rank.positions > 0
+        held = [Held(by(CountedBy.POSITION, size), "embedded positions")] if positions else []
         alone = index == 1 and run.layers == 1
         if not self.first or alone or self.rank.kernels.scaled_embedding or self.runs[1].profile.keeps_input:
-            return []
-        return [Held(by(CountedBy.TOKEN, self.rank.hidden * self.passes.settings.rest), "embedded tokens")]
+            return held
+        return [*held, Held(by(CountedBy.TOKEN, size), "embedded tokens")]
 
     # Backward
 

@@ -18,11 +18,13 @@ def layer(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
     """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream."""
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
         return parallel(t, block, x, rotary)
+    lingering: list[TrackedTensor] = []
     if block.mixers:
         residual = x
         x = before(t, block, x)
         x = mixed(t, block, x, rotary)
         x = behind(t, block, x)
+        lingering += [x] if t.kernels.holds_attended else []
         x = t.add(residual, x, "residual stream")
     if block.ffn is not None:
         residual = x

@@ -18,6 +18,8 @@ def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     looked_up = x
     if t.settings.inputs_need_gradients:
         t.leaf(x)
+    if t.kernels.scales_embedded:
+        x = t.scale(x, "embedded tokens, scaled")
     if model.d_embedding is not None:
         x = t.matrix(x, "project_in", model.hidden, "embedded tokens in the width of the model")
     if model.positions:

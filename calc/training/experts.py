@@ -84,7 +84,10 @@ def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> Tracked
     weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
     if t.settings.adapters is not None and t.settings.adapters.experts:
         weight = t.folded(t.fold_factors(moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size)
-    return t.linear(x, t.cast(weight, width, "weights of the router in 32 bits"), rows, "logits of the router")
+    wide = t.cast(weight, width, "weights of the router in 32 bits")
+    if t.kernels.casts_router:
+        return t.linear(x, wide, rows, "logits of the router")
+    return t.without_autocast(x, wide, rows, "logits of the router")
 
 
 def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indices: TrackedTensor) -> TrackedTensor:

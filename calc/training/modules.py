@@ -195,9 +195,7 @@ class Modules(Rearranging):
         self, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
     ) -> TrackedTensor:
         """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
-        autocast, self.autocast = self.autocast, False
-        out = self.linear(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
-        self.autocast = autocast
+        out = self.without_autocast(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
         return out if bias is None else self.add_in_place(out, bias)
 
     # Norms
@@ -261,10 +259,13 @@ class Modules(Rearranging):
 
     def written_out_gelu(self, x: TrackedTensor) -> TrackedTensor:
         """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
-        half = self.scale(x, "steps of GELU")
-        inner = self.add(x, self.scale(self.power(x, "steps of GELU"), "steps of GELU"), "steps of GELU")
-        tanh = self.result_saved(self.scale(inner, "steps of GELU"), "steps of GELU")
-        return self.multiply(half, self.shift(tanh, "steps of GELU"), "activated")
+        label: Name = "steps of GELU"
+        half = self.scale(x, label)
+        inner = [self.add(x, self.scale(self.power(x, label), label), label)]
+        inner.append(self.scale(inner.pop(), label))
+        inner.append(self.result_saved(inner.pop(), label))
+        inner.append(self.shift(inner.pop(), label))
+        return self.multiply(half, inner.pop(), "activated")
 
     # Rotation
 

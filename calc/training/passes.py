@@ -51,7 +51,8 @@ def settings_of(
         repeated_keys=work.repeated_keys,
         fused=work.fused,
         recompute_scores=work.recompute == "selective",
-        keeps_gradients=not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
+        keeps_gradients=layout.gathered_by_fsdp(recipe)
+        or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,
         single=single,
     )
@@ -75,7 +76,8 @@ class Passes:
     @cached_property
     def norm(self) -> Profile:
         t = self.tape()
-        return profile(t, [], self.input(t, gradient=True), lambda inputs: final_norm(t, self.rank, inputs[0]))
+        x = self.input(t, gradient=True, width=self.stream_width)
+        return profile(t, [], x, lambda inputs: final_norm(t, self.rank, inputs[0]))
 
     @cached_property
     def tail(self) -> Profile:
@@ -87,12 +89,19 @@ class Passes:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
         gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
         mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
-        key = mixers, block.ffn, block.norms, block.norm, gradient
+        width = self.settings.rest if first else self.stream_width
+        key = mixers, block.ffn, block.norms, block.norm, gradient, width
         if key not in self.layers:
-            self.layers[key] = self.run(block, gradient=gradient)
+            self.layers[key] = self.run(block, gradient=gradient, width=width)
         return self.layers[key]
 
-    def run(self, block: Block, *, gradient: bool) -> Profile:
+    @cached_property
+    def stream_width(self) -> int:
+        """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
+        quantized matrices (bitsandbytes) give what they read."""
+        return self.layer(self.rank.all_blocks[0], first=True).width
+
+    def run(self, block: Block, *, gradient: bool, width: int) -> Profile:
         t = self.tape()
         channels = self.channels(block)
         tables = self.tables(t, channels)
@@ -107,11 +116,11 @@ class Passes:
             def run(inputs: list[TrackedTensor]) -> TrackedTensor:
                 return layer(t, block, inputs[0], rotary)
 
-        return profile(t, tables, self.input(t, gradient=gradient), run)
+        return profile(t, tables, self.input(t, gradient=gradient, width=width), run)
 
-    def input(self, t: Modules, *, gradient: bool, width: int | None = None) -> list[TrackedTensor]:
+    def input(self, t: Modules, *, gradient: bool, width: int) -> list[TrackedTensor]:
         """The residual stream, which the layer before has made."""
-        x = t.new("residual stream", self.rank.hidden, width or self.settings.rest, CountedBy.STREAM)
+        x = t.new("residual stream", self.rank.hidden, width, CountedBy.STREAM)
         if gradient:
             t.leaf(x)
         return [x]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from calc.formats import Precision
 from calc.formats.stored import stored
@@ -35,6 +36,18 @@ class RankWeight:
         """The layers that hold it, or `OUTSIDE`."""
         return self.tensor.layers or (OUTSIDE,)
 
+    @property
+    def rows(self) -> int:
+        """What FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows of a
+        matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
+        if "{expert}" in self.tensor.name:
+            return max(1, self.copies // len(self.places) // self.ep)
+        return self.tensor.shape[0]
+
+    def padded(self, elements: int, replicas: int) -> int:
+        """Elements with the rows that fill up the last replicas."""
+        return elements * -(-self.rows // replicas) * replicas // self.rows
+
 
 @dataclass
 class GatheredUnit:
@@ -42,6 +55,7 @@ class GatheredUnit:
 
     gathered: int = 0
     trained: int = 0
+    filled: int = 0  # the trained ones with what fills up the shards
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,16 @@ class StageWeights:
 
     held: list[RankWeight]
     trained: list[RankWeight]
-    units: dict[int, GatheredUnit]
+    separate_embedding: bool
+
+    @cached_property
+    def units(self) -> dict[int, GatheredUnit]:
+        """Elements of each layer and of what stands outside of them."""
+        return self.units_over(1)
+
+    def units_over(self, replicas: int) -> dict[int, GatheredUnit]:
+        """The same as so many replicas gather them."""
+        return units_of(self.held, self.trained, replicas, separate_embedding=self.separate_embedding)
 
 
 def stage_weights(
@@ -75,9 +98,7 @@ def stage_weights(
     """All that a stage holds, and what of it is trained."""
     held = list(weights_of(rank, stage, layout, frozen))
     trained = [replace(weight, tensor=one) for weight in held for one in trained_of(rank, weight.tensor, work)]
-    return StageWeights(
-        held, trained, units_of(held, trained, separate_embedding=layout.separate_embedding and not rank.tied)
-    )
+    return StageWeights(held, trained, layout.separate_embedding and not rank.tied)
 
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
@@ -87,9 +108,11 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     gradient = max(WIDTH[recipe.gradients], width) if work.fp32_adapters else WIDTH[recipe.gradients]
     state = state_width(work, recipe)
 
+    by_fsdp = layout.gathered_by_fsdp(recipe)
+
     def share(weight: RankWeight, nbytes: int, least_stage: int) -> int:
         ranks = layout.replicas // weight.ep if layout.zero >= least_stage else 1
-        return -(-nbytes // (weight.ep * ranks))
+        return -(-(weight.padded(nbytes, ranks) if by_fsdp else nbytes) // (weight.ep * ranks))
 
     def total(of: Iterable[RankWeight], nbytes: Callable[[RankWeight], int], least_stage: int) -> int:
         return sum(share(weight, weight.copies * nbytes(weight), least_stage) for weight in of)
@@ -115,7 +138,7 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         ),
         largest_gradient=gradient * largest,
         gradient_width=gradient,
-        units=stage.units,
+        units=stage.units_over(layout.replicas) if by_fsdp else stage.units,
     )
 
 
@@ -196,21 +219,22 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
 
 
 def units_of(
-    weights: Iterable[RankWeight], trained: Iterable[RankWeight], *, separate_embedding: bool
+    weights: Iterable[RankWeight], trained: Iterable[RankWeight], replicas: int, *, separate_embedding: bool
 ) -> dict[int, GatheredUnit]:
     """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own."""
     units: dict[int, GatheredUnit] = {}
 
-    def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int]]:
+    def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int, int]]:
         places = (EMBEDDING,) if separate_embedding and weight.tensor.component == "embedding" else weight.places
         for place in places:
             each = weight.copies * weight.numel // len(places) // weight.ep
-            yield units.setdefault(place, GatheredUnit()), each
+            yield units.setdefault(place, GatheredUnit()), each, weight.padded(each, replicas // weight.ep or 1)
 
     for weight in weights:
-        for unit, each in of(weight):
-            unit.gathered += each
+        for unit, _, filled in of(weight):
+            unit.gathered += filled
     for weight in trained:
-        for unit, each in of(weight):
+        for unit, each, filled in of(weight):
             unit.trained += each
+            unit.filled += filled
     return units

@@ -156,6 +156,13 @@ class Operations(Tape):
 
         return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
 
+    def without_autocast(self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """x·W in the type that both have."""
+        autocast, self.autocast = self.autocast, False
+        out = self.linear(x, weight, columns, name)
+        self.autocast = autocast
+        return out
+
     def product(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
         """torch.bmm: saves both."""
         out, sides = self.new(name, columns, a.width, unit, by_heads=True), sides_of(a, b)
