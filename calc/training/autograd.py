@@ -29,15 +29,15 @@ NOTHING: Bytes = (0,) * len(CountedBy)
 
 
 class Storage:
-    """Memory of one or more tensors; gone with the last reference."""
+    """Memory of one or more tensors; gone with the last reference, which the tape's events note."""
 
-    __slots__ = ("number", "tape")
+    __slots__ = ("events", "number")
 
-    def __init__(self, tape: "Tape", number: int) -> None:
-        self.tape, self.number = tape, number
+    def __init__(self, events: list[int], number: int) -> None:
+        self.events, self.number = events, number
 
     def __del__(self) -> None:
-        self.tape.freed(self.number)
+        self.events.append(-1 - self.number)
 
 
 class TrackedTensor:
@@ -116,14 +116,11 @@ class Tape:
     def __init__(self) -> None:
         self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
         self.events: list[int] = []  # number of a storage that comes; of one that goes, counted from -1 down
-        self.alive = [0] * len(CountedBy)
-        self.tops: list[tuple[int, Bytes]] = []  # events after which memory was fuller than before and after
-        self.rising = False
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
         self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
-        self.mark: int | None = None  # tops before the loss
+        self.mark: int | None = None  # events before the loss
         self.recording = True
         self.part: Checkpointed | None = None  # that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
@@ -132,28 +129,13 @@ class Tape:
         self, name: Name, columns: int, width: int, unit: CountedBy = CountedBy.TOKEN, *, by_heads: bool = False
     ) -> TrackedTensor:
         """A tensor in memory of its own."""
-        number, nbytes = len(self.sizes), columns * width
-        self.sizes.append((name, unit, nbytes))
+        number = len(self.sizes)
+        self.sizes.append((name, unit, columns * width))
         self.events.append(number)
-        self.alive[unit] += int(nbytes)  # plain, also where sizes are traced
-        self.rising = True
-        return TrackedTensor(Storage(self, number), columns, width, unit, by_heads=by_heads)
+        return TrackedTensor(Storage(self.events, number), columns, width, unit, by_heads=by_heads)
 
     def like(self, name: Name, tensor: TrackedTensor) -> TrackedTensor:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, by_heads=tensor.by_heads)
-
-    def freed(self, number: int) -> None:
-        """A storage has lost its last reference."""
-        if self.rising:
-            self.top()
-        _, unit, nbytes = self.sizes[number]
-        self.events.append(-1 - number)
-        self.alive[unit] -= int(nbytes)
-
-    def top(self) -> None:
-        """Note what is alive now."""
-        self.tops.append((len(self.events), tuple(self.alive)))
-        self.rising = False
 
     def record(
         self,
@@ -182,9 +164,8 @@ class Tape:
         part.saved.append(node.saved)
         if len(part.saved) == part.count:
             if out.storage is not None and all(one is None or one.number < out.storage.number for one in node.saved):
-                name, unit, nbytes = self.sizes[out.storage.number]
+                name, unit, _ = self.sizes[out.storage.number]
                 self.sizes[out.storage.number] = name, unit, 0
-                self.alive[unit] -= nbytes
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:

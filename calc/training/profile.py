@@ -4,13 +4,13 @@ are counted by their units, so that one profile holds for any batch and any leng
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from operator import ge, sub
+from operator import ge
+from typing import NamedTuple
 
 from calc.training.autograd import NOTHING, Bytes, CountedBy, Tape, TrackedTensor
 
 
-@dataclass(frozen=True)
-class Top:
+class Top(NamedTuple):
     """A moment: what is alive by units, and the event of the tape after which it is."""
 
     bytes: Bytes
@@ -62,42 +62,73 @@ def profile(
 ) -> Profile:
     """Run a part forward and back. `inputs` is what it reads, which nothing else refers to; it may let go of it."""
     numbers = frozenset(tensor.storage.number for tensor in outside if tensor.storage is not None)
-    base = tuple(
-        sum(size for number in numbers for _, unit, size in [tape.sizes[number]] if unit == u) for u in CountedBy
-    )
-
-    def now() -> Top:
-        return Top(tuple(map(sub, tape.alive, base)), len(tape.events))
-
-    def since(first: int = 0, last: int | None = None) -> tuple[Top, ...]:
-        tops = [Top(tuple(map(sub, nbytes, base)), event) for event, nbytes in tape.tops[first:last]]
-        return tuple(undominated(tops))
-
     number = inputs[0].storage.number if inputs and inputs[0].storage is not None else None
-    tape.tops.clear()
+    entered = len(tape.events)
     y = run(inputs)
-    tape.top()
-    mark = len(tape.tops) if tape.mark is None else tape.mark
-    forward, loss = since(last=mark), since(mark)
+    left = len(tape.events)
     source, size = (y.node, y.slot), (y.columns, y.width, y.unit)
     inputs.clear()
     del y
-    held = now()
+    held = len(tape.events)
     tape.casts.clear()
-    saved = now()
-    tape.tops.clear()
+    saved = len(tape.events)
     if source[0] is not None:
         tape.backward((source[0], source[1]), tape.new("gradients of activations", *size))
-        tape.top()
+    done = len(tape.events)
     outputs = [
         sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
     ]
     tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
     kept = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
+    meter = Meter(tape, numbers)
+    meter.at(entered)
+    forward = meter.peaks(left if tape.mark is None else tape.mark)
     return Profile(
-        tape, numbers, forward, loss, held, saved, since(), (kept, *NOTHING[1:]), tuple(outputs), number, size[1]
+        tape=tape,
+        outside=numbers,
+        forward=forward,
+        loss=() if tape.mark is None else meter.peaks(left),
+        held=meter.at(held),
+        saved=meter.at(saved),
+        backward=() if source[0] is None else meter.peaks(done),
+        gradients=(kept, *NOTHING[1:]),
+        outputs=tuple(outputs),
+        input=number,
+        width=size[1],
     )
+
+
+class Meter:
+    """Reads the events of a tape one after the other: what is alive by units, but for what stands outside."""
+
+    def __init__(self, tape: Tape, outside: frozenset[int]) -> None:
+        self.tape, self.outside = tape, outside
+        self.alive, self.event = list(NOTHING), 0
+
+    def at(self, event: int) -> Top:
+        """What is alive after so many events."""
+        self.peaks(event)
+        return Top(tuple(self.alive), event)
+
+    def peaks(self, event: int) -> tuple[Top, ...]:
+        """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
+        something goes after something came."""
+        alive, sizes, rising, tops = self.alive, self.tape.sizes, True, list[Top]()
+        for place in range(self.event, event):
+            number = self.tape.events[place]
+            if number >= 0:
+                _, unit, nbytes = sizes[number]
+                alive[unit] += 0 if number in self.outside else int(nbytes)  # plain, also where sizes are traced
+                rising = True
+            else:
+                if rising:
+                    tops.append(Top(tuple(alive), place))
+                    rising = False
+                _, unit, nbytes = sizes[-1 - number]
+                alive[unit] -= int(nbytes)
+        self.event = event
+        return tuple(undominated([*tops, Top(tuple(alive), event)]))
 
 
 def undominated(tops: list[Top]) -> list[Top]:

@@ -240,8 +240,7 @@ class Operations(Tape):
 
     def mark_loss(self) -> None:
         """What follows is the loss."""
-        self.top()
-        self.mark = len(self.tops)
+        self.mark = len(self.events)
 
     # Norms, and kernels that are several operations in one
 
