@@ -8,6 +8,7 @@ reading that is marked as inferred was chosen with the figure in sight, so that 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 from benchmarks.accuracy import found
@@ -93,11 +94,11 @@ class Case:
         stage = training.stage(0, single=work.micro_batch == 1)
         units = training.units(work.micro_batch, work.sequence)
         peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
-        passing = map(stage.during.around, (*stage.course.forward(), *stage.course.backward()))
-        for moment in (*stage.steps, *passing):
+        course = (here.moments() for here in (*stage.course.forward(), *stage.course.backward()))
+        for moment in (*stage.steps, *map(stage.during.around, chain.from_iterable(course))):
             here = dict.fromkeys(peaks, 0)
-            for held in moment.held:
-                here[held.name if held.name in here else "computing"] += dot(held.bytes, units)
+            for tensors in moment.tensors:
+                here[tensors.name if tensors.name in here else "computing"] += dot(tensors.bytes, units)
             peaks = {stream: max(most, here[stream]) for stream, most in peaks.items()}
         return sum(peaks.values())
 

@@ -123,7 +123,7 @@ class TrainingSearch:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
         training = self.training(layout, recompute, self.share(layout) // n)
         units = training.units(n, self.work.sequence)
-        return max(dot(one, units) for one in training.held(single=n == 1))
+        return max(dot(peak, units) for peak in training.peaks(single=n == 1))
 
     def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "Candidate | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""

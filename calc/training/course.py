@@ -3,22 +3,33 @@ whatever the batch and the length."""
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, groupby
 
-from calc.model.architecture import Architecture
+from calc.hardware.shards import blocks_within
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mla import LatentAttention
 from calc.training.autograd import NOTHING, Bytes, CountedBy
 from calc.training.fsdp import Sharded
-from calc.training.moments import Alive, Held, Phase, Run, StepMoment, TrainingComponent, by, once, undominated
+from calc.training.moments import (
+    Alive,
+    Phase,
+    Run,
+    StepMoment,
+    Surroundings,
+    Tensors,
+    TrainingComponent,
+    by,
+    once,
+    outermost,
+)
 from calc.training.parts import dot
 from calc.training.passes import Passes
-from calc.training.profile import Profile
+from calc.training.profile import Profile, undominated
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.saved import alternate_bytes
 from calc.training.sharding import TrainingLayout
-from calc.training.states import EMBEDDING, OUTSIDE, GatheredUnit
+from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, gradient_width
 from calc.training.training_workload import TrainingWorkload
 
 
@@ -27,36 +38,31 @@ class Course:
     them."""
 
     def __init__(
-        self,
-        rank: Architecture,
-        passes: Passes,
-        blocks: list[Block],
-        units: dict[int, GatheredUnit],
-        gradient_width: int,
-        work: TrainingWorkload,
-        recipe: Recipe,
-        layout: TrainingLayout,
-        *,
-        first: bool,
-        last: bool,
+        self, passes: Passes, weights: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
     ) -> None:
-        self.rank, self.passes, self.units, self.gradient_width = rank, passes, units, gradient_width
+        self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
         self.by_fsdp = layout.gathered_by_fsdp(recipe)
-        self.first, self.last = first, last
-        self.runs = list(self._runs(blocks))
+        self.units = weights.units_over(layout.replicas) if self.by_fsdp else weights.units
+        self.first, self.last = weights.stage.start == 0, weights.stage.stop == self.rank.num_layers
+        self.runs = list(self._runs(blocks_within(self.rank, weights.stage)))
         self.sharded = Sharded(self.runs, layout) if self.by_fsdp else None
-        self.found = dict[Bytes, int]()
+        self.peaks = dict[Bytes, int]()
 
     @property
     def recomputed(self) -> bool:
         return self.work.recompute in ("full", "alternate")
 
     @property
+    def gradient_width(self) -> int:
+        """Bytes of an element of a gradient as it stays."""
+        return gradient_width(self.work, self.recipe)
+
+    @property
     def arriving(self) -> int:
         """Bytes of an element of a gradient that FSDP has reduced, with those of its cast."""
-        reduced, kept = WIDTH[self.layout.reduce], self.gradient_width
-        return reduced if reduced == kept else reduced + kept
+        reduced, stays = WIDTH[self.layout.reduce], self.gradient_width
+        return reduced if reduced == stays else reduced + stays
 
     def gathered(self, layer: int) -> int:
         """Bytes of a unit's weights as they are multiplied."""
@@ -87,17 +93,16 @@ class Course:
         gradients, unreduced = profile.gradients[CountedBy.ONCE], WIDTH[self.recipe.compute] * trained
         if block is not None:
             width = self.gradient_width
-            kept = self.by_fsdp or self.passes.settings.keeps_gradients
-            shared = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
-            gradients = shared if kept else 0
+            shards = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
+            gradients = shards if self.by_fsdp or self.passes.settings.keeps_gradients else 0
             if self.by_fsdp and work.accumulation > 1:
                 gradients = 0  # they are added to those of earlier micro-batches
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
             shards = -(-filled * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
-        saved, held, beside = profile.saved.bytes, profile.held.bytes, NOTHING
+        saved, forward, beside = profile.saved.bytes, profile.after_forward.bytes, NOTHING
         if block is not None and work.offload_activations:
-            saved = held = NOTHING
+            saved = forward = NOTHING
         elif block is not None and work.recompute == "alternate":
             beside = by(
                 CountedBy.TOKEN,
@@ -108,7 +113,7 @@ class Course:
             layers=len(places),
             first=places[0],
             saved=saved,
-            held=held,
+            forward=forward,
             beside=beside,
             gradients=gradients,
             gathered=self.gathered(places[0]),
@@ -117,85 +122,87 @@ class Course:
             shards=-(-filled * self.arriving // self.layout.replicas),
         )
 
-    def masks(self) -> Held:
+    @cached_property
+    def masks(self) -> Tensors:
         """Masks of eager attention: one for each window."""
         mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
         windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
         eager = 0 if self.passes.settings.flash else len(windows)
-        return Held(by(CountedBy.SCORE, eager * self.passes.settings.rest), "masks of attention")
+        return Tensors(by(CountedBy.SCORE, eager * self.passes.settings.rest), "masks of attention")
 
     # Forward
 
-    def forward(self) -> Iterator[StepMoment]:
+    def forward(self) -> Iterator[Surroundings]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
-        masks, runs = self.masks(), (run.holding(run.layers) for run in self.runs)
+        runs = (run.holding(run.layers) for run in self.runs)
         before = [*accumulate(runs, Alive.plus, initial=Alive())]
         for index, run in enumerate(self.runs):
             earlier = before[index]
             here = earlier.plus(run.holding(run.layers - 1))
             if run.first >= 0:
-                here = here.plus([masks, *self.embedded(index, run)])
+                here = here.plus([self.masks, *self.embedded(index, run)])
                 if self.sharded is not None:
-                    for held, layers in ((earlier, 0), (here, run.layers - 1)):
+                    for alive, layers in ((earlier, 0), (here, run.layers - 1)):
                         entering = [*self.sharded.entering(index, layers), self.stream]
-                        yield held.plus(entering).moment("forward")
+                        yield Surroundings("forward", alive.plus(entering))
                     here = here.plus(self.sharded.computing(index))
             elif index:
                 norm = run.profile is self.passes.norm
-                here = here.plus([masks, *self.embedded(index, run)] if norm else self.persisting())
+                here = here.plus([self.masks, *self.embedded(index, run)] if norm else self.persisting())
                 if self.sharded is not None and self.sharded.ends(index):
-                    yield here.plus([*self.sharded.entering_head(), self.stream]).moment("forward")
+                    yield Surroundings("forward", here.plus([*self.sharded.entering_head(), self.stream]))
                 here = here.plus([] if self.sharded is None else self.sharded.after_layers())
-                yield from here.tops("loss", run.profile, run.profile.loss)
-            yield from here.tops("forward", run.profile, run.profile.forward)
+                yield Surroundings("loss", here, run.profile, run.profile.loss)
+            yield Surroundings("forward", here, run.profile, run.profile.forward)
 
-    def persisting(self) -> list[Held]:
+    def persisting(self) -> list[Tensors]:
         """Masks that checkpoints hold on to."""
-        return [self.masks()] if self.recomputed else []
+        return [self.masks] if self.recomputed else []
 
-    def embedded(self, index: int, run: Run) -> list[Held]:
+    def embedded(self, index: int, run: Run) -> list[Tensors]:
         """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
         output, where the first layer does not save it."""
         size = self.rank.hidden * self.passes.settings.rest
-        positions = self.first and self.rank.positions > 0
-        held = [Held(by(CountedBy.POSITION, size), "embedded positions")] if positions else []
+        has_positions = self.first and self.rank.positions > 0
+        positions = [Tensors(by(CountedBy.POSITION, size), "embedded positions")] if has_positions else []
         alone = index == 1 and run.layers == 1
         if not self.first or alone or self.rank.kernels.scaled_embedding or self.runs[1].profile.keeps_input:
-            return held
-        return [*held, Held(by(CountedBy.TOKEN, size), "embedded tokens")]
+            return positions
+        return [*positions, Tensors(by(CountedBy.TOKEN, size), "embedded tokens")]
 
     # Backward
 
-    def backward(self) -> Iterator[StepMoment]:
+    def backward(self) -> Iterator[Surroundings]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
-        base, after = Alive().plus(self.persisting()), 0
+        base, behind = Alive().plus(self.persisting()), 0
         waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Alive.plus, initial=base)]
-        kept: TrainingComponent = "gradients" if self.by_fsdp or self.passes.settings.keeps_gradients else "temporaries"
+        stay = self.by_fsdp or self.passes.settings.keeps_gradients
+        component: TrainingComponent = "gradients" if stay else "temporaries"
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs
             before = waiting[index]
             if index < len(self.runs) - 1:
-                before = before.plus([Held(outputs, "logits that the training loop holds", "logits")])
+                before = before.plus([Tensors(outputs, "logits that the training loop holds", "logits")])
             for layers in self.turning(run):
-                done = after + (run.layers - 1 - layers) * run.gradients
-                here = before.plus([*run.waiting(layers), Held(once(done), "gradients", kept)])
-                here = here.plus([Held(run.beside, "outputs kept of every other matrix")])
+                gradients = once(behind + (run.layers - 1 - layers) * run.gradients)
+                here = before.plus([*run.waiting(layers), Tensors(gradients, "gradients", component)])
+                here = here.plus([Tensors(run.beside, "outputs kept of every other matrix")])
                 if self.sharded is not None:
                     yield from self.sharded_backward(self.sharded, index, run, layers, here)
                 else:
-                    yield from here.tops("backward", run.profile, run.profile.backward)
-            after += run.layers * run.gradients
+                    yield Surroundings("backward", here, run.profile, run.profile.backward)
+            behind += run.layers * run.gradients
 
     def sharded_backward(
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
-    ) -> Iterator[StepMoment]:
+    ) -> Iterator[Surroundings]:
         """The same with what FSDP holds; and when the gradients of a part are reduced."""
         around = here.plus(sharded.going_back(index, layers))
-        yield from around.tops("backward", run.profile, run.profile.backward)
+        yield Surroundings("backward", around, run.profile, run.profile.backward)
         if run.first >= 0:
-            yield here.plus([*sharded.reducing(index, layers), self.stream]).moment("backward")
+            yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
-            yield here.plus(sharded.reducing(index, layers)).moment("backward")
+            yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
@@ -205,23 +212,26 @@ class Course:
         return sorted(ends | {layer for layer in beside if 0 <= layer < run.layers}, reverse=True)
 
     @cached_property
-    def stream(self) -> Held:
+    def stream(self) -> Tensors:
         """What one layer hands to the next, or its gradient."""
-        return Held(by(CountedBy.STREAM, self.rank.hidden * self.passes.settings.rest), "residual stream")
+        return Tensors(by(CountedBy.STREAM, self.rank.hidden * self.passes.settings.rest), "residual stream")
 
     # Sums
 
     def peak_bytes(self, units: Bytes) -> int:
         """Bytes at the peak, for a batch and a length."""
-        if units not in self.found:
-            moments = chain.from_iterable(self.moments.values())
-            self.found[units] = max(dot(moment.bytes, units) for moment in moments)
-        return self.found[units]
+        if units not in self.peaks:
+            self.peaks[units] = max(dot(moment.bytes, units) for moments in self.moments.values() for moment in moments)
+        return self.peaks[units]
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
+        parts: dict[tuple[Phase, Profile | None], list[Surroundings]] = {}
+        for here in (*self.forward(), *self.backward()):
+            parts.setdefault((here.phase, here.profile), []).append(here)
         phases: dict[Phase, list[StepMoment]] = {}
-        for moment in (*self.forward(), *self.backward()):
-            phases.setdefault(moment.phase, []).append(moment)
-        return {phase: undominated(found) for phase, found in phases.items()}
+        for (phase, _), depths in parts.items():
+            for here in outermost(depths):
+                phases.setdefault(phase, []).extend(here.moments())
+        return {phase: undominated(moments) for phase, moments in phases.items()}

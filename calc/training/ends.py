@@ -4,7 +4,6 @@ from calc.model.architecture import Architecture
 from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules
 from calc.training.training_operations import WEIGHT_GRADIENTS, sides_of
-from calc.training.training_workload import TrainingWorkload
 
 LOGIT_GRADIENTS = "gradients of logits"
 
@@ -52,21 +51,21 @@ def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTens
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
 
 
-def head(t: Modules, model: Architecture, work: TrainingWorkload, x: TrackedTensor) -> TrackedTensor:
+def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """The loss on what the final norm gives."""
-    columns = model.d_embedding or model.hidden
+    columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
-    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // work.loss_chunks)), LOGIT_GRADIENTS)
-    uses = (work.loss_chunks if work.loss == "chunked" else 1) + model.tied
+    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
+    uses = (chunks if kind == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
-    if work.loss == "fused":
+    if kind == "fused":
         return fused_loss(t, x, table)
-    if work.loss == "chunked":
-        return chunked_loss(t, x, table, model.vocab, work.loss_chunks)
-    if work.loss == "stepwise":
-        return stepwise_loss(t, x, table, -(-model.vocab // work.loss_chunks))
-    if work.loss == "tiled":
+    if kind == "chunked":
+        return chunked_loss(t, x, table, model.vocab, chunks)
+    if kind == "stepwise":
+        return stepwise_loss(t, x, table, -(-model.vocab // chunks))
+    if kind == "tiled":
         return tiled_loss(t, x, table, model.vocab)
     logits = t.linear(x, table, model.vocab, "logits")
     t.mark_loss()
@@ -74,8 +73,8 @@ def head(t: Modules, model: Architecture, work: TrainingWorkload, x: TrackedTens
         logits = t.scale(logits, "logits")
         logits = t.result_saved(logits, "logits after tanh")
         logits = t.scale(logits, "logits")
-    loss = one_kernel_loss(t, logits) if work.loss == "compiled" else cross_entropy(t, logits, work.loss == "whole")
-    if work.keep_outputs:
+    loss = one_kernel_loss(t, logits) if kind == "compiled" else cross_entropy(t, logits, kind == "whole")
+    if t.settings.keep_outputs:
         t.outputs.append(logits)
     return loss
 

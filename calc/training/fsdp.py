@@ -5,7 +5,7 @@ backward."""
 
 from collections.abc import Sequence
 
-from calc.training.moments import Held, Run, once
+from calc.training.moments import Run, Tensors, once
 from calc.training.sharding import TrainingLayout
 from calc.training.states import EMBEDDING, OUTSIDE
 
@@ -53,28 +53,28 @@ class Sharded:
         earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
         return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
 
-    def entering(self, index: int, layers: int) -> list[Held]:
+    def entering(self, index: int, layers: int) -> list[Tensors]:
         """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
         run = self.runs[index]
         buffers = (self.before(index, layers) or self.root) + run.gathered
         return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
 
-    def computing(self, index: int) -> list[Held]:
+    def computing(self, index: int) -> list[Tensors]:
         """While it computes: its weights, and still the buffer that they came in."""
         run = self.runs[index]
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
-    def entering_head(self) -> list[Held]:
+    def entering_head(self) -> list[Tensors]:
         """The same of norm and head, where they are gathered by themselves."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
-    def after_layers(self) -> list[Held]:
+    def after_layers(self) -> list[Tensors]:
         """At the head."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
-    def going_back(self, index: int, layers: int) -> list[Held]:
+    def going_back(self, index: int, layers: int) -> list[Tensors]:
         """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
         of the layer behind that are being reduced."""
         run = self.runs[index]
@@ -82,17 +82,19 @@ class Sharded:
         behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
         early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
         own = run.gathered if inner or (self.separate_embedding and not index) else 0
-        held = [weights(self.unsharded(index, layers) + own)]
-        held += [buffer(early if self.layout.reshard_after_forward else 0)]
-        return [*held, reducing(0 if behind is None else behind.reduced)]
+        return [
+            weights(self.unsharded(index, layers) + own),
+            buffer(early if self.layout.reshard_after_forward else 0),
+            reducing(0 if behind is None else behind.reduced),
+        ]
 
-    def reducing(self, index: int, layers: int) -> list[Held]:
+    def reducing(self, index: int, layers: int) -> list[Tensors]:
         """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone. The last of them
         is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
         run = self.runs[index]
         if index in self.layers:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
-            made = Held(once(run.unreduced), "gradients of a layer", "gradients")
+            made = Tensors(once(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
         if not self.separate_embedding:
             return [outside(run.profile.gradients[0]), reducing(run.reduced)]
@@ -101,17 +103,17 @@ class Sharded:
         return [arriving, outside(run.unreduced - of_head), reducing(run.reduced + run.shards)]
 
 
-def weights(nbytes: int) -> Held:
-    return Held(once(nbytes), GATHERED, "weights")
+def weights(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), GATHERED, "weights")
 
 
-def buffer(nbytes: int) -> Held:
-    return Held(once(nbytes), BUFFER, "weights")
+def buffer(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), BUFFER, "weights")
 
 
-def outside(nbytes: int) -> Held:
-    return Held(once(nbytes), "gradients outside the layers", "gradients")
+def outside(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), "gradients outside the layers", "gradients")
 
 
-def reducing(nbytes: int) -> Held:
-    return Held(once(nbytes), "buffers of reduce-scatter", "gradients")
+def reducing(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), "buffers of reduce-scatter", "gradients")

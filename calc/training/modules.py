@@ -9,6 +9,7 @@ from calc.model.names import Names
 from calc.training.autograd import CountedBy, Name, TrackedTensor
 from calc.training.rearranging import Rearranging
 from calc.training.training_operations import sides_of
+from calc.training.training_workload import Loss
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Settings:
     repeated_keys: bool  # keys and values for every query head before the kernel
     fused: bool  # norms and gates in one kernel each
     recompute_scores: bool  # attention runs again on the way back
+    checkpoints: bool  # whole layers do
+    reentrant: bool
+    loss: Loss
+    loss_chunks: int
+    keep_outputs: bool  # the training loop holds the logits
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
     ep: int  # ranks that share the routed experts
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several

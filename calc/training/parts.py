@@ -1,13 +1,15 @@
 """What is in memory at a moment of a step, by name: the parts whose sum is the number."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from operator import mul
+from typing import NamedTuple
 
 from calc.errors import Message
 from calc.training.autograd import NOTHING, Bytes, Name
 from calc.training.ends import LOGIT_GRADIENTS
-from calc.training.moments import UPDATE, Held, StepMoment, TrainingComponent, plus
+from calc.training.moments import UPDATE, StepMoment, Tensors, TrainingComponent, plus, times
 from calc.training.training_operations import WEIGHT_GRADIENTS
 
 LOGITS = frozenset(
@@ -45,8 +47,7 @@ class Part:
     temporary: bool  # made at this moment and gone soon after it; all else was there or waits
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The same as bytes by units."""
 
     name: Name
@@ -55,32 +56,39 @@ class Line:
     temporary: bool
 
 
+Label = tuple[Name, TrainingComponent, bool]
+"""Of a line: its name, its component, and whether it is temporary."""
+
+
 def lines_of(moment: StepMoment) -> list[Line]:
     """What is alive at a moment, one line a name."""
-    lines: dict[tuple[Name, TrainingComponent, bool], Bytes] = {}
-    for held in moment.held:
-        for name, component, nbytes, temporary in contents(held):
-            key = name, component, temporary
-            lines[key] = plus(lines.get(key, NOTHING), nbytes)
-    return [
-        Line(name, component, nbytes, temporary)
-        for (name, component, temporary), nbytes in lines.items()
-        if any(nbytes)
-    ]
+    lines: dict[Label, Bytes] = {}
+    for tensors in merged(moment.tensors):
+        for label, nbytes in labelled(tensors):
+            lines[label] = plus(lines.get(label, NOTHING), nbytes)
+    return [Line(name, component, nbytes, temporary) for (name, component, temporary), nbytes in lines.items()]
 
 
-def contents(held: Held) -> Iterator[tuple[Name, TrainingComponent, Bytes, bool]]:
-    """The tensors of what is held."""
-    if held.profile is None:
-        yield held.name, held.component, held.bytes, held.name == UPDATE
+def merged(tensors: Iterable[Tensors]) -> Iterable[Tensors]:
+    """Those of equal layers as one, wherever these stand."""
+    alike: dict[tuple[object, ...], Tensors] = {}
+    for more in tensors:
+        if any(more.bytes):
+            key = more.name, more.component, more.profile, more.event
+            earlier = alike.get(key)
+            alike[key] = more if earlier is None else earlier.plus(more)
+    return alike.values()
+
+
+def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
+    """The same by name; each tensor of what a part of the model holds."""
+    profile = tensors.profile
+    if profile is None:
+        yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
         return
-    profile = held.profile
-    if not any(held.bytes):
-        return
-    for number in profile.alive(held.event):
-        name, unit, size = profile.tape.sizes[number]
-        nbytes = tuple(held.times * size if unit == other else 0 for other in range(len(NOTHING)))
-        yield name, component_of(name, keeps_gradients=profile.tape.keeps_gradients), nbytes, number not in profile.kept
+    for (name, waits), nbytes in profile.names(tensors.event).items():
+        component = component_of(name, keeps_gradients=profile.tape.keeps_gradients)
+        yield (name, component, not waits), times(tensors.times, nbytes)
 
 
 def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
@@ -92,6 +100,7 @@ def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
     return "weights" if name in WEIGHTS else "activations"
 
 
+@cache
 def message(name: Name) -> Message:
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 

@@ -51,6 +51,11 @@ def settings_of(
         repeated_keys=work.repeated_keys,
         fused=work.fused,
         recompute_scores=work.recompute == "selective",
+        checkpoints=work.recompute in ("full", "alternate"),
+        reentrant=work.reentrant,
+        loss=work.loss,
+        loss_chunks=work.loss_chunks,
+        keep_outputs=work.keep_outputs,
         keeps_gradients=layout.gathered_by_fsdp(recipe)
         or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,
@@ -61,8 +66,8 @@ def settings_of(
 class Passes:
     """Profiles of the embedding, of each kind of layer, of the last norm, and of the head."""
 
-    def __init__(self, rank: Architecture, work: TrainingWorkload, settings: Settings) -> None:
-        self.rank, self.work, self.settings = rank, work, settings
+    def __init__(self, rank: Architecture, settings: Settings) -> None:
+        self.rank, self.settings = rank, settings
         self.layers: dict[tuple[object, ...], Profile] = {}
 
     def tape(self) -> Modules:
@@ -83,7 +88,7 @@ class Passes:
     def tail(self) -> Profile:
         t = self.tape()
         x = self.input(t, gradient=True, width=self.norm.width)
-        return profile(t, [], x, lambda inputs: head(t, self.rank, self.work, inputs[0]))
+        return profile(t, [], x, lambda inputs: head(t, self.rank, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
@@ -106,8 +111,8 @@ class Passes:
         channels = self.channels(block)
         tables = self.tables(t, channels)
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
-        if self.work.recompute in ("full", "alternate"):
-            reentrant = self.work.reentrant
+        if self.settings.checkpoints:
+            reentrant = self.settings.reentrant
 
             def run(inputs: list[TrackedTensor]) -> TrackedTensor:
                 return t.checkpoint(lambda x: layer(t, block, x, rotary), inputs[0], reentrant=reentrant)

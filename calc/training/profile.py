@@ -1,13 +1,13 @@
 """What one part of a model holds on its way forward and back: a layer, the embedding, or the head with the loss. Sizes
 are counted by their units, so that one profile holds for any batch and any length."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import ge
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
-from calc.training.autograd import NOTHING, Bytes, CountedBy, Tape, TrackedTensor
+from calc.training.autograd import NOTHING, Bytes, CountedBy, Name, Tape, TrackedTensor
 
 
 class Top(NamedTuple):
@@ -25,13 +25,24 @@ class Profile:
     outside: frozenset[int]  # storages that are counted elsewhere
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
-    held: Top  # after its forward pass, until autocast ends
+    after_forward: Top  # until autocast ends
     saved: Top  # for its backward pass
     backward: tuple[Top, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
     input: int | None  # the storage of what it reads
     width: int  # bytes of an element of what it gives
+    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # by event, as far as asked for
+
+    def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
+        """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
+        if event not in self.named:
+            names: dict[tuple[Name, bool], list[int]] = {}
+            for number in self.alive(event):
+                name, unit, size = self.tape.sizes[number]
+                names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
+            self.named[event] = {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
+        return self.named[event]
 
     def alive(self, event: int) -> list[int]:
         """The storages that are alive after so many events."""
@@ -46,10 +57,10 @@ class Profile:
     @property
     def keeps_input(self) -> bool:
         """Whether what it reads is saved."""
-        return self.input in self.kept
+        return self.input in self.waiting
 
     @cached_property
-    def kept(self) -> frozenset[int]:
+    def waiting(self) -> frozenset[int]:
         """The storages that wait for the backward pass."""
         return frozenset(self.alive(self.saved.event))
 
@@ -69,7 +80,7 @@ def profile(
     source, size = (y.node, y.slot), (y.columns, y.width, y.unit)
     inputs.clear()
     del y
-    held = len(tape.events)
+    after_forward = len(tape.events)
     tape.casts.clear()
     saved = len(tape.events)
     if source[0] is not None:
@@ -89,7 +100,7 @@ def profile(
         outside=numbers,
         forward=forward,
         loss=() if tape.mark is None else meter.peaks(left),
-        held=meter.at(held),
+        after_forward=meter.at(after_forward),
         saved=meter.at(saved),
         backward=() if source[0] is None else meter.peaks(done),
         gradients=(kept, *NOTHING[1:]),
@@ -131,10 +142,24 @@ class Meter:
         return tuple(undominated([*tops, Top(tuple(alive), event)]))
 
 
-def undominated(tops: list[Top]) -> list[Top]:
-    """Those moments that are the peak for some batch and length."""
-    best: list[Top] = []
-    for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
-        if not any(all(map(ge, other.bytes, top.bytes)) for other in best):
-            best.append(top)
+class TakesBytes(Protocol):
+    """What takes bytes by units."""
+
+    @property
+    def bytes(self) -> Bytes: ...
+
+
+AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
+
+
+def undominated(moments: Iterable[AnyMoment]) -> list[AnyMoment]:
+    """Those that are the peak for some batch and length."""
+    best: list[AnyMoment] = []
+    for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
+        nbytes = moment.bytes
+        for other in best:
+            if all(map(ge, other.bytes, nbytes)):
+                break
+        else:
+            best.append(moment)
     return best

@@ -2,13 +2,13 @@
 
 from functools import cached_property
 
-from calc.model.architecture import Architecture
 from calc.training.autograd import Bytes, CountedBy
 from calc.training.course import Course
-from calc.training.moments import UPDATE, Alive, Held, Phase, StepMoment, by, once, undominated
+from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, once
 from calc.training.parts import dot
 from calc.training.passes import Passes
-from calc.training.recipe import WIDTH, Recipe
+from calc.training.profile import undominated
+from calc.training.recipe import WIDTH
 from calc.training.sharding import TrainingLayout
 from calc.training.states import States
 from calc.training.training_workload import TrainingWorkload
@@ -18,18 +18,15 @@ class TrainingStage:
     """One rank of a pipeline stage: what is there all the time, round the course of a micro-batch."""
 
     def __init__(
-        self,
-        rank: Architecture,
-        course: Course,
-        states: States,
-        work: TrainingWorkload,
-        recipe: Recipe,
-        layout: TrainingLayout,
-        flight: int,
+        self, course: Course, states: States, work: TrainingWorkload, layout: TrainingLayout, number: int
     ) -> None:
-        self.rank, self.course, self.states = rank, course, states
-        self.work, self.recipe, self.layout = work, recipe, layout
-        self.flight = flight
+        self.course, self.states, self.work, self.layout, self.number = course, states, work, layout, number
+        self.rank, self.recipe = course.rank, course.recipe
+
+    @property
+    def in_flight(self) -> int:
+        """Micro-batches under way at once, with 1F1B (arXiv:2104.04473 section 2.2)."""
+        return min(self.work.accumulation, self.layout.pp - self.number)
 
     @property
     def passes(self) -> Passes:
@@ -47,52 +44,52 @@ class TrainingStage:
 
     # What is there all the time
 
-    def constant(self, *, gradients: bool = True) -> list[Held]:
+    def constant(self, *, gradients: bool = True) -> list[Tensors]:
         """Weights and what belongs to them, between steps; with gradients that are held all the time."""
         states, recipe = self.states, self.recipe
-        held = [
-            Held(once(states.frozen), "frozen weights", "weights"),
-            Held(once(states.weights), "trained weights", "weights"),
-            Held(once(states.master), "fp32 copies of the weights", "master_weights"),
-            Held(once(states.optimizer), "states of the optimizer", "optimizer"),
+        tensors = [
+            Tensors(once(states.frozen), "frozen weights", "weights"),
+            Tensors(once(states.weights), "trained weights", "weights"),
+            Tensors(once(states.master), "fp32 copies of the weights", "master_weights"),
+            Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
         ]
         if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
-            largest = max(map(self.course.gathered, states.units))
-            held.append(Held(once(2 * largest), "gathered weights of two layers", "weights"))
+            largest = max(map(self.course.gathered, self.course.units))
+            tensors.append(Tensors(once(2 * largest), "gathered weights of two layers", "weights"))
         if gradients and recipe.buffers:
-            held.append(Held(once(states.gradients), "gradients", "gradients"))
-        return held
+            tensors.append(Tensors(once(states.gradients), "gradients", "gradients"))
+        return tensors
 
-    def running(self) -> list[Held]:
+    def running(self) -> list[Tensors]:
         """The same during a micro-batch: what belongs to earlier ones, and tables. DeepSpeed's ZeRO-2 gathers the
         gradients of each micro-batch in a buffer of its own before they are added (0.19.8, stage_1_and_2.py,
         `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds (partition_parameters.py,
         `_no_gather_coalesced`)."""
         recipe, states, work = self.recipe, self.states, self.work
-        held = self.constant()
+        tensors = self.constant()
         if work.accumulation > 1 and not recipe.buffers:
-            held.append(Held(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
+            tensors.append(Tensors(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
         if work.accumulation > 1 and recipe.flattened and self.layout.zero == 2:
-            held.append(Held(once(states.gradients), "gradients of this micro-batch", "gradients"))
+            tensors.append(Tensors(once(states.gradients), "gradients of this micro-batch", "gradients"))
         if recipe.bucket:
             size = WIDTH[recipe.gradients] * self.bucketed()
-            held.append(Held(once(size), "buckets that gradients are reduced in", "gradients"))
+            tensors.append(Tensors(once(size), "buckets that gradients are reduced in", "gradients"))
         if self.by_deepspeed and self.layout.fully_sharded:
-            held.append(Held(once(self.live()), "gathered weights", "weights"))
+            tensors.append(Tensors(once(self.live()), "gathered weights", "weights"))
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.passes.settings.rest
-        held.append(Held(by(CountedBy.POSITION, 2 * width * columns), "rotary tables"))
-        for run in self.course.runs if self.flight > 1 else ():
-            held += run.waiting((self.flight - 1) * run.layers)
-        return held
+        tensors.append(Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables"))
+        for run in self.course.runs if self.in_flight > 1 else ():
+            tensors += run.waiting((self.in_flight - 1) * run.layers)
+        return tensors
 
     def bucketed(self) -> int:
         """Elements of gradients on their way. Stage 3 has one bucket, and lays what is in it end to end for
         reduce-scatter (DeepSpeed 0.19.8, runtime/comm/coalesced_collectives.py)."""
         bucket = self.recipe.bucket
         if self.by_deepspeed:
-            return bucket + min(bucket, sum(unit.trained for unit in self.states.units.values()))
+            return bucket + min(bucket, sum(unit.trained for unit in self.course.units.values()))
         return 2 * bucket if self.recipe.overlap else bucket
 
     def live(self) -> int:
@@ -102,27 +99,31 @@ class TrainingStage:
         kept = self.recipe.reuse // (3 if self.course.recomputed else 2)
         head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
         elements = max(head, kept) + self.recipe.prefetch
-        return WIDTH[self.recipe.compute] * min(elements, sum(unit.gathered for unit in self.states.units.values()))
+        return WIDTH[self.recipe.compute] * min(elements, sum(unit.gathered for unit in self.course.units.values()))
 
     # The step
 
     @cached_property
     def steps(self) -> list[StepMoment]:
         """Before and after the step, and the optimizer's update."""
-        held, states = self.constant(gradients=False), self.states
+        tensors, states = self.constant(gradients=False), self.states
         if not self.work.optimizer_in_backward:
             size = states.casts or states.gradients
-            held.append(Held(once(size), "gradients", "gradients"))
+            tensors.append(Tensors(once(size), "gradients", "gradients"))
         between = Alive().plus(self.constant())
-        updated = Alive().plus([*held, self.updating()])
-        return [between.moment("after_init"), updated.moment("optimizer"), between.moment("after_step")]
+        updated = Alive().plus([*tensors, self.updating()])
+        return [
+            StepMoment("after_init", *between),
+            StepMoment("optimizer", *updated),
+            StepMoment("after_step", *between),
+        ]
 
-    def updating(self) -> Held:
-        return Held(once(self.states.update), UPDATE, "temporaries")
+    def updating(self) -> Tensors:
+        return Tensors(once(self.states.update), UPDATE, "temporaries")
 
     def stepping(self) -> Alive:
         """The optimizer's update inside the backward pass."""
-        gradient = Held(once(self.states.largest_gradient), "gradients", "gradients")
+        gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
     # Sums
@@ -132,7 +133,7 @@ class TrainingStage:
         alive = [step.bytes for step in self.steps]
         if self.work.optimizer_in_backward:
             alive.append(self.stepping().bytes)
-        return max(self.passing(units), *(dot(one, units) for one in alive))
+        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
 
     def passing(self, units: Bytes) -> int:
         """The same while a micro-batch passes."""
@@ -142,8 +143,8 @@ class TrainingStage:
     def divided(self) -> int:
         """Bytes of what is there all the time of weights and what belongs to them."""
         states = self.states
-        held = states.frozen + states.weights + states.master + states.optimizer
-        return held + (states.gradients if self.recipe.buffers else 0)
+        states_bytes = states.frozen + states.weights + states.master + states.optimizer
+        return states_bytes + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
     def during(self) -> Alive:
@@ -151,11 +152,11 @@ class TrainingStage:
         return Alive().plus(self.running())
 
     @cached_property
-    def moments(self) -> dict[Phase, tuple[StepMoment, ...]]:
+    def moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
         for phase, moments in self.course.moments.items():
             phases[phase] = [self.during.around(moment) for moment in moments]
         if self.work.optimizer_in_backward:
-            phases["backward"] = undominated([*phases["backward"], self.stepping().moment("backward")])
-        return {phase: tuple(found) for phase, found in phases.items()}
+            phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
+        return phases

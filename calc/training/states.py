@@ -1,7 +1,7 @@
 """Weights of a training step on one rank of one pipeline stage, with all that belongs to them."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from calc.formats import Precision
@@ -65,20 +65,19 @@ class States:
     frozen: int  # weights that are not trained
     weights: int  # trained weights
     master: int
-    gradients: int  # all of them, as they are kept
+    gradients: int  # all of them, as they stay
     optimizer: int
     update: int  # what the optimizer needs for a moment
     casts: int  # of gradients at the optimizer's step, with those that are still there
     largest_gradient: int
-    gradient_width: int  # bytes of an element
-    units: dict[int, GatheredUnit] = field(hash=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StageWeights:
     """The weights of a stage, however many replicas there are."""
 
-    held: list[RankWeight]
+    stage: range
+    weights: list[RankWeight]
     trained: list[RankWeight]
     separate_embedding: bool
 
@@ -89,56 +88,57 @@ class StageWeights:
 
     def units_over(self, replicas: int) -> dict[int, GatheredUnit]:
         """The same as so many replicas gather them."""
-        return units_of(self.held, self.trained, replicas, separate_embedding=self.separate_embedding)
+        return units_of(self.weights, self.trained, replicas, separate_embedding=self.separate_embedding)
 
 
 def stage_weights(
     rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
     """All that a stage holds, and what of it is trained."""
-    held = list(weights_of(rank, stage, layout, frozen))
-    trained = [replace(weight, tensor=one) for weight in held for one in trained_of(rank, weight.tensor, work)]
-    return StageWeights(held, trained, layout.separate_embedding and not rank.tied)
+    weights = list(weights_of(rank, stage, layout, frozen))
+    trained = [replace(weight, tensor=tensor) for weight in weights for tensor in trained_of(rank, weight.tensor, work)]
+    return StageWeights(stage, weights, trained, layout.separate_embedding and not rank.tied)
 
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
-    weights, trained = stage.held, stage.trained
-    width = trained_width(work, recipe)
-    gradient = max(WIDTH[recipe.gradients], width) if work.fp32_adapters else WIDTH[recipe.gradients]
-    state = state_width(work, recipe)
+    trained = stage.trained
+    width, gradient, state = trained_width(work, recipe), gradient_width(work, recipe), state_width(work, recipe)
+    elements = [(weight, weight.copies * weight.numel) for weight in trained]
 
-    by_fsdp = layout.gathered_by_fsdp(recipe)
+    def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
+        """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
+        the same."""
+        if layout.zero < zero:
+            return [-(-size // weight.ep) for weight, size in sizes]
+        if layout.gathered_by_fsdp(recipe):
+            sizes = [(weight, weight.padded(size, layout.replicas // weight.ep)) for weight, size in sizes]
+        return [-(-size // (weight.ep * (layout.replicas // weight.ep))) for weight, size in sizes]
 
-    def share(weight: RankWeight, nbytes: int, least_stage: int) -> int:
-        ranks = layout.replicas // weight.ep if layout.zero >= least_stage else 1
-        return -(-(weight.padded(nbytes, ranks) if by_fsdp else nbytes) // (weight.ep * ranks))
-
-    def total(of: Iterable[RankWeight], nbytes: Callable[[RankWeight], int], least_stage: int) -> int:
-        return sum(share(weight, weight.copies * nbytes(weight), least_stage) for weight in of)
+    def total(width: int, zero: int) -> int:
+        return sum(divided([(weight, width * size) for weight, size in elements], zero))
 
     def base(weight: RankWeight) -> int:
         return 4 * weight.numel if work.fp32_rest and not quantized(weight, recipe) else weight.nbytes
 
-    largest = max((share(one, size, 2) for one, size in parameters_of(trained)), default=0)
-    elements = total(trained, lambda one: one.numel, 1)
+    largest = max(divided(parameters_of(trained), 2), default=0)
+    frozen = [] if work.trains_base else [(weight, weight.copies * base(weight)) for weight in stage.weights]
+    optimizer = [(weight, weight.copies * state_bytes(work.optimizer, weight.tensor, state)) for weight in trained]
     return States(
-        frozen=0 if work.trains_base else total(weights, base, 3),
-        weights=total(trained, lambda one: one.numel * width, 3),
-        master=total(trained, lambda one: one.numel * 4, 1) if recipe.master else 0,
-        gradients=total(trained, lambda one: one.numel * gradient, 2),
-        optimizer=total(trained, lambda one: state_bytes(work.optimizer, one.tensor, state), 1),
-        update=update_bytes(work.optimizer, kernel_of(work, recipe), elements, largest, width, state),
+        frozen=sum(divided(frozen, 3)),
+        weights=total(width, 3),
+        master=total(4, 1) if recipe.master else 0,
+        gradients=total(gradient, 2),
+        optimizer=sum(divided(optimizer, 1)),
+        update=update_bytes(work.optimizer, kernel_of(work, recipe), total(1, 1), largest, width, state),
         casts=casts_of(
-            [share(one, one.copies * one.numel, 2) for one in trained],
+            divided(elements, 2),
             last_matrix(trained),
             gradient,
             recipe,
             recipe.sub_group if layout.zero == 3 else 0,
         ),
         largest_gradient=gradient * largest,
-        gradient_width=gradient,
-        units=stage.units_over(layout.replicas) if by_fsdp else stage.units,
     )
 
 
@@ -160,6 +160,12 @@ def parameters_of(trained: Iterable[RankWeight]) -> Iterator[tuple[RankWeight, i
 def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:
     """Bytes of an element of a trained weight."""
     return 4 if work.fp32_adapters and not work.trains_base else WIDTH[recipe.weights]
+
+
+def gradient_width(work: TrainingWorkload, recipe: Recipe) -> int:
+    """Bytes of an element of a gradient."""
+    width = WIDTH[recipe.gradients]
+    return max(width, trained_width(work, recipe)) if work.fp32_adapters else width
 
 
 def state_width(work: TrainingWorkload, recipe: Recipe) -> int:
@@ -222,19 +228,25 @@ def units_of(
     weights: Iterable[RankWeight], trained: Iterable[RankWeight], replicas: int, *, separate_embedding: bool
 ) -> dict[int, GatheredUnit]:
     """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own."""
-    units: dict[int, GatheredUnit] = {}
 
-    def of(weight: RankWeight) -> Iterator[tuple[GatheredUnit, int, int]]:
-        places = (EMBEDDING,) if separate_embedding and weight.tensor.component == "embedding" else weight.places
-        for place in places:
+    def elements(weights: Iterable[RankWeight], replicas: int) -> dict[tuple[int, ...], int]:
+        """Elements in each of the places that hold the same, with what fills up the shards of so many replicas."""
+        sizes: dict[tuple[int, ...], int] = {}
+        for weight in weights:
+            alone = separate_embedding and weight.tensor.component == "embedding"
+            places = (EMBEDDING,) if alone else weight.places
             each = weight.copies * weight.numel // len(places) // weight.ep
-            yield units.setdefault(place, GatheredUnit()), each, weight.padded(each, replicas // weight.ep or 1)
+            sizes[places] = sizes.get(places, 0) + weight.padded(each, replicas // weight.ep or 1)
+        return sizes
 
-    for weight in weights:
-        for unit, _, filled in of(weight):
-            unit.gathered += filled
-    for weight in trained:
-        for unit, each, filled in of(weight):
-            unit.trained += each
-            unit.filled += filled
+    units: dict[int, GatheredUnit] = {}
+    for places, size in elements(weights, replicas).items():
+        for place in places:
+            units.setdefault(place, GatheredUnit()).gathered += size
+    for places, size in elements(trained, 1).items():
+        for place in places:
+            units.setdefault(place, GatheredUnit()).trained += size
+    for places, size in elements(trained, replicas).items():
+        for place in places:
+            units[place].filled += size
     return units

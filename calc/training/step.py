@@ -1,29 +1,30 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
 
-from calc.errors import Message
+from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
-from calc.hardware.shards import blocks_within, layer_kinds
+from calc.hardware.shards import layer_kinds
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.serving.gpu_memory import Memory
-from calc.training.autograd import Bytes
+from calc.training.autograd import NOTHING, Bytes
 from calc.training.course import Course
 from calc.training.modules import Settings
-from calc.training.moments import Phase, StepMoment, TrainingComponent
+from calc.training.moments import Phase, StepMoment, TrainingComponent, plus
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
 from calc.training.passes import Passes, settings_of
 from calc.training.peft import trained_of
+from calc.training.profile import undominated
 from calc.training.recipe import Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.stage import TrainingStage
-from calc.training.states import StageWeights, States, stage_weights, states_of
+from calc.training.states import StageWeights, stage_weights, states_of
 from calc.training.training_workload import TrainingWorkload
 
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
@@ -64,11 +65,11 @@ class Shared:
 
     def __init__(self) -> None:
         self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
-        self.passes = dict[tuple[int, TrainingWorkload, Settings], Passes]()
-        self.rooms = dict[tuple[int, int], int]()
+        self.ranks = dict[int, Architecture]()
+        self.alike = dict[tuple[int, int, Precision], list[int]]()
+        self.weights = dict[tuple[object, ...], StageWeights]()
+        self.passes = dict[tuple[int, Settings], Passes]()
         self.courses = dict[tuple[object, ...], Course]()
-        self.kinds = dict[tuple[int, int, Precision], list[tuple[object, ...]]]()
-        self.weights = dict[tuple[range, int, int, bool, Precision, TrainingWorkload], StageWeights]()
 
 
 class Training:
@@ -87,73 +88,76 @@ class Training:
         layout.check(architecture)
         self.architecture = architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
-        self.rank = architecture.rank(layout.tp)
-        self.stages = list(layout.stages(architecture.num_layers))
         self.shared = shared or Shared()
         self.shared.steps[work, recipe, layout, frozen] = self
+        if layout.tp not in self.shared.ranks:
+            self.shared.ranks[layout.tp] = architecture.rank(layout.tp)
+        self.rank = self.shared.ranks[layout.tp]
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
-        same_weights = layout.tp, layout.pp, frozen
-        if same_weights not in self.shared.kinds:
-            self.shared.kinds[same_weights] = self._kinds()
-        kinds = self.shared.kinds[same_weights]
-        self.alike = [kinds.index(kind) for kind in kinds]  # the first stage that weighs the same but for what waits
-        self.states: dict[int, States] = {index: self._states(self.stages[index]) for index in set(self.alike)}
+        self.known_peaks = dict[bool, list[Bytes]]()
+        self.replicated = dict[int, Training | None]()
+
+    # The stages of the pipeline
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """For each stage the first that weighs the same, but for the micro-batches in flight."""
+        key = self.layout.tp, self.layout.pp, self.frozen
+        if key not in self.shared.alike:
+            kinds: list[tuple[object, ...]] = self._kinds() if self.layout.pp > 1 else [()]
+            self.shared.alike[key] = [kinds.index(kind) for kind in kinds]
+        return self.shared.alike[key]
 
     def _kinds(self) -> list[tuple[object, ...]]:
-        """What stands in each stage; equal where stages weigh the same but for the micro-batches in flight."""
+        """What stands in each stage."""
         layers, weights = self.rank.num_layers, (piece.tensor for piece in stored(self.rank, self.frozen))
         places = [block.runs_in for block in self.rank.all_blocks]
         places += [tensor.layers for tensor in weights if tensor.excluded_as is None]
-        kinds = layer_kinds(layers, places)
-        return [
-            (stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in self.stages
-        ]
+        kinds, stages = layer_kinds(layers, places), self.layout.stages(layers)
+        return [(stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in stages]
 
-    def _states(self, stage: range) -> States:
-        layout = self.layout
-        key = stage, layout.tp, layout.ep, layout.separate_embedding, self.frozen, self.work
+    @cached_property
+    def unlike(self) -> list[int]:
+        """The stages that do not weigh the same. Of equal ones the first is the most loaded, for it holds most
+        micro-batches."""
+        return sorted(set(self.alike))
+
+    def stage(self, index: int, *, single: bool) -> TrainingStage:
+        """One rank of a stage, for one sequence or for several, which flash attention takes alike."""
+        single = single or self.work.attention == "flash"
+        if (index, single) not in self.built:
+            weights = self._weights(self.alike[index])
+            states = states_of(weights, self.work, self.recipe, self.layout)
+            course = self._course(weights, self._passes(single=single))
+            self.built[index, single] = TrainingStage(course, states, self.work, self.layout, index)
+        return self.built[index, single]
+
+    def _weights(self, index: int) -> StageWeights:
+        """Those of a stage, the same for any number of replicas."""
+        layout, work = self.layout, self.work
+        adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
+        key = layout.tp, layout.pp, index, layout.ep, layout.separate_embedding, self.frozen, adapters
         if key not in self.shared.weights:
-            self.shared.weights[key] = stage_weights(self.rank, stage, self.layout, self.frozen, self.work)
-        return states_of(self.shared.weights[key], self.work, self.recipe, self.layout)
+            stage = list(layout.stages(self.rank.num_layers))[index]
+            self.shared.weights[key] = stage_weights(self.rank, stage, layout, self.frozen, work)
+        return self.shared.weights[key]
 
     def _passes(self, *, single: bool) -> Passes:
         bits = FORMATS[self.frozen.weights].bits if self.frozen.weights in FORMATS else 8
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
-        key = self.layout.tp, self.work, settings
+        key = self.layout.tp, settings
         if key not in self.shared.passes:
-            self.shared.passes[key] = Passes(self.rank, self.work, settings)
+            self.shared.passes[key] = Passes(self.rank, settings)
         return self.shared.passes[key]
 
-    def stage(self, index: int, *, single: bool) -> TrainingStage:
-        """One rank of a stage, for one sequence or for several. With 1F1B, stage i holds min(micro-batches, p - i) of
-        them in flight (arXiv:2104.04473 section 2.2)."""
-        if (index, single) not in self.built:
-            states = self.states[self.alike[index]]
-            course = self._course(self.stages[index], states, self._passes(single=single))
-            flight = min(self.work.accumulation, self.layout.pp - index)
-            step = self.work, self.recipe, self.layout
-            self.built[index, single] = TrainingStage(self.rank, course, states, *step, flight)
-        return self.built[index, single]
-
-    def _course(self, stage: range, states: States, passes: Passes) -> Course:
+    def _course(self, weights: StageWeights, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
-        layout = self.layout
-        spread = layout if layout.gathered_by_fsdp(self.recipe) else (layout.ep, layout.separate_embedding)
-        key = passes, stage, self.frozen, self.recipe, spread
+        work, layout = self.work, self.layout
+        gathered = (layout, work.accumulation) if layout.gathered_by_fsdp(self.recipe) else None
+        key = passes, weights, self.recipe, work.recompute, work.offload_activations, gathered
         if key not in self.shared.courses:
-            self.shared.courses[key] = Course(
-                self.rank,
-                passes,
-                blocks_within(self.rank, stage),
-                states.units,
-                states.gradient_width,
-                self.work,
-                self.recipe,
-                layout,
-                first=stage.start == 0,
-                last=stage.stop == self.rank.num_layers,
-            )
+            self.shared.courses[key] = Course(passes, weights, work, self.recipe, layout)
         return self.shared.courses[key]
 
     def changed(
@@ -174,7 +178,7 @@ class Training:
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
-        return sum(one.parameters for tensor in tensors for one in trained_of(self.architecture, tensor, self.work))
+        return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """How many there are of what sizes are counted by."""
@@ -183,99 +187,55 @@ class Training:
         shards = self.layout.tp if self.layout.sequence_parallel else 1
         return 1, positions, tokens, -(-tokens // shards), tokens * sequence
 
-    def memory(self, **change: int) -> TrainingMemory:
-        """Bytes on the most loaded GPU, with another `micro_batch` or `sequence` where they are given. Of equal stages
-        the first is the most loaded, for it holds most micro-batches."""
-        return max((self._memory(index, **change) for index in self.firsts), key=lambda memory: memory.total)
+    # The peak
 
-    def held(self, *, single: bool) -> list[Bytes]:
-        """Bytes by units of every moment at which some GPU may peak, for one sequence or for several."""
-        return [
-            moment.bytes
-            for index in self.firsts
-            for moments in self.stage(index, single=single).moments.values()
-            for moment in moments
-        ]
-
-    def room(self, usable: int) -> int:
-        """The most bytes that may be held beside the overhead at the high end of its range; below zero where that alone
-        is too much."""
-        key = self.layout.gpus, usable
-        if key not in self.shared.rooms:
-            self.shared.rooms[key] = room(self.overhead, *key)
-        return self.shared.rooms[key]
-
-    def most_sequences(self, usable: int, most: int) -> int:
-        """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
-        room, sequence = self.room(usable), self.work.sequence
-        several = least_of(self.held(single=False), lambda n: self.units(n, sequence), room, most)
-        if several == most:
-            return most
-        units = self.units(1, sequence)
-        return max(1, several) if all(dot(one, units) <= room for one in self.held(single=True)) else 0
-
-    def most_tokens(self, usable: int, most: int) -> int:
-        """The same of the tokens of a sequence, at this micro-batch."""
-        batch = self.work.micro_batch
-        moments = self.held(single=batch == 1)
-        return least_of(moments, lambda n: self.units(batch, n), self.room(usable), most)
-
-    def fits(self, usable: int) -> bool:
-        """Whether it does as it is, even at the high end of the overhead."""
-        units = self.units(self.work.micro_batch, self.work.sequence)
-        return max(stage.peak_bytes(units) for stage in self.different) <= self.room(usable)
-
-    @property
-    def different(self) -> list[TrainingStage]:
-        """The stages that do not weigh the same, for this micro-batch."""
-        return [self.stage(index, single=self.work.micro_batch == 1) for index in self.firsts]
-
-    def least_replicas(self, usable: int, many: "Training") -> int:
-        """Replicas that must be where this one does not fit and as many as those do: more divide what belongs to the
-        weights, and hold no more beside it than those."""
-        units, room = self.units(self.work.micro_batch, self.work.sequence), many.room(usable)
-        stages = zip(self.different, many.different, strict=True)
-        return max(-(-one.divided // max(1, room - other.passing(units) + other.divided)) for one, other in stages)
+    def memory(self, micro_batch: int | None = None, sequence: int | None = None) -> TrainingMemory:
+        """Bytes on the most loaded GPU, with another micro-batch or sequence where they are given."""
+        if micro_batch is None and sequence is None:
+            return self.by_stage[self.most_loaded]
+        size = micro_batch or self.work.micro_batch, sequence or self.work.sequence
+        return max((self._memory(index, *size) for index in self.unlike), key=lambda memory: memory.total)
 
     @cached_property
-    def firsts(self) -> list[int]:
-        return sorted(set(self.alike))
+    def by_stage(self) -> tuple[TrainingMemory, ...]:
+        """Bytes on a GPU of each pipeline stage."""
+        size = self.work.micro_batch, self.work.sequence
+        return tuple(self._memory(index, *size) for index in range(self.layout.pp))
 
-    def by_stage(self) -> list[TrainingMemory]:
-        """The same on a GPU of each pipeline stage."""
-        return [self._memory(index) for index in range(len(self.stages))]
-
-    def phases(self, units: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
-        """What is alive on the most loaded GPU at the peak of each phase, by name. `units` are those of the
-        batch, where they are traced."""
-        units = units or self.units(self.work.micro_batch, self.work.sequence)
-        return {phase: parts_of(self._lines(moment)[0], units) for phase, moment in self._peak_moments(units).items()}
+    @property
+    def most_loaded(self) -> int:
+        """The stage of the most loaded GPU."""
+        return max(self.unlike, key=lambda index: self.by_stage[index].total)
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        units = self.units(self.work.micro_batch, self.work.sequence)
-        return {phase: self._weighed(moment, units) for phase, moment in self._peak_moments(units).items()}
+        return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
 
-    def _peak_moments(self, units: Bytes) -> dict[Phase, StepMoment]:
-        """The peak of each phase on the most loaded GPU."""
-        index = max(self.firsts, key=lambda index: self._memory(index).total)
-        moments = self.stage(index, single=self.work.micro_batch == 1).moments
+    def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
+        """What is alive on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
+        it is traced."""
+        size = size or self.size
+        return {phase: parts_of(self._lines(moment)[0], size) for phase, moment in self._peaks_of_phases(size).items()}
+
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
+        moments = self.stage(self.most_loaded, single=self.work.micro_batch == 1).moments
         return {
-            phase: max(moments[phase], key=lambda one: dot(one.bytes, units)) for phase in PHASES if phase in moments
+            phase: max(moments[phase], key=lambda moment: dot(moment.bytes, size))
+            for phase in PHASES
+            if phase in moments
         }
 
-    def _memory(self, index: int, micro_batch: int | None = None, sequence: int | None = None) -> TrainingMemory:
+    def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         """The peak of one stage."""
-        micro_batch, sequence = micro_batch or self.work.micro_batch, sequence or self.work.sequence
-        units = self.units(micro_batch, sequence)
+        size = self.units(micro_batch, sequence)
         moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
-        return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, units)), units)
+        return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, size)), size)
 
-    def _weighed(self, moment: StepMoment, units: Bytes) -> TrainingMemory:
+    def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """What is there at a moment, with the overhead."""
-        held = dot(moment.bytes, units)
-        components = {name: dot(nbytes, units) for name, nbytes in self._lines(moment)[1].items()}
-        low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), held))
+        allocated = dot(moment.bytes, size)
+        components = {name: dot(nbytes, size) for name, nbytes in self._lines(moment)[1].items()}
+        low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), allocated))
         return TrainingMemory(
             weights=components.get("weights", 0),
             master_weights=components.get("master_weights", 0),
@@ -287,7 +247,7 @@ class Training:
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
-            total=held + (low + high) // 2,
+            total=allocated + (low + high) // 2,
             moment=moment.phase,
         )
 
@@ -297,47 +257,112 @@ class Training:
             lines = lines_of(moment)
             components: dict[TrainingComponent, Bytes] = {}
             for line in lines:
-                so_far = components.get(line.component, (0,) * len(line.bytes))
-                components[line.component] = tuple(a + b for a, b in zip(so_far, line.bytes, strict=True))
+                components[line.component] = plus(components.get(line.component, NOTHING), line.bytes)
             self.described[moment] = lines, components
         return self.described[moment]
 
+    # What fits
 
-def room(overhead: Overhead, gpus: int, usable: int) -> int:
-    """The most bytes that a GPU, one of so many, may hold beside its overhead at the high end of its range; below zero
-    where that alone is too much."""
-    ranges = overhead.ranges(usual_overhead(gpus))
+    @cached_property
+    def size(self) -> Bytes:
+        """The batch by units."""
+        return self.units(self.work.micro_batch, self.work.sequence)
 
-    def high(held: int) -> int:
-        return held + bounds(sizes(ranges, held))[1]
+    def peaks(self, *, single: bool) -> list[Bytes]:
+        """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
+        single = single or self.work.attention == "flash"
+        if single not in self.known_peaks:
+            stages = (self.stage(index, single=single).moments.values() for index in self.unlike)
+            moments = undominated(chain.from_iterable(chain.from_iterable(stages)))
+            self.known_peaks[single] = [moment.bytes for moment in moments]
+        return self.known_peaks[single]
+
+    def room(self, usable: int) -> int:
+        """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
+        alone is too much."""
+        return room(self.overhead.ranges(usual_overhead(self.layout.gpus)), usable)
+
+    def most_sequences(self, usable: int, most: int) -> int:
+        """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
+        room, sequence = self.room(usable), self.work.sequence
+        several = least_of(self.peaks(single=False), lambda n: self.units(n, sequence), room, most)
+        if several == most:
+            return most
+        alone = self.units(1, sequence)
+        return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=True)) else 0
+
+    def most_tokens(self, usable: int, most: int) -> int:
+        """The same of the tokens of a sequence, at this micro-batch."""
+        batch = self.work.micro_batch
+        return least_of(self.peaks(single=batch == 1), lambda n: self.units(batch, n), self.room(usable), most)
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """Bytes on the most loaded GPU, overhead apart."""
+        return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
+
+    def fits(self, usable: int) -> bool:
+        """Whether it does as it is, even at the high end of the overhead."""
+        return self.peak_bytes <= self.room(usable)
+
+    @property
+    def unlike_stages(self) -> list[TrainingStage]:
+        return [self.stage(index, single=self.work.micro_batch == 1) for index in self.unlike]
+
+    def least_replicas(self, usable: int, many: "Training") -> int:
+        """Replicas that must be where this one does not fit and as many as those do: more divide what belongs to the
+        weights, and hold no more beside it than those."""
+        room, stages = many.room(usable), zip(self.unlike_stages, many.unlike_stages, strict=True)
+        return max(
+            -(-alone.divided // max(1, room - stage.passing(self.size) + stage.divided)) for alone, stage in stages
+        )
+
+    def over(self, dp: int) -> "Training | None":
+        """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
+        are spread over more."""
+        if dp not in self.replicated:
+            layout = self.layout.model_copy(update={"dp": dp, "zero": 3})
+            try:
+                self.replicated[dp] = self.changed(layout=layout)
+            except ConfigError:
+                self.replicated[dp] = None
+        return self.replicated[dp]
+
+
+def room(ranges: Mapping[OverheadItem, Range], usable: int) -> int:
+    """The most bytes that a GPU may hold beside its overhead at the high end of its range; below zero where that alone
+    is too much."""
+
+    def high(allocated: int) -> int:
+        return allocated + bounds(sizes(ranges, allocated))[1]
 
     alone = high(0)
     if alone > usable:
         return -1
-    share = (high(usable) - alone) / usable
-    return largest_near(lambda held: high(held) <= usable, usable, int((usable - alone) / share))
+    near = int((usable - alone) / (1 + ranges["fragmentation"].high / 100))
+    return largest_near(lambda allocated: high(allocated) <= usable, usable, near)
 
 
-def least_of(moments: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
-    """The largest size, up to `most`, at which no moment holds more than there is room for. None holds less at a larger
+def least_of(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
+    """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a larger
     size, so the peak at a size that is too large says which is the largest for itself, and so on."""
     while most:
         there = units(most)
-        peak = max(moments, key=lambda moment: dot(moment, there))
+        peak = max(peaks, key=lambda peak: dot(peak, there))
         if dot(peak, there) <= room:
             break
 
-        def held(size: int, moment: Bytes = peak) -> int:
-            return dot(moment, units(size))
+        def nbytes(size: int, peak: Bytes = peak) -> int:
+            return dot(peak, units(size))
 
-        most = largest_near(lambda size: held(size) <= room, most, near(held, room, most))
+        most = largest_near(lambda size: nbytes(size) <= room, most, near(nbytes, room, most))
     return most
 
 
-def near(held: Callable[[int], int], room: int, most: int) -> int:
-    """About where a size without ceilings would hold as much as there is room for."""
+def near(nbytes: Callable[[int], int], room: int, most: int) -> int:
+    """About where a size without ceilings would take as much as there is room for."""
     wide = 2**20
-    start, half, end = held(0), held(wide // 2), held(wide)
+    start, half, end = nbytes(0), nbytes(wide // 2), nbytes(wide)
     square = 2 * (end - 2 * half + start) / wide**2
     slope = (end - start) / wide - square * wide
     if square <= 0:

@@ -122,7 +122,7 @@ def laid_out_step(
         on_disk=on_disk(architecture, workload, recipe),
         memory=memory,
         overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
-        stages=tuple(training.by_stage()),
+        stages=training.by_stage,
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),

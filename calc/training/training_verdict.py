@@ -1,6 +1,6 @@
 """One GPU type against one training step: does it fit, what still would, and how many GPUs would do."""
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import left_for_overhead
 from calc.hardware.solver import least
@@ -59,39 +59,33 @@ def limit(size: int) -> int | None:
 
 def reason(memory: TrainingMemory, usable: int) -> Message:
     """What the verdict hangs on."""
-    held = memory.total - memory.overhead
-    if usable < held:
+    allocated = memory.total - memory.overhead
+    if usable < allocated:
         name, size = max(memory.parts.items(), key=lambda part: part[1])
         return Message(
             "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
             "the {part} with {size:.2f}.",
-            held=held / GIB,
-            more=(held - usable) / GIB,
+            held=allocated / GIB,
+            more=(allocated - usable) / GIB,
             part=name,
             size=size / GIB,
         )
-    return left_for_overhead(usable - held, memory.overhead_low, memory.overhead_high)
+    return left_for_overhead(usable - allocated, memory.overhead_low, memory.overhead_high)
 
 
 def fewest_replicas(training: Training, usable: int) -> int | None:
     """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3."""
-    one = training.layout.gpus // training.layout.dp
-
-    def over(dp: int) -> Training | None:
-        try:
-            return training.changed(layout=training.layout.model_copy(update={"dp": dp, "zero": 3}))
-        except ConfigError:  # fewer replicas than the experts are spread over
-            return None
+    gpus = training.layout.gpus // training.layout.dp
+    most = MOST_GPUS // gpus
 
     def fits(dp: int) -> bool:
-        laid_out = over(dp)
+        laid_out = training.over(dp)
         return laid_out is not None and laid_out.fits(usable)
 
-    most = MOST_GPUS // one
     if fits(1):
-        return one
-    alone, many = over(1), over(most)
+        return gpus
+    alone, many = training.over(1), training.over(most)
     if many is None or not many.fits(usable):
         return None
     replicas = least(fits, most, 1 if alone is None else max(1, alone.least_replicas(usable, many)))
-    return None if replicas is None else one * replicas
+    return None if replicas is None else gpus * replicas

@@ -11,7 +11,6 @@ from pages.parts.verify.speed_evidence import speeds
 from pages.parts.verify.speeds import errors as speed_errors
 from tests.pages.app import page, run
 
-
 QWEN = "Qwen/Qwen3-30B-A3B"
 
 

@@ -22,7 +22,7 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
-from calc.training.moments import Held, StepMoment
+from calc.training.moments import StepMoment, Tensors
 from calc.training.optimizer import state_bytes
 from calc.training.parts import dot, lines_of
 from calc.training.training_verdict import judge_training
@@ -103,9 +103,9 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     whole = symbols.apply(ARCHITECTURES[model])
     step = Training(whole, work, RECIPES["bf16"], TrainingLayout(), Overhead(), Precision())
     profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
-    held = Held(profile.saved.bytes, profile=profile, event=profile.saved.event)
+    saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = (*step.units(1, 1)[:-1], work.sequence)
-    ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(StepMoment("backward", (), (held,))))
+    ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(StepMoment("backward", (), (saved,))))
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 
@@ -158,9 +158,9 @@ def test_torchtune_ladder(case):
 def test_bytes_of_a_weight_and_what_belongs_to_it(recipe, zero, dp, bytes_a_weight):
     """At the end of the backward pass; with ZeRO-3 without the layers that are gathered."""
     model = "meta-llama/Llama-3.1-8B"
-    (states,) = training(model, recipe, layout=TrainingLayout(dp=dp, zero=zero)).states.values()
-    held = states.weights + states.master + states.gradients + states.optimizer
-    assert held / ARCHITECTURES[model].parameters().total == pytest.approx(bytes_a_weight, rel=1e-6)
+    states = training(model, recipe, layout=TrainingLayout(dp=dp, zero=zero)).stage(0, single=True).states
+    nbytes = states.weights + states.master + states.gradients + states.optimizer
+    assert nbytes / ARCHITECTURES[model].parameters().total == pytest.approx(bytes_a_weight, rel=1e-6)
 
 
 def test_deepspeed_copies_all_gradients_at_its_step():
