@@ -69,6 +69,11 @@ class Course:
         unit = self.units.get(layer)
         return 0 if unit is None else WIDTH[self.recipe.compute] * unit.gathered
 
+    @cached_property
+    def largest_unit(self) -> int:
+        """The same of the largest unit."""
+        return max(map(self.gathered, self.units))
+
     # The parts of the model in this stage
 
     def _runs(self, blocks: list[Block]) -> Iterator[Run]:

@@ -54,8 +54,8 @@ class TrainingStage:
             Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
         ]
         if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
-            largest = max(map(self.course.gathered, self.course.units))
-            tensors.append(Tensors(once(2 * largest), "gathered weights of two layers", "weights"))
+            largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
+            tensors.append(largest)
         if gradients and recipe.buffers:
             tensors.append(Tensors(once(states.gradients), "gradients", "gradients"))
         return tensors

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from calc.formats import Precision
 from calc.formats.stored import stored
+from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.training.optimizer import OptimizerKernel, state_bytes, update_bytes
@@ -96,7 +97,11 @@ def stage_weights(
 ) -> StageWeights:
     """All that a stage holds, and what of it is trained."""
     weights = list(weights_of(rank, stage, layout, frozen))
-    trained = [replace(weight, tensor=tensor) for weight in weights for tensor in trained_of(rank, weight.tensor, work)]
+    trained = [
+        weight if tensor is weight.tensor else replace(weight, tensor=tensor)
+        for weight in weights
+        for tensor in trained_of(rank, weight.tensor, work)
+    ]
     return StageWeights(stage, weights, trained, layout.separate_embedding and not rank.tied)
 
 
@@ -209,19 +214,16 @@ def last_matrix(trained: list[RankWeight]) -> int:
 def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision) -> Iterator[RankWeight]:
     """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
     last, and there a tied head too."""
-    first, last = stage.start == 0, stage.stop == rank.num_layers
     for piece in stored(rank, frozen):
         tensor = piece.tensor
-        if tensor.layers:
-            copies = tensor.count * sum(layer in stage for layer in tensor.layers) // len(tensor.layers)
-        elif tensor.component == "embedding":
-            tied = rank.tied and tensor.name == f"{rank.names.embedding}.weight"
-            copies = int(first or (last and tied))
-        else:
-            copies = int(last)
-        if copies and tensor.excluded_as is None:
-            here = replace(tensor, layers=tuple(layer for layer in tensor.layers if layer in stage))
-            yield RankWeight(here, copies, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1)
+        copies = copies_within(rank, tensor, stage) if tensor.excluded_as is None else 0
+        if copies:
+            layers = layers_within(tensor, stage)
+            here = tensor if layers == tensor.layers else replace(tensor, layers=layers)
+            a_layer = tensor.count // len(tensor.layers) if tensor.layers else 1
+            yield RankWeight(
+                here, copies * a_layer, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1
+            )
 
 
 def units_of(

@@ -30,6 +30,17 @@ from calc.training.training_workload import TrainingWorkload
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
 
 
+PARTS: dict[TrainingComponent, Message] = {
+    "weights": Message("weights"),
+    "master_weights": Message("master weights"),
+    "gradients": Message("gradients"),
+    "optimizer": Message("optimizer states"),
+    "activations": Message("activations"),
+    "logits": Message("logits"),
+    "temporaries": Message("temporaries"),
+}
+
+
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
     """GiB of what no formula closes, and per cent for fragmentation."""
     return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
@@ -49,15 +60,7 @@ class TrainingMemory(Memory):
     @property
     def parts(self) -> dict[Message, int]:
         """The same of a step."""
-        return {
-            Message("weights"): self.weights,
-            Message("master weights"): self.master_weights,
-            Message("gradients"): self.gradients,
-            Message("optimizer states"): self.optimizer,
-            Message("activations"): self.activations,
-            Message("logits"): self.logits,
-            Message("temporaries"): self.temporaries,
-        }
+        return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
 class Shared:
@@ -235,15 +238,9 @@ class Training:
         """What is there at a moment, with the overhead."""
         allocated = dot(moment.bytes, size)
         components = {name: dot(nbytes, size) for name, nbytes in self._lines(moment)[1].items()}
-        low, high = bounds(self.overhead.sizes(usual_overhead(self.layout.gpus), allocated))
+        low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
-            weights=components.get("weights", 0),
-            master_weights=components.get("master_weights", 0),
-            gradients=components.get("gradients", 0),
-            optimizer=components.get("optimizer", 0),
-            activations=components.get("activations", 0),
-            logits=components.get("logits", 0),
-            temporaries=components.get("temporaries", 0),
+            **{component: components.get(component, 0) for component in PARTS},
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
@@ -277,15 +274,19 @@ class Training:
             self.known_peaks[single] = [moment.bytes for moment in moments]
         return self.known_peaks[single]
 
+    @cached_property
+    def overhead_ranges(self) -> dict[OverheadItem, Range]:
+        return self.overhead.ranges(usual_overhead(self.layout.gpus))
+
     def room(self, usable: int) -> int:
         """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
         alone is too much."""
-        return room(self.overhead.ranges(usual_overhead(self.layout.gpus)), usable)
+        return room(self.overhead_ranges, usable)
 
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
         room, sequence = self.room(usable), self.work.sequence
-        several = least_of(self.peaks(single=False), lambda n: self.units(n, sequence), room, most)
+        several = most_that_fit(self.peaks(single=False), lambda n: self.units(n, sequence), room, most)
         if several == most:
             return most
         alone = self.units(1, sequence)
@@ -294,7 +295,7 @@ class Training:
     def most_tokens(self, usable: int, most: int) -> int:
         """The same of the tokens of a sequence, at this micro-batch."""
         batch = self.work.micro_batch
-        return least_of(self.peaks(single=batch == 1), lambda n: self.units(batch, n), self.room(usable), most)
+        return most_that_fit(self.peaks(single=batch == 1), lambda n: self.units(batch, n), self.room(usable), most)
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -332,41 +333,39 @@ class Training:
 def room(ranges: Mapping[OverheadItem, Range], usable: int) -> int:
     """The most bytes that a GPU may hold beside its overhead at the high end of its range; below zero where that alone
     is too much."""
-
-    def high(allocated: int) -> int:
-        return allocated + bounds(sizes(ranges, allocated))[1]
-
-    alone = high(0)
-    if alone > usable:
+    left, share = usable - bounds(sizes(ranges, 0))[1], ranges["fragmentation"].high
+    if left < 0:
         return -1
-    near = int((usable - alone) / (1 + ranges["fragmentation"].high / 100))
-    return largest_near(lambda allocated: high(allocated) <= usable, usable, near)
+    near = int(left / (1 + share / 100))
+    return largest_near(lambda allocated: allocated + round(share * (allocated / 100)) <= left, usable, near)
 
 
-def least_of(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
+def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
     """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a larger
     size, so the peak at a size that is too large says which is the largest for itself, and so on."""
     while most:
         there = units(most)
-        peak = max(peaks, key=lambda peak: dot(peak, there))
-        if dot(peak, there) <= room:
+        nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
+        if nbytes <= room:
             break
 
-        def nbytes(size: int, peak: Bytes = peak) -> int:
-            return dot(peak, units(size))
+        def fits(size: int, peak: Bytes = peak) -> bool:
+            return dot(peak, units(size)) <= room
 
-        most = largest_near(lambda size: nbytes(size) <= room, most, near(nbytes, room, most))
+        sizes = [dot(peak, units(n)) for n in (0, WIDE // 2, WIDE)]
+        most = largest_near(fits, most, min(max(1, near(sizes, room, most)), most))
     return most
 
 
-def near(nbytes: Callable[[int], int], room: int, most: int) -> int:
-    """About where a size without ceilings would take as much as there is room for."""
-    wide = 2**20
-    start, half, end = nbytes(0), nbytes(wide // 2), nbytes(wide)
-    square = 2 * (end - 2 * half + start) / wide**2
-    slope = (end - start) / wide - square * wide
+WIDE = 2**20
+
+
+def near(sizes: Sequence[int], room: int, most: int) -> int:
+    """About where a size without ceilings takes as much as there is room for: `sizes` are the bytes at none, at half
+    and at all of a wide one, which a parabola goes through."""
+    start, half, end = sizes
+    square = 2 * (end - 2 * half + start) / WIDE**2
+    slope = (end - start) / WIDE - square * WIDE
     if square <= 0:
-        size = (room - start) / slope if slope > 0 else most
-    else:
-        size = (sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square)
-    return min(max(1, int(size)), most)
+        return int((room - start) / slope) if slope > 0 else most
+    return int((sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square))
