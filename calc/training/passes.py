@@ -30,20 +30,13 @@ def settings_of(
     compute = WIDTH[recipe.compute]
     stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
     wide = not work.trains_base and frozen_bits == 32
-    adapters = Adapters(
-        on=adapted_matrices(rank, work),
-        rank=work.lora_rank,
-        width=trained_width(work, recipe),
-        dropout=work.lora_dropout,
-        experts=adapts_experts(rank, work),
-    )
     return Settings(
         matrices=4 if wide else stored,
         rest=4 if wide or (work.fp32_rest and not recipe.casts_model) else stored,
         compute=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
-        adapters=None if work.trains_base else adapters,
+        adapters=None if work.trains_base else adapters(rank, work, recipe),
         quantized=not work.trains_base and frozen_bits < 16,
         saves_inputs=recipe.saves_inputs,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
@@ -60,6 +53,17 @@ def settings_of(
         or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,
         single=single,
+    )
+
+
+def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adapters:
+    """What LoRA adds."""
+    return Adapters(
+        on=adapted_matrices(rank, work),
+        rank=work.lora_rank,
+        width=trained_width(work, recipe),
+        dropout=work.lora_dropout,
+        experts=adapts_experts(rank, work),
     )
 
 

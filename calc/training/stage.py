@@ -1,6 +1,7 @@
 """The moments of a training step on one rank of one pipeline stage, whatever the batch and the length."""
 
 from functools import cached_property
+from itertools import chain
 
 from calc.training.autograd import Bytes, CountedBy
 from calc.training.course import Course
@@ -160,3 +161,8 @@ class TrainingStage:
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
         return phases
+
+    @cached_property
+    def peaks(self) -> list[StepMoment]:
+        """The moments at which the step peaks for some batch and length."""
+        return undominated(chain.from_iterable(self.moments.values()))

@@ -28,7 +28,7 @@ class RankWeight:
     nbytes: int  # of one copy, stored as LoRA's base is
     ep: int  # ranks that share its experts
 
-    @property
+    @cached_property
     def numel(self) -> int:
         return self.tensor.numel
 
@@ -110,15 +110,16 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     trained = stage.trained
     width, gradient, state = trained_width(work, recipe), gradient_width(work, recipe), state_width(work, recipe)
     elements = [(weight, weight.copies * weight.numel) for weight in trained]
+    replicas, by_fsdp = layout.replicas, layout.gathered_by_fsdp(recipe)
 
     def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
         """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
         the same."""
         if layout.zero < zero:
             return [-(-size // weight.ep) for weight, size in sizes]
-        if layout.gathered_by_fsdp(recipe):
-            sizes = [(weight, weight.padded(size, layout.replicas // weight.ep)) for weight, size in sizes]
-        return [-(-size // (weight.ep * (layout.replicas // weight.ep))) for weight, size in sizes]
+        if by_fsdp:
+            sizes = [(weight, weight.padded(size, replicas // weight.ep)) for weight, size in sizes]
+        return [-(-size // (weight.ep * (replicas // weight.ep))) for weight, size in sizes]
 
     def total(width: int, zero: int) -> int:
         return sum(divided([(weight, width * size) for weight, size in elements], zero))
@@ -238,17 +239,19 @@ def units_of(
             alone = separate_embedding and weight.tensor.component == "embedding"
             places = (EMBEDDING,) if alone else weight.places
             each = weight.copies * weight.numel // len(places) // weight.ep
-            sizes[places] = sizes.get(places, 0) + weight.padded(each, replicas // weight.ep or 1)
+            filled = each if replicas == 1 else weight.padded(each, replicas // weight.ep or 1)
+            sizes[places] = sizes.get(places, 0) + filled
         return sizes
 
+    own = elements(trained, 1)
     units: dict[int, GatheredUnit] = {}
     for places, size in elements(weights, replicas).items():
         for place in places:
             units.setdefault(place, GatheredUnit()).gathered += size
-    for places, size in elements(trained, 1).items():
+    for places, size in own.items():
         for place in places:
             units.setdefault(place, GatheredUnit()).trained += size
-    for places, size in elements(trained, replicas).items():
+    for places, size in (own if replicas == 1 else elements(trained, replicas)).items():
         for place in places:
             units[place].filled += size
     return units

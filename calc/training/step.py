@@ -1,6 +1,6 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -180,6 +180,8 @@ class Training:
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs."""
+        if self.work.trains_base:
+            return self.architecture.parameters().total
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
         return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
 
@@ -231,7 +233,7 @@ class Training:
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         """The peak of one stage."""
         size = self.units(micro_batch, sequence)
-        moments = chain.from_iterable(self.stage(index, single=micro_batch == 1).moments.values())
+        moments = self.stage(index, single=micro_batch == 1).peaks
         return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, size)), size)
 
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
@@ -269,19 +271,27 @@ class Training:
         """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
         single = single or self.work.attention == "flash"
         if single not in self.known_peaks:
-            stages = (self.stage(index, single=single).moments.values() for index in self.unlike)
-            moments = undominated(chain.from_iterable(chain.from_iterable(stages)))
-            self.known_peaks[single] = [moment.bytes for moment in moments]
+            stages = (self.stage(index, single=single).peaks for index in self.unlike)
+            self.known_peaks[single] = [moment.bytes for moment in undominated(chain.from_iterable(stages))]
         return self.known_peaks[single]
 
     @cached_property
     def overhead_ranges(self) -> dict[OverheadItem, Range]:
         return self.overhead.ranges(usual_overhead(self.layout.gpus))
 
+    @cached_property
+    def fixed_overhead(self) -> int:
+        """Bytes at the high end of its range, whatever is allocated."""
+        return bounds(sizes(self.overhead_ranges, 0))[1]
+
     def room(self, usable: int) -> int:
         """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
         alone is too much."""
-        return room(self.overhead_ranges, usable)
+        left, percent = usable - self.fixed_overhead, self.overhead_ranges["fragmentation"].high
+        if left < 0:
+            return -1
+        near = int(left / (1 + percent / 100))
+        return largest_near(lambda allocated: allocated + round(percent * (allocated / 100)) <= left, usable, near)
 
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
@@ -328,16 +338,6 @@ class Training:
             except ConfigError:
                 self.replicated[dp] = None
         return self.replicated[dp]
-
-
-def room(ranges: Mapping[OverheadItem, Range], usable: int) -> int:
-    """The most bytes that a GPU may hold beside its overhead at the high end of its range; below zero where that alone
-    is too much."""
-    left, share = usable - bounds(sizes(ranges, 0))[1], ranges["fragmentation"].high
-    if left < 0:
-        return -1
-    near = int(left / (1 + share / 100))
-    return largest_near(lambda allocated: allocated + round(share * (allocated / 100)) <= left, usable, near)
 
 
 def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
