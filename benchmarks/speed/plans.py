@@ -1,6 +1,6 @@
 """python -m benchmarks.speed.plans: how long a ranked plan over all GPUs, eight formats and their legal layouts takes
-on one core, a training plan for 64 GPUs, and the map of all presets on one GPU; processor time, the best of five after
-a first run, which fills caches that a session fills once.
+on one core, training plans for 64 and 1,024 GPUs, and the map of all presets on one GPU; processor time, the best of
+five after a first run, which fills caches that a session fills once.
 """
 
 import time
@@ -18,7 +18,12 @@ PLANNED: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mx
 MAPPED: tuple[WeightFormat, ...] = ("bf16", "fp8", "fp8-channel", "int8", "int4", "nvfp4", "mxfp4", "nf4")
 GGUF: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 MODELS = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b")
-TRAINED = ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-30B-A3B")
+TRAINED = {
+    "meta-llama/Llama-3.1-8B": TrainingNeeds(gpus=64),
+    "meta-llama/Llama-3.1-70B": TrainingNeeds(gpus=64),
+    "Qwen/Qwen3-30B-A3B": TrainingNeeds(gpus=64),
+    "deepseek-ai/DeepSeek-V3": TrainingNeeds(gpus=1024, global_batch=1024),
+}
 TRAINED_ON = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "mi300x")
 NEEDS = {"32 users": Needs(users=32), "with targets": Needs(users=32, tpot_ms=50, ttft_ms=2000)}
 
@@ -40,17 +45,18 @@ def planned(model: str, needs: Needs) -> object:
     return search.plans()
 
 
-def trained(model: str) -> object:
+def trained(model: str, needs: TrainingNeeds) -> object:
     kinds = [gpus()[name] for name in TRAINED_ON]
-    return training_plan_report(models()[model].config, TrainingNeeds(gpus=64), gpus=kinds)
+    return training_plan_report(models()[model].config, needs, gpus=kinds)
 
 
 def main() -> None:
     for model in MODELS:
         for name, needs in NEEDS.items():
             timed(f"plan of {model}, {name}", lambda model=model, needs=needs: planned(model, needs))
-    for model in TRAINED:
-        timed(f"training plan of {model}, 64 GPUs of {len(TRAINED_ON)} kinds", lambda model=model: trained(model))
+    for model, wanted in TRAINED.items():
+        what = f"training plan of {model}, {wanted.gpus:,} GPUs of {len(TRAINED_ON)} kinds"
+        timed(what, lambda model=model, wanted=wanted: trained(model, wanted))
     every = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
     for engine, gpu, stored in (
         ("vllm", "h100-sxm", MAPPED),

@@ -2,7 +2,7 @@
 largest micro-batch that fits, and what it comes to in days, energy and money."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf
 from typing import Any, get_args
@@ -18,8 +18,7 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
-from calc.time.time_operations import What
-from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed, unlike
+from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training.parts import dot
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.sharding import TrainingLayout
@@ -80,7 +79,8 @@ class TrainingSearch:
     edits: Edits | None = None
     demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
     trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
-    flops: dict[tuple[int, int], list[dict[What, float]]] = field(default_factory=dict)
+    speeds: dict[tuple[str, int, int], TrainingSpeed] = field(default_factory=dict)
+    arithmetic: dict[tuple[str, int, int, Recompute], list[float]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
     def layouts(self) -> Iterator[TrainingLayout]:
@@ -119,7 +119,7 @@ class TrainingSearch:
         share = self.share(layout)
         return [n for n in range(1, share + 1) if share % n == 0 and self.needs.micro_batch in (None, n)]
 
-    def held(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
+    def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
         training = self.training(layout, recompute, self.share(layout) // n)
         units = training.units(n, self.work.sequence)
@@ -131,41 +131,32 @@ class TrainingSearch:
         if not sizes:
             return None
         room = self.training(layout, recompute, self.share(layout)).room(gpu.usable_bytes)
-        if self.held(layout, recompute, sizes[0]) > room:
+        if self.peak_bytes(layout, recompute, sizes[0]) > room:
             return None
-        count = largest(lambda count: self.held(layout, recompute, sizes[count - 1]) <= room, len(sizes))
+        count = largest(lambda count: self.peak_bytes(layout, recompute, sizes[count - 1]) <= room, len(sizes))
         speed = self.speed(gpu, layout, recompute, sizes[count - 1])
         return Candidate(gpu, speed, speed.seconds("expected"))
 
     def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "Candidate | None":
         """Of all ways that fit the one whose step takes least; what can't be faster than another is not weighed."""
         best: Candidate | None = None
-        known: dict[tuple[int, int, Recompute], float] = {}
-        for layout, recompute in ways:
-            key = layout.tp, layout.pp, recompute
-            if key not in known:
-                known[key] = self.least(gpu, layout, recompute)
-        bounds = [known[layout.tp, layout.pp, recompute] for layout, recompute in ways]
+        bounds = [self.least(gpu, layout, recompute) for layout, recompute in ways]
         for least, number in sorted(zip(bounds, range(len(ways)), strict=True)):
             if best is not None and least >= best.seconds:
                 break
             if best is not None and self.shortest(gpu, *ways[number]) >= best.seconds:
                 continue
-            found = self.candidate(gpu, *ways[number])
-            if found is not None and (best is None or found.seconds < best.seconds):
-                best = found
+            candidate = self.candidate(gpu, *ways[number])
+            if candidate is not None and (best is None or candidate.seconds < best.seconds):
+                best = candidate
         return best
 
     def least(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
         """Seconds of a step that no micro-batch goes below."""
-        key = layout.tp, layout.pp
-        speed = self.speed(gpu, layout, recompute, 1)
-        if key not in self.flops:
-            self.flops[key] = [
-                {one.what: float(one.flops) for one in demand.operations(speed.forward())}
-                for demand in unlike(speed.demands)
-            ]
-        return speed.least(self.flops[key], "expected")
+        key, speed = (gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
+        if key not in self.arithmetic:
+            self.arithmetic[key] = speed.arithmetic("expected")
+        return speed.least(self.arithmetic[key], "expected")
 
     def shortest(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
         """Seconds of a step at the micro-batch that takes least, whether it fits or not: without a pipeline, the
@@ -175,25 +166,19 @@ class TrainingSearch:
         return min((self.speed(gpu, layout, recompute, n).seconds("expected") for n in sizes), default=inf)
 
     def speed(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute, n: int) -> TrainingSpeed:
-        key = layout.tp, layout.pp
-        if key not in self.demands:
+        key, ranks = (gpu.id, layout.tp, layout.pp), (layout.tp, layout.pp)
+        if ranks not in self.demands:
             whole = next((known.whole for known in self.demands.values()), None)
-            self.demands[key] = RankDemands.of(self.architecture, layout, whole)
+            self.demands[ranks] = RankDemands.of(self.architecture, layout, whole)
+        if key not in self.speeds:
+            model, demands = (self.architecture, self.work, self.recipe), self.demands[ranks]
+            self.speeds[key] = training_speed(*model, layout, gpu, edits=self.edits, node=self.node, demands=demands)
         changes = {"micro_batch": n, "accumulation": self.share(layout) // n, "recompute": recompute}
-        return training_speed(
-            self.architecture,
-            self.work.model_copy(update=changes),
-            self.recipe,
-            layout,
-            gpu,
-            edits=self.edits,
-            node=self.node,
-            demands=self.demands[key],
-        )
+        return replace(self.speeds[key], work=self.work.model_copy(update=changes), layout=layout)
 
-    def plan(self, found: "Candidate") -> TrainingPlan:
+    def plan(self, candidate: "Candidate") -> TrainingPlan:
         """With its ranges, and what stays free."""
-        gpu, speed = found.gpu, found.speed
+        gpu, speed = candidate.gpu, candidate.speed
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
         work, layout = speed.work, speed.layout
         memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)
@@ -254,7 +239,7 @@ def training_plan_report(
             [2 ** (needs.gpus.bit_length() - 1)],
         )
     ways = list(product(layouts, SAVINGS))
-    fastest = [found for gpu in gpus if (found := search.fastest(gpu, ways)) is not None]
+    fastest = [candidate for gpu in gpus if (candidate := search.fastest(gpu, ways)) is not None]
     fastest.sort(key=lambda candidate: candidate.seconds)
     return TrainingPlanReport(
         model=model or architecture.model_type,
@@ -270,8 +255,8 @@ def savings(search: TrainingSearch, best: "Candidate") -> Iterator[TrainingPlan]
     ranks = best.speed.layout
     stages = ZERO if ranks.replicas > 1 else (0,)
     layouts = [ranks.model_copy(update={"zero": zero}) for zero in stages]
-    found = (search.candidate(best.gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
-    yield from (search.plan(one) for one in found if one is not None)
+    candidates = (search.candidate(best.gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
+    yield from (search.plan(candidate) for candidate in candidates if candidate is not None)
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:

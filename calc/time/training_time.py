@@ -1,8 +1,9 @@
 """How long a training step takes: products and attention forward and backward, elementwise kernels, communication and
 the optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
@@ -19,7 +20,7 @@ from calc.time.efficiency import (
     training_efficiency,
     training_rows,
 )
-from calc.time.estimate import End, Estimate
+from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
 from calc.time.time_operations import Demand, Operation, What, demand
@@ -162,7 +163,7 @@ class TrainingSpeed:
         memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
         return Timed(operation.what, larger(compute, memory), compute, memory)
 
-    def within_layers(self, demand: Demand, end: End) -> float:
+    def within_layers(self, demand: Demand, end: End, *, latency: bool = True) -> float:
         """Tensor parallelism: two all-reduces a layer; tokens sent to their experts and back; keys and values passed
         round a ring of context-parallel ranks (arXiv:2310.01889)."""
         layout, tokens = self.layout, self.forward().tokens
@@ -170,27 +171,32 @@ class TrainingSpeed:
         rounds = self.passes("communication").all
         seconds = 0.0
         if layout.tp > 1:
-            seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row)
+            seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row, latency=latency)
         if layout.ep > 1 and demand.routing is not None:
             reach = min(demand.routing.top_k, layout.ep)
-            seconds += 2 * rounds * demand.sparse * self.ring(end, layout.ep * layout.tp, tokens * reach * row)
+            ranks = layout.ep * layout.tp
+            seconds += 2 * rounds * demand.sparse * self.ring(end, ranks, tokens * reach * row, latency=latency)
         if layout.cp > 1:
             cache = tokens * demand.written / 8
-            seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache)
+            seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache, latency=latency)
         return seconds
 
-    def ring(self, end: End, ranks: int, nbytes: float) -> float:
+    def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
         shares = self.shares
         rate = path_gb_s(self.gpu, path(self.gpu, ranks, self.node), shares, end) * 1e9
-        return shares.all_reduce_us.duration(end) * 1e-6 + (ranks - 1) / ranks * nbytes / rate
+        start = shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
+        return start + (ranks - 1) / ranks * nbytes / rate
 
     def between_replicas(self, end: End) -> tuple[float, float]:
         """Seconds of a micro-batch and of a step in which replicas exchange weights and gradients: with ZeRO-3 weights
         are gathered forward and backward, gradients scattered; else gradients are scattered and gathered, or weights
         (arXiv:1910.02054 section 7)."""
         recipe = self.recipe
-        weights = max(sum(part.elements * self.ring_s(part, end) for part in self.weights(d)) for d in self.demands)
+        weights = max(
+            sum(part.elements * self.ring_s(part, end) for part in self.weights(demand))
+            for demand in unlike(self.demands)
+        )
         trained = weights * self.trained
         if self.layout.zero == 3:
             passes = 2 if self.work.trains_base else 1
@@ -218,11 +224,11 @@ class TrainingSpeed:
         """Seconds in which it reads and writes weights, their copies, gradients and states."""
         recipe, layout = self.recipe, self.layout
         each = WIDTH[recipe.weights] * 2 + WIDTH[recipe.gradients] + 2 * 2 * WIDTH[recipe.states] + 8 * recipe.master
-        held = max(
+        elements = max(
             sum(part.elements / (part.replicas if layout.zero else 1) for part in self.weights(demand))
-            for demand in self.demands
+            for demand in unlike(self.demands)
         )
-        return held * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
+        return elements * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
     def of_stage(self, demand: Demand, end: End) -> float:
         """Seconds of a micro-batch on a stage, without what replicas exchange."""
@@ -238,15 +244,25 @@ class TrainingSpeed:
         """Seconds of a micro-batch on that stage."""
         return max(self.of_stage(demand, end) for demand in unlike(self.demands))
 
-    def least(self, flops: Iterable[Mapping[What, float]], end: End) -> float:
+    def arithmetic(self, end: End) -> list[float]:
+        """Seconds of products, attention and elementwise kernels of a micro-batch on each unlike stage, whatever they
+        read."""
+        return [
+            sum(self.computing(operation.what, operation.flops, end) for operation in demand.operations(self.forward()))
+            + self.between_products(demand, end)
+            for demand in unlike(self.demands)
+        ]
+
+    def least(self, arithmetic: Iterable[float], end: End) -> float:
         """Seconds that no step of the same tokens goes below, however they are cut into micro-batches: those of
-        arithmetic and elementwise kernels, and the shortest bubble. This one's micro-batch is a sequence; `flops` are
-        those of a forward pass of each unlike stage."""
-        busy = (
-            sum(self.computing(what, each, end) for what, each in of_stage.items()) + self.between_products(demand, end)
-            for demand, of_stage in zip(unlike(self.demands), flops, strict=True)
-        )
-        return (self.work.accumulation + self.layout.pp - 1) * max(busy)
+        arithmetic and of the bytes that pass within layers, with the shortest bubble; of what replicas exchange that
+        which does not hide in the fewest micro-batches; and the update. This one's micro-batch is a sequence, and
+        `arithmetic` its own."""
+        stages = zip(unlike(self.demands), arithmetic, strict=True)
+        busy = max(seconds + self.within_layers(demand, end, latency=False) for demand, seconds in stages)
+        each, once = self.between_replicas(end)
+        exchanged = (1 - self.shares.overlap.share(end)) * (self.layout.pp * each + once)
+        return (self.work.accumulation + self.layout.pp - 1) * busy + exchanged + self.optimizer(end)
 
     def exposed(self, exchange: float, busy: float, end: End) -> float:
         """Seconds of what replicas exchange that do not hide behind so many seconds of compute."""
@@ -285,12 +301,17 @@ class TrainingSpeed:
         )
         return float(sum(each * operation.flops for each, operation in passes)) / length
 
+    @cached_property
+    def step_s(self) -> dict[End, float]:
+        """Seconds of a step at each end of the range."""
+        return {end: self.seconds(end) for end in ENDS}
+
     def time(self) -> TrainingTime:
         flops = self.model_flops()
         return TrainingTime(
-            step_s=Estimate.over(self.seconds),
-            tokens_per_s_per_gpu=Estimate.over(lambda end: self.rate(self.seconds(end))),
-            mfu=Estimate.over(lambda end: self.mfu(self.seconds(end), flops)),
+            step_s=Estimate.over(self.step_s.__getitem__),
+            tokens_per_s_per_gpu=Estimate.over(lambda end: self.rate(self.step_s[end])),
+            mfu=Estimate.over(lambda end: self.mfu(self.step_s[end], flops)),
         )
 
     def campaign(self, tokens: float, watts: float | None = None, usd_per_hour: float | None = None) -> Campaign:
@@ -298,7 +319,7 @@ class TrainingSpeed:
         gpus = self.layout.gpus
 
         def days(end: End) -> float:
-            return tokens / self.tokens * self.seconds(end) / SECONDS_A_DAY
+            return tokens / self.tokens * self.step_s[end] / SECONDS_A_DAY
 
         return Campaign(
             days=Estimate.over(days),
