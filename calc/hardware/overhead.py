@@ -15,6 +15,8 @@ OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentatio
 """`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range."""
 OverheadSizes = dict[OverheadItem, tuple[int, int]]
 """Bytes of each item, from low to high."""
+LOW, MIDDLE, HIGH = 0, 1, 2
+"""Ends of a range, and its middle."""
 
 
 class Range(Frozen):
@@ -83,6 +85,11 @@ def sizes(ranges: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> 
 def bounds(sizes: OverheadSizes) -> tuple[int, int]:
     """Bytes of all items together, from low to high."""
     return sum(low for low, _ in sizes.values()), sum(high for _, high in sizes.values())
+
+
+def at_end(sizes: OverheadSizes, end: int) -> dict[OverheadItem, int]:
+    """Bytes of each item at one end of its range, or in the middle."""
+    return {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
 
 
 ALONE, SEVERAL = Range(low=0.01, high=0.35), Range(low=0.2, high=1.84)

@@ -6,10 +6,11 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import HIGH, MIDDLE, at_end
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.serving.engines.engine import LoadedWeights, Stage
-from calc.serving.memory import HIGH, MIDDLE, Serving
+from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
 
@@ -71,8 +72,7 @@ class Several:
         engine, gpu, found = self.alone.engine, self.gpu, []
         for layout in (Layout(tp=2), Layout(pp=2)):
             limits = engine.limits(self.workload, gpu, self.alone.architecture, layout)
-            sizes = self.alone.overhead.sizes(engine.overhead(layout.gpus), 0)
-            taken = {item: (low, (low + high) // 2, high)[end] for item, (low, high) in sizes.items()}
+            taken = at_end(self.alone.overhead.sizes(engine.overhead(layout.gpus), 0), end)
             if limits.share is None:
                 found.append(gpu.usable_bytes - sum(taken.values()))
             else:
@@ -120,7 +120,7 @@ class Several:
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        held = stage.weights + stage.vision + whole.peak_moment(0).cache
+        held = stage.weights + stage.vision + whole.needs.peak(0, whole.workload).cache
         return max(1, -(-held // self.usually))
 
     def hold(self, stored: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:

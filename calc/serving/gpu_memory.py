@@ -7,7 +7,6 @@ from pydantic import Field
 from calc.errors import Frozen, Message
 from calc.hardware.overhead import OverheadSizes
 from calc.model.named import Peak
-from calc.serving.engines.engine import Budget
 
 
 class Memory(Frozen):
@@ -47,11 +46,3 @@ class StageMemory:
     memory: Memory
     working: Peak
     sizes: OverheadSizes
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """What an engine sets aside at start on one GPU of a stage, whatever is asked of it later."""
-
-    working: Peak
-    budgets: tuple[Budget, Budget, Budget]  # at the low end, the middle and the high end of the overhead

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from calc.formats import CACHE_BITS, CacheFormat
-from calc.hardware.overhead import OverheadSizes
+from calc.hardware.overhead import MIDDLE, OverheadSizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Legend, Step, Symbols, window_steps
@@ -13,7 +13,7 @@ from calc.model.named import steps
 from calc.model.tensor import Component
 from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import sequence_bytes
-from calc.serving.memory import MIDDLE, Allocation, Serving
+from calc.serving.memory import Allocation, Serving
 from calc.serving.report import Report
 
 Lines = list[Step]
@@ -122,18 +122,18 @@ class Derivations:
         allocation, symbols, cache = self.allocation, self.symbols, self.allocation.cache
         if not isinstance(cache, Pool) or not allocation.sets_aside:
             return []
-        budget = allocation.set_aside[allocation.most_loaded].budgets[MIDDLE]
+        budget = allocation.room(MIDDLE).budgets[allocation.most_loaded]
         parts = {"requested": budget.requested, **budget.held}
         requested, *held = (symbols.named(name, size, "bytes") for name, size in parts.items())
         lines = [self.plain(name, size) for name, size in parts.items()]
         lines.append(symbols.line("available", requested - sum(held)))
-        if allocation.blocks(MIDDLE):
+        if allocation.room(MIDDLE).blocks:
             lines.append(symbols.line("blocks", self.blocks(cache), "blocks"))
         return lines
 
     def blocks(self, cache: Pool) -> Any:
         """Blocks on the stage that has room for the fewest."""
-        available = enumerate(self.allocation.available(MIDDLE))
+        available = enumerate(self.allocation.room(MIDDLE).available)
         sizes = cache.block_bytes
         left = [(stage, size - cache.fixed_bytes(stage)) for stage, size in available]
         room = [(size // sizes[stage], stage, size) for stage, size in left if sizes[stage]]

@@ -5,14 +5,13 @@ from typing import Literal
 
 from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
-from calc.hardware.overhead import left_for_overhead
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
-from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine, Limits
 from calc.serving.fewest import fewest_gpus
 from calc.serving.gpu_memory import Memory
-from calc.serving.memory import HIGH, LOW, MIDDLE, MOST_TOKENS, Allocation, Serving
+from calc.serving.memory import MOST_TOKENS, Allocation, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 
@@ -52,7 +51,8 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     gpu = allocation.gpu
     word = said(allocation)
     changes = remedy(allocation) if word != "fits" else None
-    fewest = fewest_gpus(gpu, serving, workload)
+    alone = word == "fits" and serving.layout.gpus == 1
+    fewest = serving.layout if alone else fewest_gpus(gpu, serving, workload)
     by_memory = max_context(allocation)
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
@@ -175,10 +175,10 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
-    if isinstance(allocation.cache, Pool) and allocation.cache.refusal is not None:
-        return allocation.cache.refusal
+    if allocation.needs.pool is not None and allocation.refusal is not None:
+        return allocation.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
-    roomy, budget, scarce = allocation.set_aside[allocation.most_loaded].budgets
+    roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):
         return Message(

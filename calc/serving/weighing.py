@@ -11,7 +11,8 @@ from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Engine, LoadedWeights, Stage
+from calc.model.named import Peak, largest
+from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
 
 
 class LayerBytes(NamedTuple):
@@ -37,6 +38,7 @@ class Weighing:
         self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
+        self.peaks = dict[tuple[Limits, frozenset[int], bool], Peak]()
 
     @cached_property
     def pieces(self) -> list[Piece]:
@@ -152,6 +154,15 @@ class Weighing:
             blocks += [module.block for module in self.rank.prediction]
         loaded = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)
+
+    def working(self, engine: Engine, laid_out: LaidOut, stage: int, limits: Limits) -> Peak:
+        """What an engine finds at start that a pass takes on a stage: the same for all that have layers of the same
+        kinds, however many, and that do sample or do not."""
+        layers = laid_out.ranges[stage]
+        key = limits, frozenset(self.kinds[layers.start : layers.stop]), laid_out.stages[stage].last
+        if key not in self.peaks:
+            self.peaks[key] = largest(engine.peaks(laid_out, stage, limits))
+        return self.peaks[key]
 
     def around(self, *, first: bool, last: bool) -> range:
         """Layers of a stage that stands so: as many as tell what it holds beside them."""

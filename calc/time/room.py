@@ -10,7 +10,6 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
-from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine, Limits
 from calc.time.sizes import Array, Flags
 from calc.time.time_shards import Shard
@@ -92,10 +91,12 @@ class Room:
     def of_kind(self, shard: Shard, kv: CacheFormat) -> Flags:
         key = shard.layout.tp, kv
         if key not in self.refusals:
-            laid_out = shard.without_weights(kv)
-            caches = [self.engine.cache(laid_out, self.gpus[at], self.limits[at]) for at in self.by_kernels.first]
-            free = [not (isinstance(cache, Pool) and cache.refusal) for cache in caches]
-            self.refusals[key] = np.array(free)[self.by_kernels.which]
+            one = shard.without_weights(kv)
+            refusals = [
+                self.engine.refused_on(self.gpus[at], one.rank, one.precision, one.layout)
+                for at in self.by_kernels.first
+            ]
+            self.refusals[key] = np.array([why is None for why in refusals])[self.by_kernels.which]
         return self.refusals[key]
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from calc.errors import Message
 from calc.hardware.solver import largest
 
 
@@ -25,9 +24,6 @@ class Cache(ABC):
 
 class Pool(Cache):
     """A cache that is set aside at start. `budgets` are the bytes for it on each stage."""
-
-    refusal: Message | None = None
-    """Why the engine does not start with this model on this GPU, whatever memory there is."""
 
     block_bytes: tuple[int, ...]
     """Bytes of a block on each stage; 0 where its layers keep nothing."""
@@ -72,13 +68,9 @@ class Pool(Cache):
         """Bytes of a pool of so many recurrent states, where there is one."""
         return None
 
-    def usable_blocks(self, budgets: Sequence[int]) -> int:
-        """Blocks that the check at start counts on."""
-        return self.blocks(budgets)
-
-    def starts(self, budgets: Sequence[int], length: int) -> bool:
-        """Whether the engine accepts to serve requests of that length: one of them must fit."""
-        return self.request_blocks(length) <= self.usable_blocks(budgets)
+    def usable_blocks(self, blocks: int) -> int:
+        """Those of its blocks that the check at start counts on."""
+        return blocks
 
     def held_length(self, blocks: int, most: int) -> int:
         """The longest request, up to `most` tokens, that so many blocks hold; 0 where there is none. It is looked for

@@ -1,11 +1,10 @@
 """What differs between serving engines, behind one interface. Nothing outside this folder asks which engine it is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from operator import attrgetter, mul
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
@@ -23,6 +22,8 @@ from calc.serving.engines.cache_rules import check_cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.launch import Launch, spelled
 from calc.serving.workload import Workload
+
+Of = TypeVar("Of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,7 @@ class Limits:
     """Bytes of what is not set aside that tables of the requests take."""
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """How an engine divides a GPU at start, in bytes."""
 
     requested: int
@@ -56,7 +56,7 @@ class Budget:
     missing: int
     """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
 
-    @cached_property
+    @property
     def cache(self) -> int:
         """What is left for the cache; below zero by how much too little there is."""
         return self.requested - sum(self.held.values())
@@ -113,9 +113,18 @@ class LaidOut:
     layout: Layout
     precision: Precision
 
+    def of_each_stage(self, of: Callable[[int], Of]) -> tuple[Of, ...]:
+        """Something of every stage, computed once for those that are alike."""
+        if len(self.stages) == 1:
+            return (of(0),)
+        found: dict[int, Of] = {}
+        for index, stage in enumerate(self.stages):
+            if id(stage) not in found:
+                found[id(stage)] = of(index)
+        return tuple(found[id(stage)] for stage in self.stages)
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+
+class Moment(NamedTuple):
     """When memory may peak: bytes of cache that are held then, and the working memory beside."""
 
     cache: int

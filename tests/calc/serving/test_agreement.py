@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.gpus import usual_gpus
+from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
-from calc.serving.memory import HIGH, LOW, MIDDLE, Serving
+from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from presets import models
 from tests import CHECKPOINT_ENGINES
@@ -58,7 +59,9 @@ def test_cards_bars_and_table_agree(model, engine):
         assert budget.gpu_memory_utilization == limits.share
         assert memory.total == verdict.required == verdict.usable - verdict.spare
         assert verdict.usable <= gpu.usable_bytes
-        assert verdict.spare == budget.bytes - memory.kv_cache or any(b.missing for b in allocation.budgets(MIDDLE))
+        assert verdict.spare == budget.bytes - memory.kv_cache or any(
+            b.missing for b in allocation.room(MIDDLE).budgets
+        )
         assert memory.activations == budget.profile
         starts = budget.max_model_len >= 8192 or budget.max_model_len == (ARCHITECTURES[model].max_positions or 8192)
         if verdict.verdict == "fits":

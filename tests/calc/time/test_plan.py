@@ -6,9 +6,9 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Precision, Workload, report
 from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
-from calc.hardware.overhead import Overhead
+from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
-from calc.serving.memory import MIDDLE, Serving
+from calc.serving.memory import Serving
 from calc.serving.verdict import max_context
 from calc.time.fitting import fitting
 from calc.time.frontier import frontier
@@ -140,7 +140,9 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[0] == pytest.approx(stages, abs=1)
     free, usable = found.room.free(shard, layout)[0][0, 0], gpus()[gpu].usable_bytes
-    assert free == pytest.approx(np.array([budget.cache for budget in allocation.budgets(MIDDLE)]), abs=0.03 * usable)
+    assert free == pytest.approx(
+        np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
+    )
     held = allocation.cache.required_bytes(0, 1, context)
     assert np.ravel(found.room.each(shard))[0] == pytest.approx(held, rel=0.01)
 

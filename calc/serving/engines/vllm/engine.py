@@ -144,7 +144,7 @@ class VLLM(Engine):
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
         division = self.division(laid_out.rank, laid_out.precision.kv, gpu, laid_out.layout)
-        return division.plan(laid_out.ranges, limits, gpu)
+        return division.plan(laid_out.ranges, limits)
 
     def division(self, rank: Architecture, kv: CacheFormat, gpu: GPU, layout: Layout) -> Division:
         key = id(rank), layout.dcp, kv, capability(gpu)

@@ -35,14 +35,16 @@ class CachePlan(Pool):
     block_bytes: tuple[int, ...]
     in_flight: int  # tokens that pass at once
     options: VLLMOptions
-    refusal: Message | None
 
     def block_size(self, length: int) -> int:
         return min(length if group.block is None else group.block for group in self.groups)
 
     def request_blocks(self, length: int) -> int:
         """Those of all groups."""
-        return sum(group.blocks(length, self.in_flight) for group in self.groups)
+        blocks = 0
+        for group in self.groups:
+            blocks += group.blocks(length, self.in_flight)
+        return blocks
 
     def stated_bytes(self, stage: int) -> int | None:
         """Those of --kv-cache-memory-bytes, or of the blocks of --num-gpu-blocks-override."""
@@ -56,9 +58,9 @@ class CachePlan(Pool):
         dcp = max(part.spec.dcp for group in self.groups for part in group.parts)
         return blocks // len(self.groups) * self.block_size(length) * dcp
 
-    def usable_blocks(self, budgets: Sequence[int]) -> int:
+    def usable_blocks(self, blocks: int) -> int:
         """All but the null block."""
-        return self.blocks(budgets) - holds("the null block is reserved", self.options)
+        return blocks - holds("the null block is reserved", self.options)
 
 
 class Division(NamedTuple):
@@ -75,13 +77,13 @@ class Division(NamedTuple):
         setting = self.setting._replace(gpu=gpu)
         return refused_family(self.rank, setting.options) or refused_layers(self.rank, self.layers, setting, self.dcp)
 
-    def plan(self, stages: Sequence[range], limits: Limits, gpu: GPU) -> CachePlan | None:
+    def plan(self, stages: Sequence[range], limits: Limits) -> CachePlan | None:
         """The plan with the layers on these stages; None for a model that caches nothing."""
         if not self.groups:
             return None
         behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
         of_stages = block_bytes(self.groups, [*stages[:-1], behind])
-        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.setting.options, self.refusal(gpu))
+        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.setting.options)
 
 
 def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1) -> Division:

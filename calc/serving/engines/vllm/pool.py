@@ -35,8 +35,8 @@ class Group(NamedTuple):
         return sum(part.spec.page * part.count(stage) for part in self.parts)
 
     def blocks(self, length: int, in_flight: int) -> int:
-        """Blocks of a request of that length."""
-        return max(part.spec.blocks(length, in_flight) for part in self.parts)
+        """Blocks of a request of that length, of which all its layers take as many."""
+        return self.parts[0].spec.blocks(length, in_flight)
 
 
 def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:

@@ -1,5 +1,6 @@
 """What changed in vLLM's planning, and with which version. The other modules say how the newest does it."""
 
+from functools import cache
 from typing import Literal
 
 from calc.serving.engines.vllm.options import Version, VLLMOptions
@@ -39,6 +40,13 @@ SINCE: dict[Change, Version] = {
 """First version that does so: read in the wheels of 0.16 to 0.33; what is older, in start-up logs."""
 
 
+@cache
+def changes(version: str | None) -> frozenset[Change]:
+    """What a version of vLLM already does."""
+    options = VLLMOptions(version=version)
+    return frozenset(change for change, since in SINCE.items() if not options.older(*since))
+
+
 def holds(change: Change, options: VLLMOptions) -> bool:
     """Whether the version of vLLM in the options already does so."""
-    return not options.older(*SINCE[change])
+    return change in changes(options.version)

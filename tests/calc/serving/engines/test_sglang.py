@@ -3,11 +3,12 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.hardware.overhead import HIGH, MIDDLE
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.memory import HIGH, MIDDLE, Serving
+from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models
 from tests import load
@@ -176,7 +177,7 @@ def test_states_that_flags_set_aside(options, states):
     found = allocation(QWEN, **options)
     taken = (states + 1) * 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
     assert found.cache.fixed_bytes(0) == taken
-    assert found.blocks(MIDDLE) == (found.available(MIDDLE)[0] - taken) // (8 * 2 * 4 * 256 * 2)
+    assert found.room(MIDDLE).blocks == (found.room(MIDDLE).available[0] - taken) // (8 * 2 * 4 * 256 * 2)
 
 
 def test_windows_for_a_number_of_requests():

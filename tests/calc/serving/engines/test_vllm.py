@@ -3,10 +3,11 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload
+from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.memory import HIGH, LOW, MIDDLE, Serving
+from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models
 from tests import load

@@ -166,11 +166,12 @@ MODELS = st.sampled_from(
 def test_laws_of_a_plan(model, pp, budget, most):
     found = planned(model, pp=pp)
     budgets = [budget] * pp
-    longest = found.held_length(found.usable_blocks(budgets), most)
-    assert 0 <= longest <= most
-    assert longest == 0 or found.starts(budgets, longest)
-    assert longest == most or not found.starts(budgets, longest + 1)
     blocks = found.blocks(budgets)
+    usable = found.usable_blocks(blocks)
+    longest = found.held_length(usable, most)
+    assert 0 <= longest <= most
+    assert longest == 0 or found.request_blocks(longest) <= usable
+    assert longest == most or found.request_blocks(longest + 1) > usable
     assert blocks <= found.blocks([2 * budget] * pp)
     assert found.request_blocks(most) <= found.request_blocks(most + 1)
     held = int(found.concurrency(blocks, most))
@@ -183,5 +184,4 @@ def test_overridden_blocks():
     found = planned("Qwen/Qwen3-8B", num_gpu_blocks_override=513)
     stated = [found.stated_bytes(0)]
     assert found.blocks(stated) == 513
-    assert found.starts(stated, 8192)
-    assert not found.starts(stated, 8193)
+    assert found.request_blocks(8192) == found.usable_blocks(513)

@@ -17,7 +17,7 @@ def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
         serving = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
     except ConfigError as error:
         return error.message
-    return serving.on(gpus()[gpu], Workload()).cache.refusal
+    return serving.on(gpus()[gpu], Workload()).refusal
 
 
 @pytest.mark.parametrize(

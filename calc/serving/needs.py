@@ -1,0 +1,124 @@
+"""What GPUs hold of a laid-out model beside its weights, and what their memory leaves for its cache."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range, at_end, bounds, sizes
+from calc.model.named import Peak
+from calc.serving.engines.cache import Cache, Pool
+from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, Moment
+from calc.serving.gpu_memory import Memory, StageMemory
+from calc.serving.weighing import Weighing
+from calc.serving.workload import Workload
+
+
+class CacheRoom(NamedTuple):
+    """What an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
+
+    budgets: tuple[Budget, ...]
+    """How the GPU of each stage is divided."""
+    available: list[int]
+    """Bytes for the cache on each stage."""
+    blocks: int
+    """Blocks of the cache, as many as every stage has room for."""
+    usable_blocks: int
+    """Those of them that the check at start counts on."""
+    planned: bool
+    """Whether it comes to plan a cache: no GPU has too little for what it takes."""
+
+
+class Needs:
+    """What a laid-out model needs on all GPUs for which the engine sets the same limits and takes the same kernels,
+    however much memory they have."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        laid_out: LaidOut,
+        weighing: Weighing,
+        overhead: Mapping[OverheadItem, Range],
+        limits: Limits,
+        gpu: GPU,
+    ) -> None:
+        self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
+        self.limits, self.gpu = limits, gpu  # one of them
+        self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
+        self.rooms = dict[tuple[int, int], CacheRoom]()
+
+    @cached_property
+    def cache(self) -> Cache | None:
+        """How the engine keeps the cache."""
+        return self.engine.cache(self.laid_out, self.gpu, self.limits)
+
+    @cached_property
+    def pool(self) -> Pool | None:
+        """The same where it is set aside at start."""
+        return self.cache if isinstance(self.cache, Pool) else None
+
+    def working(self, index: int) -> Peak:
+        """What an engine finds at start that a pass takes on a stage, whatever the workload."""
+        return self.weighing.working(self.engine, self.laid_out, index, self.limits)
+
+    def stages(self, workload: Workload) -> tuple[StageMemory, ...]:
+        """One GPU of each stage, at its peak."""
+        key = workload.batch, workload.context, workload.generated
+        if key not in self.required:
+            self.required[key] = self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
+        return self.required[key]
+
+    def stage(self, index: int, workload: Workload) -> StageMemory:
+        stage, peak = self.laid_out.stages[index], self.peak(index, workload)
+        working = int(peak.working.bytes)
+        held = stage.weights + stage.vision + peak.cache + working
+        overhead = sizes(self.overhead, held, self.engine.loading(stage))
+        low, high = bounds(overhead)
+        memory = Memory(
+            weights=stage.weights,
+            vision=stage.vision,
+            kv_cache=peak.cache,
+            activations=working,
+            overhead=(low + high) // 2,
+            overhead_low=low,
+            overhead_high=high,
+            total=held + (low + high) // 2,
+        )
+        return StageMemory(memory, peak.working, overhead)
+
+    def peak(self, index: int, workload: Workload) -> Moment:
+        """When a stage holds most. A cache that is set aside is there all the time."""
+        if self.limits.share is not None:
+            return Moment(self.cache_bytes(index, workload), self.working(index))
+        moments = self.engine.moments(self.laid_out, index, self.cache, self.limits, workload)
+        return max(moments, key=lambda moment: moment.bytes)
+
+    def cache_bytes(self, index: int, workload: Workload) -> int:
+        """What all sequences take on a stage."""
+        return 0 if self.cache is None else self.cache.required_bytes(index, workload.batch, workload.context)
+
+    def room(self, usable_bytes: int, end: int) -> CacheRoom:
+        """What there is for a cache that is set aside on GPUs with so many bytes."""
+        key = usable_bytes, end
+        if key not in self.rooms:
+            overhead, pool = at_end(sizes(self.overhead, 0), end), self.pool
+
+            def budget(index: int) -> Budget:
+                stage = self.laid_out.stages[index]
+                loaded = stage.weights + stage.vision + self.engine.loading(stage)
+                working, stated = int(self.working(index).bytes), None if pool is None else pool.stated_bytes(index)
+                return self.engine.budget(usable_bytes, self.limits, loaded, working, overhead, stated)
+
+            budgets = self.laid_out.of_each_stage(budget)
+            self.rooms[key] = cache_room(budgets, pool)
+        return self.rooms[key]
+
+
+def cache_room(budgets: tuple[Budget, ...], pool: Pool | None) -> CacheRoom:
+    """What the blocks of a pool, if it is one, find on GPUs that are divided so."""
+    available = [budget.cache for budget in budgets]
+    planned = min(available) >= 0 and not any(budget.missing for budget in budgets)
+    if pool is None:
+        return CacheRoom(budgets, available, 0, 0, planned)
+    blocks = pool.blocks(available)
+    return CacheRoom(budgets, available, blocks if min(available) > 0 else 0, pool.usable_blocks(blocks), planned)
