@@ -38,7 +38,9 @@ def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
     for block in architecture.all_blocks:
         places = block.runs_in  # in ascending order
         where = places[bisect_left(places, stage.start) : bisect_left(places, stage.stop)]
-        if where:
+        if where == block.layers and not block.places:
+            found.append(block)
+        elif where:
             found.append(block.model_copy(update={"layers": where, "places": ()}))
     return found
 

@@ -27,7 +27,8 @@ class Peak:
 
 def largest(peaks: Iterable[Peak]) -> Peak:
     """The peak that decides: what one point of a pass needs is free again at the next."""
-    return max(peaks, key=lambda peak: int(peak.bytes))
+    first, *others = peaks
+    return max((first, *others), key=lambda peak: int(peak.bytes)) if others else first
 
 
 def steps(symbols: Symbols, numbers: Peak, formulas: Peak) -> list[Step]:

@@ -34,7 +34,7 @@ class Names(Frozen):
 
     def within(self, *path: str) -> str:
         """The full name of something in a layer; empty parts of the path vanish."""
-        return ".".join(part for part in (self.layer, *path) if part)
+        return ".".join(filter(None, (self.layer, *path)))
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""

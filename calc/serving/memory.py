@@ -12,15 +12,15 @@ from typing import NamedTuple
 from calc.errors import ConfigError, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, bounds, sizes
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, at_end, bounds, sizes
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, LaidOut, Limits
+from calc.serving.engines.engine import Engine, Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.needs import CacheRoom, Needs
-from calc.serving.weighing import Weighing
+from calc.serving.weighing import LayerBytes, Weighing
 from calc.serving.workload import Workload
 
 MOST_TOKENS = 2**30
@@ -42,7 +42,7 @@ class Serving:
     ) -> None:
         engine.check(architecture, precision, layout)
         self.architecture, self.engine, self.precision = architecture, engine, precision
-        self.overhead = overhead
+        self.whole, self.overhead = engine.with_draft(architecture), overhead
         self.layouts = dict[Layout, Serving]()
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
@@ -52,13 +52,13 @@ class Serving:
         self.layout, self.layouts[layout] = layout, self
         self.weighing = weighing = self.weighing_of(layout.model_copy(update={"pp": 1}))
         ranges = self.ranges_of(layout.pp)
-        self.laid_out = LaidOut(weighing.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
+        self.laid_out = weighing.laid_out(layout, ranges)
         self._know_nothing()
 
     def weighing_of(self, shape: Layout) -> Weighing:
         """A rank of one pipeline stage."""
         if shape not in self.weighings:
-            self.weighings[shape] = Weighing(self.engine, self.architecture, self.precision, shape)
+            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape)
         return self.weighings[shape]
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
@@ -70,8 +70,10 @@ class Serving:
     def _know_nothing(self) -> None:
         """Of what hangs on the engine's flags."""
         self.ranges = self.overhead.ranges(self.engine.overhead(self.layout.gpus))
-        self.overhead_high = bounds(sizes(self.ranges, 0))[1]
-        """Bytes of overhead on a GPU at the high end, what hangs on the rest apart."""
+        fixed = sizes(self.ranges, 0)  # what hangs on the rest apart
+        self.overhead_high = bounds(fixed)[1]
+        """Bytes of it on a GPU at the high end."""
+        self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
         self.known_needs = dict[tuple[str | None, str | None, Limits], Needs]()
 
     @property
@@ -110,6 +112,11 @@ class Serving:
         """The ways to share every layer that the engine takes."""
         return [shape for shape in shapes(self.architecture) if self.accepts(shape)]
 
+    @cached_property
+    def least_stored(self) -> list[tuple[Layout, LayerBytes]]:
+        """The same, with what each rank stores at least."""
+        return [(shape, self.weighing.divided(shape)) for shape in self.shapes]
+
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
         if not self.engine.holds_alike(engine):
@@ -121,9 +128,7 @@ class Serving:
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
-        share = workload
-        if self.layout.dp > 1:
-            share = workload.model_copy(update={"batch": -(-workload.batch // self.layout.dp)})
+        share = workload.of_copy(self.layout.dp)
         engine = self.engine.settled(self.laid_out, gpu, share, self.overhead_high)
         return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
 
@@ -131,7 +136,8 @@ class Serving:
         """What GPUs with the kernels of this one need, under these limits."""
         key = gpu.platform, gpu.capability, limits
         if key not in self.known_needs:
-            self.known_needs[key] = Needs(self.engine, self.laid_out, self.weighing, self.ranges, limits, gpu)
+            overhead = self.ranges, self.at_ends
+            self.known_needs[key] = Needs(self.engine, self.laid_out, self.weighing, *overhead, limits, gpu)
         return self.known_needs[key]
 
 
@@ -175,8 +181,7 @@ class Allocation:
     @cached_property
     def refusal(self) -> Message | None:
         """Why the engine does not start with this model on this GPU, whatever memory there is."""
-        laid_out = self.serving.laid_out
-        return self.serving.engine.refused_on(self.gpu, laid_out.rank, laid_out.precision, laid_out.layout)
+        return self.serving.engine.refused_on(self.gpu, self.serving.laid_out)
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
@@ -311,7 +316,7 @@ class Allocation:
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
             weights=self.serving.laid_out.stages[index].loaded.total,
-            profile=int(self.needs.working(index).bytes),
+            profile=int(self.needs.working[index].bytes),
             bytes=between.cache,
             bytes_low=tight.cache,
             bytes_high=roomy.cache,

@@ -1,11 +1,11 @@
 """What GPUs hold of a laid-out model beside its weights, and what their memory leaves for its cache."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem, Range, at_end, bounds, sizes
+from calc.hardware.overhead import OverheadItem, Range, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, Moment
@@ -17,7 +17,7 @@ from calc.serving.workload import Workload
 class CacheRoom(NamedTuple):
     """What an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
 
-    budgets: tuple[Budget, ...]
+    budgets: list[Budget]
     """How the GPU of each stage is divided."""
     available: list[int]
     """Bytes for the cache on each stage."""
@@ -39,11 +39,12 @@ class Needs:
         laid_out: LaidOut,
         weighing: Weighing,
         overhead: Mapping[OverheadItem, Range],
+        at_ends: Sequence[Mapping[OverheadItem, int]],
         limits: Limits,
         gpu: GPU,
     ) -> None:
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
-        self.limits, self.gpu = limits, gpu  # one of them
+        self.at_ends, self.limits, self.gpu = at_ends, limits, gpu  # one of them
         self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
 
@@ -57,9 +58,22 @@ class Needs:
         """The same where it is set aside at start."""
         return self.cache if isinstance(self.cache, Pool) else None
 
-    def working(self, index: int) -> Peak:
-        """What an engine finds at start that a pass takes on a stage, whatever the workload."""
-        return self.weighing.working(self.engine, self.laid_out, index, self.limits)
+    @cached_property
+    def working(self) -> tuple[Peak, ...]:
+        """What an engine finds at start that a pass takes on each stage, whatever the workload."""
+        peaks = self.weighing.peaks_of(self.engine, self.limits)
+        return self.laid_out.of_each_stage(lambda index: self.weighing.working(peaks, self.laid_out, index))
+
+    @cached_property
+    def at_start(self) -> tuple[tuple[int, int, int | None], ...]:
+        """Bytes of each stage's loaded weights and of its working memory, and those that flags ask for its cache."""
+        stages, engine, pool = self.laid_out.stages, self.engine, self.pool
+
+        def of(index: int) -> tuple[int, int, int | None]:
+            loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
+            return loaded, int(self.working[index].bytes), None if pool is None else pool.stated_bytes(index)
+
+        return self.laid_out.of_each_stage(of)
 
     def stages(self, workload: Workload) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
@@ -89,7 +103,7 @@ class Needs:
     def peak(self, index: int, workload: Workload) -> Moment:
         """When a stage holds most. A cache that is set aside is there all the time."""
         if self.limits.share is not None:
-            return Moment(self.cache_bytes(index, workload), self.working(index))
+            return Moment(self.cache_bytes(index, workload), self.working[index])
         moments = self.engine.moments(self.laid_out, index, self.cache, self.limits, workload)
         return max(moments, key=lambda moment: moment.bytes)
 
@@ -101,24 +115,18 @@ class Needs:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            overhead, pool = at_end(sizes(self.overhead, 0), end), self.pool
-
-            def budget(index: int) -> Budget:
-                stage = self.laid_out.stages[index]
-                loaded = stage.weights + stage.vision + self.engine.loading(stage)
-                working, stated = int(self.working(index).bytes), None if pool is None else pool.stated_bytes(index)
-                return self.engine.budget(usable_bytes, self.limits, loaded, working, overhead, stated)
-
-            budgets = self.laid_out.of_each_stage(budget)
-            self.rooms[key] = cache_room(budgets, pool)
+            divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
+            budgets = [divide(usable_bytes, limits, *of_stage, overhead) for of_stage in self.at_start]
+            self.rooms[key] = cache_room(budgets, self.pool)
         return self.rooms[key]
 
 
-def cache_room(budgets: tuple[Budget, ...], pool: Pool | None) -> CacheRoom:
+def cache_room(budgets: list[Budget], pool: Pool | None) -> CacheRoom:
     """What the blocks of a pool, if it is one, find on GPUs that are divided so."""
     available = [budget.cache for budget in budgets]
-    planned = min(available) >= 0 and not any(budget.missing for budget in budgets)
+    least = min(available)
+    planned = least >= 0 and not any(budget.missing for budget in budgets)
     if pool is None:
         return CacheRoom(budgets, available, 0, 0, planned)
     blocks = pool.blocks(available)
-    return CacheRoom(budgets, available, blocks if min(available) > 0 else 0, pool.usable_blocks(blocks), planned)
+    return CacheRoom(budgets, available, blocks if least > 0 else 0, pool.usable_blocks(blocks), planned)

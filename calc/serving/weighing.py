@@ -11,6 +11,7 @@ from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
 
@@ -26,19 +27,27 @@ class LayerBytes(NamedTuple):
     @classmethod
     def of(cls, each: Iterable[int], before: int, behind: int, beside: int = 0) -> Self:
         """By the bytes of each layer."""
-        return cls([0, *accumulate(each)], before, behind, beside)
+        return cls([*accumulate(each, initial=0)], before, behind, beside)
+
+
+class KindPeaks(NamedTuple):
+    """What an engine finds at start that a pass takes on a rank, whatever the workload."""
+
+    layers: list[Peak | None]
+    """In a layer of each kind."""
+    behind: Peak | None
+    """In what stands behind the layers."""
 
 
 class Weighing:
     """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
 
-    def __init__(self, engine: Engine, architecture: Architecture, precision: Precision, layout: Layout) -> None:
-        self.engine, self.layout = engine, layout
-        self.whole, self.precision = engine.with_draft(architecture), precision
-        self.rank = layout.rank(self.whole, engine.vocabulary(architecture.vocab, layout.tp))
+    def __init__(self, engine: Engine, whole: Architecture, precision: Precision, layout: Layout) -> None:
+        self.engine, self.whole, self.precision, self.layout = engine, whole, precision, layout
+        self.rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
-        self.peaks = dict[tuple[Limits, frozenset[int], bool], Peak]()
+        self.peaks = dict[Limits, KindPeaks]()
 
     @cached_property
     def pieces(self) -> list[Piece]:
@@ -77,7 +86,7 @@ class Weighing:
     @cached_property
     def stored_each(self) -> list[int]:
         """Bytes of a layer of each kind, as stored."""
-        return [self.size_of(pieces, layer) for pieces, layer in self.of_kind]
+        return [sum([piece.nbytes * piece.a_layer for piece in pieces]) for pieces, _ in self.of_kind]
 
     @cached_property
     def loaded_each(self) -> list[LoadedWeights]:
@@ -101,23 +110,26 @@ class Weighing:
         return found
 
     def divided(self, shape: Layout) -> LayerBytes:
-        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else."""
+        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and
+        each has whole tables."""
         if shape not in self.shares:
             *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
-            self.shares[shape] = LayerBytes.of((each[kind] for kind in self.kinds), before, behind)
+            self.shares[shape] = LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
         return self.shares[shape]
 
     @cached_property
     def stored(self) -> LayerBytes:
-        """What this rank stores."""
-        before, behind = (self.size_of(self.ends, self.around(first=first, last=not first)) for first in (True, False))
-        return LayerBytes.of((self.stored_each[kind] for kind in self.kinds), before, behind)
+        """What this rank stores, and its tables."""
+        each = self.stored_each
+        before, behind = (self.at_end(first=first, last=not first)[0] for first in (True, False))
+        return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
 
     @cached_property
     def loaded(self) -> LayerBytes:
         """What it takes once it is loaded, with the tables of each stage."""
+        each = [loaded.total for loaded in self.loaded_each]
         before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
-        return LayerBytes.of((self.loaded_each[kind].total for kind in self.kinds), before, behind, self.tables.total)
+        return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
 
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
@@ -128,6 +140,18 @@ class Weighing:
     def size_of(self, pieces: Iterable[Piece], stage: range) -> int:
         """The same of several."""
         return sum(self.size(piece, stage) for piece in pieces)
+
+    def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
+        """With the layers on so many pipeline stages."""
+        return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
+
+    @cached_property
+    def unweighed(self) -> LaidOut:
+        """All layers on one stage, weights left out."""
+        layers = range(self.rank.num_layers)
+        blocks = (*blocks_within(self.rank, layers), *self.drafts)
+        stage = Stage(blocks, weights=0, vision=0, first=True, last=True, loaded=LoadedWeights())
+        return LaidOut(self.whole, self.rank, (stage,), (layers,), self.layout, self.precision)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
@@ -150,19 +174,40 @@ class Weighing:
             weights += count * self.stored_each[kind]
             parts.append((count, self.loaded_each[kind]))
         blocks = blocks_within(self.rank, layers)
-        if last and self.engine.loads_draft:
-            blocks += [module.block for module in self.rank.prediction]
+        if last:
+            blocks += self.drafts
         loaded = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)
 
-    def working(self, engine: Engine, laid_out: LaidOut, stage: int, limits: Limits) -> Peak:
-        """What an engine finds at start that a pass takes on a stage: the same for all that have layers of the same
-        kinds, however many, and that do sample or do not."""
+    def working(self, peaks: KindPeaks, laid_out: LaidOut, stage: int) -> Peak:
+        """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
         layers = laid_out.ranges[stage]
-        key = limits, frozenset(self.kinds[layers.start : layers.stop]), laid_out.stages[stage].last
-        if key not in self.peaks:
-            self.peaks[key] = largest(engine.peaks(laid_out, stage, limits))
-        return self.peaks[key]
+        passed = [peaks.layers[kind] for kind in set(self.kinds[layers.start : layers.stop])]
+        if laid_out.stages[stage].last:
+            passed.append(peaks.behind)
+        return largest([peak for peak in passed if peak is not None])
+
+    def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
+        """The same of a layer of each kind, and of what stands behind them."""
+        if limits not in self.peaks:
+            layers = [self.peak(engine, limits, blocks_within(self.rank, layer)) for _, layer in self.of_kind]
+            self.peaks[limits] = KindPeaks(layers, self.peak(engine, limits, self.drafts, last=True))
+        return self.peaks[limits]
+
+    def least_working(self, engine: Engine, limits: Limits) -> int:
+        """Bytes that a pass takes in the layer that takes least."""
+        peaks = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
+        return min(0 if peak is None else int(peak.bytes) for peak in peaks)
+
+    def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool = False) -> Peak | None:
+        stage = Stage(tuple(blocks), 0, 0, first=False, last=last, loaded=LoadedWeights())
+        laid_out = LaidOut(self.whole, self.rank, (stage,), (range(0),), self.layout, self.precision)
+        return max(engine.peaks(laid_out, 0, limits), key=lambda peak: int(peak.bytes), default=None)
+
+    @property
+    def drafts(self) -> list[Block]:
+        """The layers that only speculate."""
+        return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
     def around(self, *, first: bool, last: bool) -> range:
         """Layers of a stage that stands so: as many as tell what it holds beside them."""

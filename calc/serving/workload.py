@@ -30,3 +30,7 @@ class Workload(Frozen):
     def prompt(self) -> int:
         """Tokens of each sequence that are passed at once, or in chunks."""
         return max(1, self.context - self.generated)
+
+    def of_copy(self, copies: int) -> "Workload":
+        """What the data-parallel copy with the most sequences has of it."""
+        return self if copies == 1 else self.model_copy(update={"batch": -(-self.batch // copies)})

@@ -203,7 +203,7 @@ def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, la
     }
     if limits.share is None:
         return float(gpu.usable_bytes - working - sum(sizes.values()))
-    return float(engine.budget(gpu.usable_bytes, limits, 0, working, sizes, None).cache)
+    return float(engine.budget(gpu.usable_bytes, limits, 0, working, None, sizes).cache)
 
 
 def token_seconds(rank: Architecture, layout: Layout, weights: WeightBytes, cache: Array, on: Machine) -> Array:

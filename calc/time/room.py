@@ -72,7 +72,7 @@ class Room:
         if key not in self.budgets:
             of = dict(zip(self.by_limits.kinds, working, strict=True))
             rooms = [
-                self.engine.budget(usable, limits, 0, of[limits], sizes, None).cache
+                self.engine.budget(usable, limits, 0, of[limits], None, sizes).cache
                 for usable, limits in self.by_size.kinds
             ]
             self.budgets[key] = np.array(rooms, dtype=np.float64)[self.by_size.which]
@@ -92,10 +92,7 @@ class Room:
         key = shard.layout.tp, kv
         if key not in self.refusals:
             one = shard.without_weights(kv)
-            refusals = [
-                self.engine.refused_on(self.gpus[at], one.rank, one.precision, one.layout)
-                for at in self.by_kernels.first
-            ]
+            refusals = [self.engine.refused_on(self.gpus[at], one) for at in self.by_kernels.first]
             self.refusals[key] = np.array([why is None for why in refusals])[self.by_kernels.which]
         return self.refusals[key]
 

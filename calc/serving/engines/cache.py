@@ -49,8 +49,9 @@ class Pool(Cache):
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        room = [budget - self.fixed_bytes(stage) for stage, budget in enumerate(budgets)]
-        return min(max(0, budget) // size for budget, size in zip(room, self.block_bytes, strict=True) if size)
+        sizes = zip(budgets, self.block_bytes, strict=True)
+        room = [(budget - self.fixed_bytes(stage)) // size for stage, (budget, size) in enumerate(sizes) if size]
+        return max(0, min(room))
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""

@@ -283,8 +283,8 @@ class Engine(ABC):
         """Why what is set up at start does not take these sequences, whatever memory there is."""
         return None
 
-    def refused_on(self, gpu: GPU, rank: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        """Why it does not start with such a rank on this GPU, whatever memory there is."""
+    def refused_on(self, gpu: GPU, laid_out: LaidOut) -> Message | None:
+        """Why it does not start with such a rank, on whatever stage, on this GPU, whatever memory there is."""
         return None
 
     @abstractmethod
@@ -327,8 +327,8 @@ class Engine(ABC):
         limits: Limits,
         loaded: int,
         working: int,
-        overhead: Mapping[OverheadItem, int],
         stated: int | None,
+        overhead: Mapping[OverheadItem, int],
     ) -> Budget:
         """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
         so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set

@@ -169,8 +169,8 @@ class SGLang(Engine):
         limits: Limits,
         loaded: int,
         working: int,
-        overhead: Mapping[OverheadItem, int],
         stated: int | None,
+        overhead: Mapping[OverheadItem, int],
     ) -> Budget:
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
         table of requests, a pass and its graphs."""

@@ -27,6 +27,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import Division, divide
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
+from calc.serving.engines.vllm.since import holds
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -41,11 +42,11 @@ VOCABULARY = 64
 """Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
 CUDA_GRAPHS = Range(low=0, high=2.4)
 """GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
-INSIDE: tuple[OverheadItem, ...] = ("libraries", "cuda_graphs")
-"""What vLLM counts as its own; a CUDA context is there before it looks."""
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
+SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager"})
+"""Options on which the cache's groups and blocks do not hang."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
 SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
@@ -66,8 +67,15 @@ class VLLM(Engine):
 
     def __init__(self, options: VLLMOptions | None = None) -> None:
         super().__init__(options)
-        self.divisions = dict[tuple[int, int, str, Capability | None], Division]()
-        """Of the ranks that were asked about, which they keep, so that no other has the same id."""
+        self.divisions = dict[tuple[int, int, int, str, Capability | None], Division]()
+        """By model and tensor parallelism; they keep their model, so that no other has the same id."""
+
+    def with_options(self, **changes: object) -> Self:
+        """Flags of sizes leave it to what layers keep and how they are grouped."""
+        other = super().with_options(**changes)
+        if changes.keys() <= SIZES:
+            other.divisions = self.divisions
+        return other
 
     def alternatives(self) -> Iterator[Self]:
         """With prefix caching and without, with two steps in flight and with one."""
@@ -143,17 +151,17 @@ class VLLM(Engine):
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        division = self.division(laid_out.rank, laid_out.precision.kv, gpu, laid_out.layout)
-        return division.plan(laid_out.ranges, limits)
+        return self.division(laid_out, gpu).plan(laid_out.ranges, limits)
 
-    def division(self, rank: Architecture, kv: CacheFormat, gpu: GPU, layout: Layout) -> Division:
-        key = id(rank), layout.dcp, kv, capability(gpu)
+    def division(self, laid_out: LaidOut, gpu: GPU) -> Division:
+        whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
+        key = id(whole), layout.tp, layout.dcp, kv, capability(gpu)
         if key not in self.divisions:
-            self.divisions[key] = divide(rank, kv, self.options, gpu, layout.tp, layout.dcp)
+            self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp)
         return self.divisions[key]
 
-    def refused_on(self, gpu: GPU, rank: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        return self.division(rank, precision.kv, gpu, layout).refusal(gpu)
+    def refused_on(self, gpu: GPU, laid_out: LaidOut) -> Message | None:
+        return self.division(laid_out, gpu).refusal(gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of the profile run."""
@@ -177,19 +185,21 @@ class VLLM(Engine):
         limits: Limits,
         loaded: int,
         working: int,
-        overhead: Mapping[OverheadItem, int],
         stated: int | None,
+        overhead: Mapping[OverheadItem, int],
     ) -> Budget:
-        """Its share of the GPU less what it holds (`determine_available_memory`), of which CUDA graphs are a part since
-        0.20; it does not start where its share is not free, which it looks at since 0.8. Or as much cache as is stated,
-        beside what it holds."""
-        inside = [item for item in INSIDE if not (item == "cuda_graphs" and self.options.older(0, 20))]
-        own = {"weights": loaded, "activations": working} | {item: overhead[item] for item in inside}
-        outside = sum(size for item, size in overhead.items() if item not in inside)
+        """Its share of the GPU less what it holds (`determine_available_memory`); a CUDA context is there before it
+        looks. Or as much cache as is stated, beside what it holds."""
+        own = {"weights": loaded, "activations": working, "libraries": overhead["libraries"]}
+        outside = overhead["cuda_context"]
+        if holds("graphs are of its share", self.options):
+            own["cuda_graphs"] = overhead["cuda_graphs"]
+        else:
+            outside += overhead["cuda_graphs"]
         requested = ceil(total * (limits.share or 1))
         if stated is not None:
             requested = sum(own.values()) + stated
-        missing = 0 if self.options.older(0, 8) else max(0, requested + outside - total)
+        missing = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
         return Budget(requested, own, outside, missing)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:

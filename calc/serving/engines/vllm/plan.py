@@ -64,8 +64,9 @@ class CachePlan(Pool):
 
 
 class Division(NamedTuple):
-    """What a rank's layers keep, however they are cut into pipeline stages."""
+    """What a rank's layers keep, however they are cut into pipeline stages and experts are spread."""
 
+    whole: Architecture
     rank: Architecture
     groups: tuple[Group, ...]
     layers: Layers
@@ -81,23 +82,25 @@ class Division(NamedTuple):
         """The plan with the layers on these stages; None for a model that caches nothing."""
         if not self.groups:
             return None
-        behind = range(stages[-1].start, 2**31)  # draft layers stand on the last stage
-        of_stages = block_bytes(self.groups, [*stages[:-1], behind])
+        stops = [*(stage.stop for stage in stages[:-1]), 2**31]  # draft layers stand on the last stage
+        of_stages = block_bytes(self.groups, stops)
         return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.setting.options)
 
 
-def divide(rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1) -> Division:
+def divide(
+    whole: Architecture, rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1
+) -> Division:
     """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens; the same on all GPUs of a CUDA
     capability. `kv` in 16 bits is what vLLM calls auto."""
     of_layers = setting(rank, kv, options, gpu, tp)
     if compressed(rank):
-        return Division(rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
+        return Division(whole, rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
     layers = cached_layers(rank, of_layers)
     if not layers:
-        return Division(rank, (), {}, of_layers, dcp)
+        return Division(whole, rank, (), {}, of_layers, dcp)
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
     found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
-    return Division(rank, found, layers, of_layers, dcp)
+    return Division(whole, rank, found, layers, of_layers, dcp)
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import sub
 from typing import NamedTuple
 
 from calc.serving.engines.vllm.blocks import DEFAULT, Spec, Specs
@@ -19,6 +20,12 @@ class AlikeLayers(NamedTuple):
         """How many of them stand on a pipeline stage."""
         return bisect_left(self.layers, stage.stop) - bisect_left(self.layers, stage.start)
 
+    def nbytes(self, stops: Sequence[int]) -> list[int]:
+        """Bytes of a block on each of the pipeline stages that end before these layers."""
+        page, layers = self.spec.page, self.layers
+        upto = [page * bisect_left(layers, stop) for stop in stops]
+        return list(map(sub, upto, [0, *upto]))
+
 
 class Group(NamedTuple):
     """Layers that share a table of blocks."""
@@ -30,9 +37,11 @@ class Group(NamedTuple):
         """Tokens of a block; None: a whole request."""
         return self.parts[0].spec.block
 
-    def nbytes(self, stage: range) -> int:
-        """Bytes of a block on a pipeline stage."""
-        return sum(part.spec.page * part.count(stage) for part in self.parts)
+    def nbytes(self, stops: Sequence[int]) -> list[int]:
+        """Bytes of a block on each pipeline stage."""
+        if len(self.parts) == 1:
+            return self.parts[0].nbytes(stops)
+        return list(map(sum, zip(*[part.nbytes(stops) for part in self.parts], strict=True)))
 
     def blocks(self, length: int, in_flight: int) -> int:
         """Blocks of a request of that length, of which all its layers take as many."""
@@ -107,6 +116,8 @@ def with_equal_pages(specs: Specs) -> Specs:
     return found
 
 
-def block_bytes(groups: Sequence[Group], stages: Sequence[range]) -> tuple[int, ...]:
-    """Bytes of a block of the pool on each pipeline stage: those of the widest group."""
-    return tuple(max(group.nbytes(stage) for group in groups) for stage in stages)
+def block_bytes(groups: Sequence[Group], stops: Sequence[int]) -> tuple[int, ...]:
+    """Bytes of a block of the pool on each of the pipeline stages that end before these layers: those of the widest
+    group."""
+    of_groups = [group.nbytes(stops) for group in groups]
+    return tuple(map(max, zip(*of_groups, strict=True))) if len(groups) > 1 else tuple(of_groups[0])

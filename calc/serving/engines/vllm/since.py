@@ -11,6 +11,8 @@ Change = Literal[
     "windows free their blocks",
     "groups half as large again",
     "0.92 of the GPU",
+    "its share must be free",
+    "graphs are of its share",
     "tokens are concurrency times length",
     "windows choose their blocks",
     "steps in flight",
@@ -26,7 +28,9 @@ SINCE: dict[Change, Version] = {
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
     "groups half as large again": (0, 18),  # before, a quarter
+    "its share must be free": (0, 8),  # before, it does not look
     "0.92 of the GPU": (0, 20),  # before, 0.9
+    "graphs are of its share": (0, 20),  # before, CUDA graphs lie outside
     "tokens are concurrency times length": (0, 21),  # before, one group's share of the blocks
     "windows choose their blocks": (0, 25),  # before, those of all layers
     "steps in flight": (0, 26),  # before, windows reserve for one step

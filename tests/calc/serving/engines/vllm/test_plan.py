@@ -44,7 +44,7 @@ def planned(model, *, tp=1, pp=1, kv="bf16", gpu="h100-sxm", length=8192, **opti
     asked, card = VLLMOptions(**options), gpus()[gpu]
     stages = list(VLLM().stages(architecture.num_layers, pp))
     reserved = limits(asked, card, architecture, length, pp=pp)
-    return divide(architecture.rank(tp), kv, asked, card, tp).plan(stages, reserved, card)
+    return divide(architecture, architecture.rank(tp), kv, asked, card, tp).plan(stages, reserved)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_nothing_cached():
     empty = architecture.model_copy(update={"blocks": (), "shared": ()})
     asked, card = VLLMOptions(), gpus()["h100-sxm"]
     reserved = limits(asked, card, empty, 8192)
-    assert divide(empty, "bf16", asked, card, 1).plan([range(0)], reserved, card) is None
+    assert divide(empty, empty, "bf16", asked, card, 1).plan([range(0)], reserved) is None
 
 
 MODELS = st.sampled_from(
