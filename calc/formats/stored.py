@@ -26,7 +26,7 @@ class Piece:
     @cached_property
     def nbytes(self) -> int:
         """Bytes of one occurrence, scales included."""
-        return self.form.nbytes(self.tensor.shape, matrices(self.tensor))
+        return -(-self.tensor.numel * self.form.bits // 8) + self.scales
 
     @cached_property
     def scales(self) -> int:

@@ -20,9 +20,16 @@ class Format:
     source: str
     ggml: str | None = None  # name of the ggml type, of one that GGUF files hold
 
+    @property
+    def has_scales(self) -> bool:
+        """Whether anything is stored beside the weights."""
+        return bool(self.scale_bits or self.column_bits or self.matrix_bits or self.outer)
+
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
         """Bytes of everything beside the weights; the first side of a shape of three counts the matrices. A number
         without sides is a matrix of one row and column."""
+        if not self.has_scales:
+            return 0
         *sides, columns = shape or (1,)
         rows = prod(sides) // matrices
         down, across = self.block

@@ -84,7 +84,8 @@ def sizes(ranges: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> 
 
 def bounds(sizes: OverheadSizes) -> tuple[int, int]:
     """Bytes of all items together, from low to high."""
-    return sum(low for low, _ in sizes.values()), sum(high for _, high in sizes.values())
+    lows, highs = zip(*sizes.values(), strict=True)
+    return sum(lows), sum(highs)
 
 
 def at_end(sizes: OverheadSizes, end: int) -> dict[OverheadItem, int]:

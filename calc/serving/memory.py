@@ -1,6 +1,6 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off.
 
-A `Serving` is a model on its ranks, with its weights; its `Needs` are what all GPUs hold beside them for which the
+A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold beside them for which the
 engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
@@ -19,7 +19,7 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine, Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
-from calc.serving.needs import CacheRoom, Needs
+from calc.serving.requirements import CacheRoom, Requirements
 from calc.serving.weighing import LayerBytes, Weighing
 from calc.serving.workload import Workload
 
@@ -74,7 +74,7 @@ class Serving:
         self.overhead_high = bounds(fixed)[1]
         """Bytes of it on a GPU at the high end."""
         self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
-        self.known_needs = dict[tuple[str | None, str | None, Limits], Needs]()
+        self.known_requirements = dict[tuple[str | None, str | None, Limits], Requirements]()
 
     @property
     def weights(self) -> int:
@@ -132,13 +132,15 @@ class Serving:
         engine = self.engine.settled(self.laid_out, gpu, share, self.overhead_high)
         return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
 
-    def needs_on(self, gpu: GPU, limits: Limits) -> Needs:
+    def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """What GPUs with the kernels of this one need, under these limits."""
         key = gpu.platform, gpu.capability, limits
-        if key not in self.known_needs:
+        if key not in self.known_requirements:
             overhead = self.ranges, self.at_ends
-            self.known_needs[key] = Needs(self.engine, self.laid_out, self.weighing, *overhead, limits, gpu)
-        return self.known_needs[key]
+            self.known_requirements[key] = Requirements(
+                self.engine, self.laid_out, self.weighing, *overhead, limits, gpu
+            )
+        return self.known_requirements[key]
 
 
 class Outcome(NamedTuple):
@@ -157,7 +159,7 @@ class Allocation:
     def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
         self.serving, self.gpu, self.workload = serving, gpu, workload
         self.limits: Limits = serving.engine.limits(workload, gpu, serving.architecture, serving.layout)
-        self.needs = serving.needs_on(gpu, self.limits)
+        self.requirements = serving.requirements_on(gpu, self.limits)
         self.outcomes = dict[int, Outcome]()  # at the ends of the overhead's range
 
     def at(self, **change: int) -> "Allocation":
@@ -176,22 +178,22 @@ class Allocation:
     @property
     def cache(self) -> Cache | None:
         """How the engine keeps the cache."""
-        return self.needs.cache
+        return self.requirements.cache
 
     @cached_property
     def refusal(self) -> Message | None:
         """Why the engine does not start with this model on this GPU, whatever memory there is."""
-        return self.serving.engine.refused_on(self.gpu, self.serving.laid_out)
+        return self.serving.engine.refused_on(self.gpu, self.serving.laid_out) if self.requirements.refused else None
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
-        return self.needs.stages(self.workload)
+        return self.requirements.stages(self.workload)
 
     @cached_property
     def most_loaded(self) -> int:
         """Number of the stage whose GPUs have the least to spare."""
-        return min(range(len(self.stages)), key=self.spare_of)
+        return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
 
     def spare_of(self, index: int) -> int:
         """Bytes that stay free on a stage beside what is required."""
@@ -202,11 +204,11 @@ class Allocation:
             return min(left, -budget.missing) if budget.missing else left
         return self.gpu.usable_bytes - memory.total
 
-    @property
+    @cached_property
     def spare(self) -> int:
         return self.spare_of(self.most_loaded)
 
-    @property
+    @cached_property
     def memory(self) -> Memory:
         return self.stages[self.most_loaded].memory
 
@@ -273,7 +275,11 @@ class Allocation:
 
     def outcome(self, end: int) -> Outcome:
         if end not in self.outcomes:
-            room, pool, context = self.needs.room(self.gpu.usable_bytes, end), self.needs.pool, self.workload.context
+            room, pool, context = (
+                self.requirements.room(self.gpu.usable_bytes, end),
+                self.requirements.pool,
+                self.workload.context,
+            )
             starts, requests = room.planned, inf
             if pool is not None:
                 starts = starts and self.refusal is None and pool.request_blocks(context) <= room.usable_blocks
@@ -284,7 +290,7 @@ class Allocation:
     def longest(self, most: int) -> int:
         """The longest request, up to so many tokens, that the engine accepts; 0 where it does not come to plan a cache:
         one of stated bytes is planned before it is clear that there is room for it."""
-        pool, room = self.needs.pool, self.room(MIDDLE)
+        pool, room = self.requirements.pool, self.room(MIDDLE)
         if pool is None or self.refusal is not None or not room.blocks:
             return 0
         if pool.stated_bytes(0) is None and not room.planned:
@@ -294,7 +300,7 @@ class Allocation:
     def held_context(self) -> int:
         """The longest context of which the cache has room for every sequence, with limits as they are; a cache that is
         not set aside grows from the context that is asked for."""
-        pool = self.needs.pool
+        pool = self.requirements.pool
         if pool is None:
             return self.workload.context
         each = self.room(MIDDLE).blocks // self.workload.batch
@@ -303,7 +309,7 @@ class Allocation:
     @property
     def kv_budget(self) -> KVBudget | None:
         """What is set aside for the cache; None where nothing is."""
-        pool, share = self.needs.pool, self.limits.share
+        pool, share = self.requirements.pool, self.limits.share
         if share is None or pool is None:
             return None
         context, index = self.workload.context, self.most_loaded
@@ -316,7 +322,7 @@ class Allocation:
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
             weights=self.serving.laid_out.stages[index].loaded.total,
-            profile=int(self.needs.working[index].bytes),
+            profile=int(self.requirements.working[index].bytes),
             bytes=between.cache,
             bytes_low=tight.cache,
             bytes_high=roomy.cache,

@@ -192,8 +192,8 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
 
 def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:
     """What is held of other contexts. Shortest and longest come first: llama.cpp's plans lie between theirs."""
-    ends = min(lengths), max(lengths)
-    found = {length: allocation.at(context=length).memory for length in (*ends, *lengths)}
+    ordered = dict.fromkeys((min(lengths), max(lengths), *lengths))
+    found = {length: allocation.at(context=length).memory for length in ordered}
     return {length: found[length] for length in lengths}
 
 

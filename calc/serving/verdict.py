@@ -175,7 +175,7 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
-    if allocation.needs.pool is not None and allocation.refusal is not None:
+    if allocation.requirements.pool is not None and allocation.refusal is not None:
         return allocation.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))

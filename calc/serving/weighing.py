@@ -70,8 +70,9 @@ class Weighing:
     def kinds(self) -> list[int]:
         """The number of each layer's kind: layers of one weigh the same."""
         places = [*(block.runs_in for block in self.rank.all_blocks), *(piece.tensor.layers for piece in self.layers)]
-        numbers: dict[tuple[int, ...], int] = {}
-        return [numbers.setdefault(kind, len(numbers)) for kind in layer_kinds(self.rank.num_layers, places)]
+        kinds = layer_kinds(self.rank.num_layers, places)
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        return [numbers[kind] for kind in kinds]
 
     @cached_property
     def of_kind(self) -> list[tuple[list[Piece], range]]:

@@ -1,6 +1,6 @@
 """What weights take once an engine has loaded them: fused, padded, rounded, with its tables."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -35,8 +35,9 @@ class Loader:
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """One rank of a pipeline stage."""
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
-        parts = Counter[str]()
-        for piece in map(self.resident, pieces):
+        parts = defaultdict[str, int](int)
+        for stored in pieces:
+            piece = stored if stored.form.outer is None else self.resident(stored)
             tensor = piece.tensor
             copies = copies_within(rank, tensor, stage)
             if not copies:

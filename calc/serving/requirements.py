@@ -29,7 +29,7 @@ class CacheRoom(NamedTuple):
     """Whether it comes to plan a cache: no GPU has too little for what it takes."""
 
 
-class Needs:
+class Requirements:
     """What a laid-out model needs on all GPUs for which the engine sets the same limits and takes the same kernels,
     however much memory they have."""
 
@@ -57,6 +57,11 @@ class Needs:
     def pool(self) -> Pool | None:
         """The same where it is set aside at start."""
         return self.cache if isinstance(self.cache, Pool) else None
+
+    @cached_property
+    def refused(self) -> bool:
+        """Whether the engine does not start on these GPUs."""
+        return self.engine.refused_on(self.gpu, self.laid_out) is not None
 
     @cached_property
     def working(self) -> tuple[Peak, ...]:
