@@ -1,7 +1,7 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off.
 
-A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold beside them for which the
-engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
+A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold beside them for which
+the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
 from copy import copy
