@@ -25,10 +25,10 @@ class SavedBytes(Frozen):
 def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) -> SavedBytes:
     """Each weight once, in the type in which it is trained."""
     tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
-    trained = [one for tensor in tensors for one in trained_of(architecture, tensor, work)]
-    parameters, width = sum(one.parameters for one in trained), state_width(work, recipe)
+    trained = [part for tensor in tensors for part in trained_of(architecture, tensor, work)]
+    parameters, width = sum(part.parameters for part in trained), state_width(work, recipe)
     return SavedBytes(
         weights=parameters * trained_width(work, recipe),
         master_weights=4 * parameters if recipe.master else 0,
-        optimizer=sum(one.count * state_bytes(work.optimizer, one, width) for one in trained),
+        optimizer=sum(part.count * state_bytes(work.optimizer, part, width) for part in trained),
     )

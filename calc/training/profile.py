@@ -91,7 +91,7 @@ def profile(
     ]
     tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
-    kept = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
+    of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
     meter = Meter(tape, numbers)
     meter.at(entered)
     forward = meter.peaks(left if tape.mark is None else tape.mark)
@@ -103,7 +103,7 @@ def profile(
         after_forward=meter.at(after_forward),
         saved=meter.at(saved),
         backward=() if source[0] is None else meter.peaks(done),
-        gradients=(kept, *NOTHING[1:]),
+        gradients=(of_weights, *NOTHING[1:]),
         outputs=tuple(outputs),
         input=number,
         width=size[1],

@@ -24,5 +24,5 @@ def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int
         rows += [shape[0] for shape in block.ffn.shapes(hidden).values() if len(shape) == 2]
         added.add(len(rows) - 1)
     unread = added if compiled and block.norms_first and len(block.norms) < 4 else set()
-    kept = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
-    return outputs + w * sum(kept)
+    saved = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
+    return outputs + w * sum(saved)

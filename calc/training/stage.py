@@ -97,9 +97,9 @@ class TrainingStage:
         """Bytes of what DeepSpeed's ZeRO-3 has gathered at the loss (0.19.8, partitioned_param_coordinator.py,
         `__params_to_release`): the head, and the last weights that are needed again before so many elements have
         passed, each going forward and back, and once more where a layer runs again; and what comes ahead."""
-        kept = self.recipe.reuse // (3 if self.course.recomputed else 2)
+        reused = self.recipe.reuse // (3 if self.course.recomputed else 2)
         head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
-        elements = max(head, kept) + self.recipe.prefetch
+        elements = max(head, reused) + self.recipe.prefetch
         return WIDTH[self.recipe.compute] * min(elements, sum(unit.gathered for unit in self.course.units.values()))
 
     # The step

@@ -9,17 +9,17 @@ from calc.training.step import Training
 
 
 def phase_steps(
-    architecture: Architecture, asked: TrainingScenario, phase: Phase, of: TrainingComponent | None = None
+    architecture: Architecture, scenario: TrainingScenario, phase: Phase, of: TrainingComponent | None = None
 ) -> tuple[list[Step], Legend]:
     """One line for each part of what is alive in a phase, or of one component of it, and what the symbols mean."""
-    symbols, work = TracedSymbols(), asked.workload
+    symbols, work = TracedSymbols(), scenario.workload
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
-    training = Training(model, work, asked.recipe, asked.layout, asked.overhead, asked.frozen)
-    one, positions, tokens, stream, pairs = training.units(work.micro_batch, work.sequence)
+    training = Training(model, work, scenario.recipe, scenario.layout, scenario.overhead, scenario.frozen)
+    alone, positions, tokens, stream, pairs = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)
     scores = t * sequence if pairs == tokens * positions else pairs
-    parts = training.phases((one, sequence, t, shared, scores))[phase]
+    parts = training.phases((alone, sequence, t, shared, scores))[phase]
     lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]
     return lines, symbols.occurring()

@@ -39,14 +39,14 @@ class TrainingSetting:
     def changes(self, before: "TrainingSetting") -> dict[str, Any]:
         """The fields that differ, by the names that links and the command line have for them."""
         known = {**dict(before.work), **dict(before.layout)}
-        found = {
+        changed = {
             name: value for name, value in {**dict(self.work), **dict(self.layout)}.items() if value != known[name]
         }
         if self.recipe != before.recipe:
-            found["recipe"] = next(name for name, recipe in RECIPES.items() if recipe == self.recipe)
+            changed["recipe"] = next(name for name, recipe in RECIPES.items() if recipe == self.recipe)
         if self.frozen != before.frozen:
-            found["weights"] = None  # as the method usually has it
-        return found
+            changed["weights"] = None  # as the method usually has it
+        return changed
 
 
 Largest = Callable[[TrainingSetting, Literal["micro_batch", "sequence"]], int | None]

@@ -146,9 +146,9 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
     for none makes activations smaller, with cheap changes beside. None where these do not do either."""
     own = training.layout
-    one = own.gpus // own.dp
+    replica = own.gpus // own.dp
     try:
-        most = training.changed(layout=own.model_copy(update={"dp": MOST_GPUS // one, "zero": 3}))
+        most = training.changed(layout=own.model_copy(update={"dp": MOST_GPUS // replica, "zero": 3}))
     except ConfigError:  # the experts are not spread over so many
         return None
     spread = Smaller(gpu, most, CHEAP)
@@ -158,6 +158,6 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
         return None
     for change in reversed(chosen.copy()):
         fewer = [other for other in chosen if other is not change]
-        if spread.fits(spread.after(fewer).spread(dp=gpus // one)):
+        if spread.fits(spread.after(fewer).spread(dp=gpus // replica)):
             chosen = fewer
-    return Smaller(gpu, training).together(chosen, spread.after(chosen).spread(dp=gpus // one))
+    return Smaller(gpu, training).together(chosen, spread.after(chosen).spread(dp=gpus // replica))

@@ -75,17 +75,17 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
 
 def fewest_replicas(training: Training, usable: int) -> int | None:
     """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3."""
-    gpus = training.layout.gpus // training.layout.dp
-    most = MOST_GPUS // gpus
+    replica = training.layout.gpus // training.layout.dp
+    most = MOST_GPUS // replica
 
     def fits(dp: int) -> bool:
         laid_out = training.over(dp)
         return laid_out is not None and laid_out.fits(usable)
 
     if fits(1):
-        return gpus
+        return replica
     alone, many = training.over(1), training.over(most)
     if many is None or not many.fits(usable):
         return None
     replicas = least(fits, most, 1 if alone is None else max(1, alone.least_replicas(usable, many)))
-    return None if replicas is None else gpus * replicas
+    return None if replicas is None else replica * replicas

@@ -365,3 +365,30 @@ def test_a_step_is_of_all_micro_batches_and_replicas():
         gpus=[],
     )
     assert (report.global_batch, report.tokens) == (64, 64_000)
+
+
+@pytest.mark.parametrize("model", ["ai21labs/AI21-Jamba-Reasoning-3B", "deepseek-ai/DeepSeek-V4-Pro", "Qwen/Qwen3-8B"])
+@pytest.mark.parametrize(
+    ("recipe", "layout", "work"),
+    [
+        pytest.param("bf16", {}, {}, id="gradients stay"),
+        pytest.param("autocast", {"dp": 8, "zero": 3}, {"recompute": "full"}, id="FSDP"),
+        pytest.param("master", {"tp": 2}, {"attention": "eager"}, id="sequence parallel"),
+    ],
+)
+def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
+    """Of equal layers only the depths that may be the peak are looked at; no other is above them."""
+    layout, work = TrainingLayout(**layout), TrainingWorkload(**work)
+    step = Training(ARCHITECTURES[model], work, RECIPES[recipe], layout, Overhead(), Precision())
+    course = step.stage(0, single=False).course
+    everywhere = [moment for here in (*course.forward(), *course.backward()) for moment in here.moments()]
+    for micro_batch, sequence in ((1, 1), (1, 128), (2, 4096), (64, 1000), (1, 2**20)):
+        units = step.units(micro_batch, sequence)
+        assert course.peak_bytes(units) == max(dot(moment.bytes, units) for moment in everywhere)
+
+
+@pytest.mark.parametrize(("recipe", "layout"), [("bf16", {"pp": 4}), ("autocast", {"pp": 4, "dp": 4, "zero": 3})])
+def test_equal_stages_weigh_the_same(recipe, layout):
+    """The second and the third of four stages of eight equal layers each, with one micro-batch in flight."""
+    step = training("meta-llama/Llama-3.1-8B", recipe, layout=TrainingLayout(**layout))
+    assert step.by_stage[1] == step.by_stage[2]
