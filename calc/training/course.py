@@ -223,20 +223,29 @@ class Course:
 
     # Sums
 
+    @cached_property
+    def depths(self) -> list[list[Surroundings]]:
+        """What is alive round each part of the model in each phase, at every depth at which it stands."""
+        parts: dict[tuple[Phase, Profile | None], list[Surroundings]] = {}
+        for here in (*self.forward(), *self.backward()):
+            if here.tops:
+                parts.setdefault((here.phase, here.profile), []).append(here)
+        return list(parts.values())
+
     def peak_bytes(self, units: Bytes) -> int:
         """Bytes at the peak, for a batch and a length."""
         if units not in self.peaks:
-            self.peaks[units] = max(dot(moment.bytes, units) for moments in self.moments.values() for moment in moments)
+            self.peaks[units] = max(
+                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
+                for depths in self.depths
+            )
         return self.peaks[units]
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
-        parts: dict[tuple[Phase, Profile | None], list[Surroundings]] = {}
-        for here in (*self.forward(), *self.backward()):
-            parts.setdefault((here.phase, here.profile), []).append(here)
         phases: dict[Phase, list[StepMoment]] = {}
-        for (phase, _), depths in parts.items():
+        for depths in self.depths:
             for here in outermost(depths):
-                phases.setdefault(phase, []).extend(here.moments())
+                phases.setdefault(here.phase, []).extend(here.moments())
         return {phase: undominated(moments) for phase, moments in phases.items()}

@@ -56,21 +56,23 @@ class Alive(NamedTuple):
         return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.tensors, *moment.tensors))
 
 
+IDLE = Top(NOTHING, 0)
+"""No part of the model is at work."""
+
+
 class Surroundings(NamedTuple):
     """What is alive in a phase round a part of the model, and the moments of that part; None: none is at work."""
 
     phase: Phase
     alive: Alive
     profile: Profile | None = None
-    tops: tuple[Top, ...] = ()
+    tops: tuple[Top, ...] = (IDLE,)
 
     @property
     def bytes(self) -> Bytes:
         return self.alive.bytes
 
     def moments(self) -> list[StepMoment]:
-        if self.profile is None:
-            return [StepMoment(self.phase, *self.alive)]
         return [
             StepMoment(self.phase, *self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)]))
             for top in self.tops
