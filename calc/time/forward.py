@@ -5,6 +5,7 @@ Figures may be integers or arrays of them; `calc.time.time_derivation` puts symb
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 
@@ -52,14 +53,14 @@ class Whole(PassPart):
         return self.sequences * self.new * (self.past + self.new)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Forward:
     """What one pass works on: sequences that decode, sequences that are prefilled, or both."""
 
     parts: tuple[PassPart, ...]
     logits: Any  # rows that the head computes
 
-    @property
+    @cached_property
     def tokens(self) -> Any:
         return self.sum(lambda part: part.tokens)
 

@@ -1,6 +1,7 @@
 """Machines of many GPUs in many formats at once."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.roofline import UNKNOWN, Machine, arithmetic, bus_gb_s, path
 
 SHARES = tuple(Efficiency.model_fields)
+FIGURES = tuple(field.name for field in fields(Machine))
 
 
 class Cards:
@@ -26,7 +28,7 @@ class Cards:
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.peak = self.peaks(self.plain)
         self.peak_quantized = np.array([self.peaks(row) for row in self.narrow])
-        self.known: dict[int, dict[str, Any]] = {}
+        self.known: dict[int, Any] = {}
 
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
         return np.array([gpu.tflops.get(one, UNKNOWN) * 1e12 for gpu, one in zip(self.gpus, dtypes, strict=True)])
@@ -34,9 +36,10 @@ class Cards:
     def of(self, ranks: int, formats: Sequence[int], kinds: Sequence[int]) -> Machine:
         """Some formats and GPUs, so many of which share a layer, as one machine of arrays, [formats, GPUs, 1]."""
         if ranks not in self.known:
-            self.known[ranks] = self.figures(ranks)
-        grid = np.ix_(list(formats), list(kinds))
-        return Machine(**{name: figure[grid][..., None] for name, figure in self.known[ranks].items()})
+            figures = self.figures(ranks)
+            self.known[ranks] = np.stack([figures[name] for name in FIGURES])
+        chosen = self.known[ranks][:, list(formats)][:, :, list(kinds), None]
+        return Machine(**dict(zip(FIGURES, chosen, strict=True)))
 
     def figures(self, ranks: int) -> dict[str, Any]:
         """What `machine` says of each, as usual, by name: [formats, GPUs]."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from calc.formats import WeightFormat
 from calc.formats.format_names import MatrixFormat
 from calc.hardware.generations import Dtype
@@ -151,11 +153,15 @@ def machine(
 
 def either(condition: Any, a: Any, b: Any) -> Any:
     """The first where a condition holds, else the second; of conditions in an array each for its own."""
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, a, b)
     return a * condition + b * (1 - condition)
 
 
 def larger(a: Any, b: Any) -> Any:
     """The larger of two numbers, or of each pair in two arrays."""
+    if isinstance(a, np.ndarray):
+        return np.maximum(a, b)
     return a * (a >= b) + b * (b > a)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -61,13 +61,17 @@ class Shard:
         cache = engine.cache(self.without_weights(kv, ranges), gpu, limits)
         return [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in range(len(ranges))]
 
+    @cached_property
+    def unweighed(self) -> LaidOut:
+        """As an engine's passes run on it."""
+        return without_weights(self.whole, self.rank, self.ranges, self.layout, self.precisions[0])
+
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage; those between the first and the last are alike."""
-        laid_out = without_weights(self.whole, self.rank, self.ranges, self.layout, self.precisions[0])
         stages = self.layout.pp
 
         def peak(stage: int) -> int:
-            return max((int(one.bytes) for one in engine.peaks(laid_out, stage, limits)), default=0)
+            return max((int(one.bytes) for one in engine.peaks(self.unweighed, stage, limits)), default=0)
 
         return [peak(0)] if stages == 1 else [peak(0)] * (stages - 1) + [peak(stages - 1)]
 
