@@ -1,7 +1,7 @@
 """The reverse question: which models fit some GPUs, in which format, up to which context, and how fast."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.mixers import Recurrent
+from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine, LaidOut, LoadedWeights, Stage
 from calc.serving.engines.loading import vision_share
 from calc.serving.kv_cache import state_bytes
@@ -22,8 +23,13 @@ from calc.time.layouts import refusal
 from calc.time.machines import Cards
 from calc.time.roofline import Machine, all_reduce
 from calc.time.sizes import Array, Table, bytes_an_element, bytes_by_tensor
-from calc.time.time_shards import BLOCK, held_bits
+from calc.time.time_shards import BLOCK, held_bits, without_weights
 from calc.units import GIB
+
+LENGTH = 16_384
+"""Tokens of the sequence whose pass is planned; beyond, only the cache grows."""
+MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
+"""Engines that allocate at start: those whose room is known before requests come."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,23 @@ def fitting(
     node: int = 8,
 ) -> Fitting:
     """Every model in every format on so many GPUs of one kind, by the engine's defaults."""
+    sized = {name: Sized.of(model, engine, precisions, count, node) for name, model in models.items()}
+    return fitting_sized(sized, gpu, engine, precisions, context=context, node=node)
+
+
+def fitting_sized(
+    sized: Mapping[str, "Sized | None"],
+    gpu: GPU,
+    engine: Engine,
+    precisions: Sequence[Precision],
+    *,
+    context: int = 8192,
+    node: int = 8,
+) -> Fitting:
+    """The same of models whose layout and bytes are known."""
     cards = Cards([gpu], [precision.weights for precision in precisions], engine.name, node)
-    sized = [Sized.of(model, engine, precisions, count, node) for model in models.values()]
-    rows = [None if row is None else (row, *row.on(gpu, engine, cards, 0, context)) for row in sized]
-    return fitted(tuple(models), precisions, rows)
+    rows = [None if row is None else (row, *row.on(gpu, engine, cards, 0, context)) for row in sized.values()]
+    return fitted(tuple(sized), precisions, rows)
 
 
 def fitting_gpus(
@@ -98,6 +117,8 @@ class Sized:
     window: Array  # bits of full windows
     windows: dict[int, Array]  # bits of a token by window
     state: int  # bytes
+    stages: tuple[range, ...]
+    held: dict[tuple[Any, Any], float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -113,13 +134,20 @@ class Sized:
         sizes = np.array([bytes_by_tensor(model, rank, table, precision, mixes) for precision in precisions])
         weights = WeightBytes.of(rank, engine, table, sizes, layout)
         state = state_bytes(blocks_within(rank, range(rank.num_layers)))
-        return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state)
+        stages = tuple(engine.stages(rank.num_layers, layout.pp))
+        return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state, stages)
 
     def on(self, gpu: GPU, engine: Engine, cards: Cards, at: int, context: int) -> tuple[Array, Array]:
         """The longest context, and tokens a second, on GPUs of a kind, the one `at` this place of the cards."""
         pp, none = self.layout.pp, np.zeros(len(self.per_token))
-        free = budget(self.model, self.rank, gpu, engine, self.layout, context) - self.weights.total / pp
-        growth, kept = self.per_token / 8 / pp, (self.window / 8 + self.state) / pp
+        growth = self.per_token / 8 / pp
+        if engine.share_option is None:
+            room = usual_room(gpu, engine, self.layout)
+            kept = none + (self.slots(gpu, engine) if room > self.weights.total.min() / pp else 0)
+        else:
+            room = budget(self.model, self.rank, gpu, engine, self.layout, context)
+            kept = (self.window / 8 + self.state) / pp
+        free = room - self.weights.total / pp
         longest = np.where(growth > 0, (free - kept) / np.maximum(growth, 1e-9), np.inf)
         longest = np.floor(np.minimum(longest, self.model.max_positions or 2**24) / BLOCK) * BLOCK
         longest = np.where(free > kept, np.maximum(longest, 0), 0)
@@ -129,9 +157,22 @@ class Sized:
         seconds = token_seconds(self.rank, self.layout, self.weights, read + 2 * self.state, on)
         return longest, np.where(longest > 0, 1 / seconds, 0)
 
+    def slots(self, gpu: GPU, engine: Engine) -> float:
+        """Of an engine that allocates a sequence's cache and its pass at start: their bytes on a GPU without what grows
+        with the tokens of the cache."""
+        key = gpu.platform, gpu.capability
+        if key not in self.held:
+            laid_out = without_weights(self.model, self.rank, self.stages, self.layout, Precision())
+            grown = float(self.per_token[0]) / 8 / self.layout.pp * LENGTH
+            self.held[key] = held_bytes(engine, laid_out, gpu, LENGTH) - grown
+        return self.held[key]
+
 
 def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
-    """Tensor parallelism over all of them where the engine accepts it, else over as many as it does."""
+    """Tensor parallelism over all of them where the engine accepts it, else over as many as it does; None where it
+    does not run the model."""
+    if engine.refusal(model, precision) is not None:
+        return None
     for tp in range(min(count, node), 0, -1):
         layout = Layout(tp=tp, pp=count // tp)
         if count % tp == 0 and refusal(model, engine, precision, layout, node) is None:
@@ -167,7 +208,7 @@ class WeightBytes:
         rest = own & ~routed & ~lookup
         head = sizes[:, lookup].max(axis=1) if rank.tied and lookup.any() else 0.0
         return cls(
-            total=(loaded * own).sum(axis=1) + vision,
+            total=(loaded * (own if engine.loads_table or rank.tied else own & ~lookup)).sum(axis=1) + vision,
             plain=(loaded * (rest & ~small)).sum(axis=1) + head,
             narrow=(loaded * (rest & small)).sum(axis=1),
             routed=(loaded * routed * share).sum(axis=1),
@@ -204,6 +245,20 @@ def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, la
     if limits.share is None:
         return float(gpu.usable_bytes - working - sum(sizes.values()))
     return float(engine.budget(gpu.usable_bytes, limits, 0, working, None, sizes).cache)
+
+
+def held_bytes(engine: Engine, laid_out: LaidOut, gpu: GPU, length: int) -> float:
+    """Cache and working memory of a sequence of so many tokens on the most loaded GPU."""
+    work = Workload(context=length)
+    limits = engine.limits(work, gpu, laid_out.whole, laid_out.layout)
+    cache = engine.cache(laid_out, gpu, limits)
+    stages = range(len(laid_out.ranges))
+    return max(float(one.bytes) for s in stages for one in engine.moments(laid_out, s, cache, limits, work))
+
+
+def usual_room(gpu: GPU, engine: Engine, layout: Layout) -> float:
+    """Bytes of a GPU beside the high end of what does not belong to the model."""
+    return gpu.usable_bytes - sum(span.high for span in engine.overhead(layout.gpus).values()) * GIB
 
 
 def token_seconds(rank: Architecture, layout: Layout, weights: WeightBytes, cache: Array, on: Machine) -> Array:

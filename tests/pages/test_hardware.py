@@ -102,4 +102,15 @@ def test_a_map_under_another_engine():
     assert any("defaults of SGLang" in text for text in texts(app.caption))
     assert (found.max_context != fitted.models_on("l4", 1, 4096, "vllm").max_context).any()
     other = page("hardware", view="models", engine="transformers")
-    assert any("sets no memory aside" in text for text in texts(other.error))
+    assert any("allocates as requests come" in text for text in texts(other.error))
+
+
+def test_the_map_of_llamacpp_is_of_files():
+    """What a card or a Mac holds whole, in the files that people download."""
+    app = opened(page("hardware", view="formats", model="Qwen/Qwen3-14B", engine="llamacpp"), "map_table_formats")
+    table = app.dataframe[0].value
+    assert "context Q4_K_M" in table
+    assert "context fp8" not in table
+    kinds, found = fitted.on_gpus(Architecture.from_config(models()["Qwen/Qwen3-14B"].config), (), 1, 8192, "llamacpp")
+    row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0
+    assert row[fitted.FILES.index("Q8_0")] == 0 < row[fitted.FILES.index("Q4_K_M")]

@@ -151,6 +151,8 @@ class Engine(ABC):
     """Formats of weights that it is usually given to save memory, the largest first."""
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
     """The same of the cache."""
+    loads_table: ClassVar[bool] = True
+    """Whether GPUs hold the table of tokens; else the host does, and GPUs a copy where the head is tied to it."""
 
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""

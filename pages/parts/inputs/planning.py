@@ -1,6 +1,6 @@
 """The controls of a plan: the load, the targets, what may be used, prices."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -159,13 +159,13 @@ def engine(answer: Planned) -> None:
         faults(error, place)
 
 
-def engine_choice(scenario: Scenario) -> None:
-    """Those that set memory aside at start."""
+def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
+    """Those that set memory aside at start, or others."""
     asked = scenario.serving.engine
-    show("engine", asked if asked in PLANNED else None)
+    show("engine", asked if asked in engines else None)
     st.segmented_control(
         field("engine"),
-        list(PLANNED),
+        list(engines),
         format_func=lambda name: ENGINES[name].title,
         help=say("What serves the model."),
         key="engine",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
+from calc.time.fitting import MAPPED
 from pages.parts.inputs.control import control
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.planning import engine_choice
@@ -34,7 +35,7 @@ def card_and_figure(scenario: Scenario) -> Scenario:
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
         control(of_hardware()["figure"], None)
-        engine_choice(scenario)
+        engine_choice(scenario, MAPPED)
     return scenario
 
 
@@ -46,7 +47,7 @@ def model_and_figure(scenario: Scenario) -> Answer:
             model_picker(answer)
         for name in ("cards", "length", "figure"):
             control(of_hardware()[name], None)
-        engine_choice(scenario)
+        engine_choice(scenario, MAPPED)
     return answer
 
 
@@ -59,7 +60,7 @@ def model_and_card(scenario: Scenario) -> Answer:
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
-        engine_choice(scenario)
+        engine_choice(scenario, MAPPED)
     return answer
 
 

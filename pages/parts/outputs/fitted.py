@@ -7,11 +7,13 @@ import numpy as np
 import streamlit as st
 
 from calc import ConfigError, Precision
+from calc.errors import Message
+from calc.formats import WeightFormat
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import EngineName
 from calc.serving.engines import ENGINES
-from calc.time.fitting import Fitting
+from calc.time.fitting import MAPPED, Fitting
 from calc.time.operating_points import OperatingPoint
-from calc.time.plan import check_engine
 from pages.parts import words
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import drawer
@@ -31,7 +33,7 @@ MOST = 60
 
 def models_on_a_gpu(scenario: Scenario) -> None:
     """Which presets fit in which format, up to which context, and how fast."""
-    engine = planned_engine(scenario)
+    engine = mapped_engine(scenario)
     asked, presets = scenario.hardware, models()
     found = fitted.models_on(asked.card, asked.cards, asked.length, engine)
     makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in found.names}))
@@ -52,15 +54,24 @@ def models_on_a_gpu(scenario: Scenario) -> None:
         )
     )
     draw(scenario, found, rows, [presets[name].name for name in found.names], "models")
+    beside(engine)
 
 
-def planned_engine(scenario: Scenario) -> Any:
-    """The engine; of one that sets no memory aside a sentence why it has no map."""
+def mapped_engine(scenario: Scenario) -> Any:
+    """The engine; of one that allocates as requests come a sentence why it has no map."""
     serving = scenario.serving
-    try:
-        check_engine(ENGINES[serving.engine]())
-    except ConfigError as problem:
-        explain(problem, lambda near: change(serving=serving.with_engine(near)))
+    if serving.engine not in MAPPED:
+        explain(
+            ConfigError(
+                Message(
+                    "No map for {engine}: it allocates as requests come, so that how long they may be hangs on them.",
+                    engine=ENGINES[serving.engine].title,
+                ),
+                "engine",
+                MAPPED,
+            ),
+            lambda near: change(serving=serving.with_engine(near)),
+        )
         st.stop()
     return serving.engine
 
@@ -70,7 +81,7 @@ def model_on_gpus(answer: Answer) -> None:
     if answer.error is not None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
-    asked, engine = answer.scenario.hardware, planned_engine(answer.scenario)
+    asked, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, found = fitted.on_gpus(
         answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length, engine
     )
@@ -99,6 +110,19 @@ def model_on_gpus(answer: Answer) -> None:
         )
     )
     draw(answer.scenario, found, rows, [gpu.name for gpu in kinds], "formats")
+    beside(engine)
+
+
+def columns(found: Fitting) -> list[WeightFormat]:
+    return [precision.weights for precision in found.precisions]
+
+
+def beside(engine: EngineName) -> None:
+    """Of an engine that may leave a part of a model on the host, where that is answered."""
+    if ENGINES[engine].loads_table:
+        return
+    st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))
+    st.page_link("machine.py", label=say("My machine"), icon=":material/computer:")
 
 
 def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[str], key: str) -> None:
@@ -111,10 +135,10 @@ def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[st
     asked = scenario.hardware
     shown = found.max_context if asked.figure == "context" else found.tokens_per_s
     write = maps.tokens if asked.figure == "context" else words.figure
-    labels = [names[row] for row in rows]
+    labels, formats = [names[row] for row in rows], columns(found)
     title = say("Longest context, tokens") if asked.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, fitted.FORMATS, shown[rows], write, charts.theme()))
+    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme()))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, found, rows, names, key)
@@ -122,13 +146,13 @@ def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[st
 
 def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
-    whole = st.column_config.NumberColumn
+    whole, formats = st.column_config.NumberColumn, columns(found)
     picked = st.dataframe(
         [
             {
                 "name": names[row],
-                **{f"context {form}": int(found.max_context[row][at]) for at, form in enumerate(fitted.FORMATS)},
-                **{f"speed {form}": float(found.tokens_per_s[row][at]) for at, form in enumerate(fitted.FORMATS)},
+                **{f"context {form}": int(found.max_context[row][at]) for at, form in enumerate(formats)},
+                **{f"speed {form}": float(found.tokens_per_s[row][at]) for at, form in enumerate(formats)},
             }
             for row in rows
         ],
@@ -138,13 +162,8 @@ def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequen
         selection_mode="single-row",
         column_config={
             "name": st.column_config.TextColumn(say("Name"), pinned=True),
-            **{
-                f"context {form}": whole(say("Context, {format}", format=form), format="localized")
-                for form in fitted.FORMATS
-            },
-            **{
-                f"speed {form}": whole(say("Tokens/s, {format}", format=form), format="%.1f") for form in fitted.FORMATS
-            },
+            **{f"context {form}": whole(say("Context, {format}", format=form), format="localized") for form in formats},
+            **{f"speed {form}": whole(say("Tokens/s, {format}", format=form), format="%.1f") for form in formats},
         },
     )
     for index in picked.selection.rows:
@@ -161,7 +180,7 @@ def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequen
 def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:
     """A model of the map, or a GPU, with the layout and the first format that fits."""
     asked, serving = scenario.hardware, scenario.serving
-    form = fitted.FORMATS[int(np.argmax(found.max_context[row] > 0))]
+    form = columns(found)[int(np.argmax(found.max_context[row] > 0))]
     length = int(min(asked.length, found.max_context[row].max()))
     work = serving.workload.model_copy(update={"batch": 1, "context": length})
     layout = found.layouts[row] or serving.layout
@@ -181,7 +200,7 @@ def roofline(answer: Answer) -> None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
     asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
-    engine = planned_engine(answer.scenario)
+    engine = mapped_engine(answer.scenario)
     precision = Precision.of(answer.model.published.config or {}, answer.scenario.serving.weights)
     try:
         layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length, engine)

@@ -9,12 +9,18 @@ from calc.hardware.engine_rules import EngineName, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
-from calc.time.fitting import Fitting, fitting, fitting_gpus, layout_on
+from calc.time.fitting import Fitting, Sized, fitting_gpus, fitting_sized, layout_on
 from calc.time.operating_points import OperatingPoint, operating_points
 from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
+FILES: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 NODE = 8
+
+
+def formats_of(engine: EngineName) -> tuple[WeightFormat, ...]:
+    """Those of a map: GGUF files where the engine reads them."""
+    return FORMATS if ENGINES[engine].keeps(FORMATS[1]) else FILES
 
 
 @lru_cache(maxsize=1)
@@ -24,18 +30,29 @@ def architectures() -> dict[str, Architecture]:
     return dict(sorted(known.items(), key=lambda row: -row[1].parameters().total))
 
 
+def precisions_of(engine: EngineName) -> list[Precision]:
+    return [Precision(weights=form) for form in formats_of(engine)]
+
+
+@lru_cache(maxsize=8)
+def sized(engine: EngineName, count: int) -> dict[str, Sized | None]:
+    """All presets on so many GPUs, whatever they are."""
+    formats = precisions_of(engine)
+    return {name: Sized.of(one, ENGINES[engine](), formats, count, NODE) for name, one in architectures().items()}
+
+
 @lru_cache(maxsize=64)
 def models_on(card: str, count: int, context: int, engine: EngineName) -> Fitting:
     """All presets in all formats on so many of a GPU."""
-    formats = [Precision(weights=form) for form in FORMATS]
-    return fitting(architectures(), find_gpu(card), ENGINES[engine](), formats, count=count, context=context, node=NODE)
+    known, formats = sized(engine, count), precisions_of(engine)
+    return fitting_sized(known, find_gpu(card), ENGINES[engine](), formats, context=context, node=NODE)
 
 
 def on_gpus(
     model: Architecture, own: tuple[str, ...], count: int, context: int, engine: EngineName
 ) -> tuple[list[GPU], Fitting]:
     """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
-    formats = [Precision(weights=form) for form in FORMATS]
+    formats = precisions_of(engine)
     known = [find_gpu(name) for name in (*own, *gpus())]
     kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, engine)]
     return kinds, fitting_gpus(model, kinds, ENGINES[engine](), formats, count=count, context=context, node=NODE)

@@ -245,6 +245,28 @@ def test_the_map_of_a_gpu_says_what_the_report_says(model, weights):
         assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.01)
 
 
+@pytest.mark.parametrize("weights", ["Q8_0", "Q4_K_M"])
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-14B", "google/gemma-3-12b-it", "Qwen/Qwen3-30B-A3B"])
+@pytest.mark.parametrize("card", ["rtx-4090", "apple-m4-max-64gb"])
+def test_the_map_of_llamacpp_says_what_its_dry_run_says(card, model, weights):
+    """Its buffers are those of llama.cpp's own planner (tests/calc/serving/engines/test_llamacpp.py)."""
+    gpu, engine, precision = gpus()[card], ENGINES["llamacpp"](), Precision(weights=weights)
+    found = fitting({model: architecture(model)}, gpu, engine, [precision])
+    serving = Serving(architecture(model), engine, precision, Layout(), Overhead())
+    longest = min(max_context(serving.on(gpu, Workload())) or 0, architecture(model).max_positions)
+    assert found.max_context[0, 0] == pytest.approx(longest, rel=0.03, abs=256)
+    if longest >= 8192:
+        rate = time_report(serving, gpu, Workload(context=8192)).decode.tokens_per_s.expected
+        assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.02)
+
+
+def test_what_llamacpp_does_not_read_is_on_no_map():
+    name = "google/recurrentgemma-2b"
+    found = fitting({name: architecture(name)}, gpus()["rtx-4090"], ENGINES["llamacpp"](), [Precision()])
+    assert found.layouts == (None,)
+    assert found.max_context[0, 0] == 0
+
+
 def test_the_map_has_every_preset():
     some = {name: architecture(name) for name in list(models())[::12]}
     found = fitting(some, gpus()["h100-sxm"], ENGINES["vllm"](), [Precision(), Precision(weights="fp8")], count=8)

@@ -71,6 +71,7 @@ class LlamaCpp(Engine):
     sequences_option: ClassVar[str] = "parallel"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
+    loads_table: ClassVar[bool] = False
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
