@@ -36,6 +36,8 @@ from calc.units import GIB
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
+MOST_NAMED = 6
+"""GPUs in a sentence."""
 HOUR = 3600
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
@@ -151,6 +153,9 @@ class Search:
         self.architecture, self.engine, self.needs = architecture, engine, needs
         name: Any = engine.name
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
+        if gpus and not self.gpus:
+            names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
+            raise ConfigError(Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names), "gpu")
         self.precisions, self.most, self.node = unlike_formats(precisions), most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])

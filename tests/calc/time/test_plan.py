@@ -216,6 +216,11 @@ def test_nothing_fits_is_no_error():
     assert search("deepseek-ai/DeepSeek-V3", kinds=("l4",), most=1).plans() == []
 
 
+def test_gpus_that_the_engine_does_not_run_on_are_a_sentence():
+    with pytest.raises(ConfigError, match="vLLM runs on none of these: Tesla P40"):
+        search(kinds=("p40",))
+
+
 def test_one_load_is_asked_for():
     with pytest.raises(ValueError, match="give one of them"):
         Needs(users=1, requests_per_s=1)
