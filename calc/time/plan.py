@@ -155,7 +155,8 @@ class Search:
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
-            raise ConfigError(Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names), "gpu")
+            sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
+            raise ConfigError(sentence, "gpu")
         self.precisions, self.most, self.node = unlike_formats(precisions), most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
