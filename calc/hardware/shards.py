@@ -53,3 +53,15 @@ def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[in
         for layer in where:
             kinds[layer] += (number,)
     return kinds
+
+
+def alike_stages(rank: Architecture, stages: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
+    """For each stage the number of the first in which the same stands; what is listed apart, at the ends of the model,
+    aside."""
+    places = [block.runs_in for block in rank.all_blocks]
+    places += [tensor.layers for tensor in tensors if tensor.excluded_as is None]
+    kinds = layer_kinds(rank.num_layers, places)
+    contents = [
+        (stage.start == 0, stage.stop == rank.num_layers, *sorted(kinds[stage.start : stage.stop])) for stage in stages
+    ]
+    return [contents.index(content) for content in contents]

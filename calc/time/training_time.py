@@ -11,6 +11,7 @@ from calc.formats import Precision
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import alike_stages
 from calc.model.architecture import Architecture
 from calc.time.efficiency import (
     OF_TRAINING,
@@ -348,8 +349,8 @@ class RankDemands:
         rank = architecture.rank(layout.tp)
         stages = tuple(layout.stages(architecture.num_layers))
         demands: list[Demand] = []
-        for stage in stages:
-            here = demand(architecture, rank, stored, ranks, stage)
+        for stage, first in zip(stages, alike_stages(rank, stages, rank.tensors()), strict=True):
+            here = demands[first] if first < len(demands) else demand(architecture, rank, stored, ranks, stage)
             demands.append(next((known for known in demands if known == here), here))
         return cls(
             rank=rank,

@@ -9,7 +9,7 @@ from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
-from calc.hardware.shards import layer_kinds
+from calc.hardware.shards import alike_stages
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.serving.gpu_memory import Memory
@@ -108,17 +108,9 @@ class Training:
         """For each stage the first that weighs the same, but for the micro-batches in flight."""
         key = self.layout.tp, self.layout.pp, self.frozen
         if key not in self.shared.alike:
-            kinds: list[tuple[object, ...]] = self._kinds() if self.layout.pp > 1 else [()]
-            self.shared.alike[key] = [kinds.index(kind) for kind in kinds]
+            tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
+            self.shared.alike[key] = alike_stages(self.rank, self.layout.stages(self.rank.num_layers), tensors)
         return self.shared.alike[key]
-
-    def _kinds(self) -> list[tuple[object, ...]]:
-        """What stands in each stage."""
-        layers, weights = self.rank.num_layers, (piece.tensor for piece in stored(self.rank, self.frozen))
-        places = [block.runs_in for block in self.rank.all_blocks]
-        places += [tensor.layers for tensor in weights if tensor.excluded_as is None]
-        kinds, stages = layer_kinds(layers, places), self.layout.stages(layers)
-        return [(stage.start == 0, stage.stop == layers, *sorted(kinds[stage.start : stage.stop])) for stage in stages]
 
     @cached_property
     def unlike(self) -> list[int]:
