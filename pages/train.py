@@ -12,37 +12,40 @@ from pages.parts.outputs import (
     training_time,
 )
 from pages.parts.state.query import TRAIN
-from pages.parts.state.weighed import trained
+from pages.parts.state.weighed import Trained, trained
 from pages.parts.words import say
 
-answer = frame.page(
-    TRAIN, trained, training.step, sidebar.gpu_picker, training.spread, training.details, training.overhead
+
+def train(answer: Trained) -> None:
+    report = answer.report
+    training_answer.draw(answer)
+    training_time.draw(answer)
+    training_step.totals(answer)
+    training_step.gpus(answer)
+    paper.link(answer, "training")
+
+    def against_each_gpu() -> None:
+        bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
+        plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
+        if len(report.stages) > 1:
+            by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
+            plot.draw("stages", say("Memory per pipeline stage"), by_stage, titled=True)
+
+    def over_the_sequence() -> None:
+        plot.draw(
+            "sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme())
+        )
+
+    sections.draw(
+        {
+            "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
+            "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
+            "length": (say("Memory vs. sequence length"), over_the_sequence),
+        }
+    )
+    frame.assumptions(report.assumptions)
+
+
+frame.quick_page(
+    TRAIN, trained, train, training.step, sidebar.gpu_picker, training.spread, training.details, training.overhead
 )
-report = answer.report
-training_answer.draw(answer)
-training_time.draw(answer)
-training_step.totals(answer)
-training_step.gpus(answer)
-paper.link(answer, "training")
-
-
-def against_each_gpu() -> None:
-    bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
-    plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
-    if len(report.stages) > 1:
-        by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
-        plot.draw("stages", say("Memory per pipeline stage"), by_stage, titled=True)
-
-
-def over_the_sequence() -> None:
-    plot.draw("sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme()))
-
-
-sections.draw(
-    {
-        "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
-        "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
-        "length": (say("Memory vs. sequence length"), over_the_sequence),
-    }
-)
-frame.assumptions(report.assumptions)

@@ -17,41 +17,52 @@ from pages.parts.outputs import (
 )
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
-from pages.parts.state.weighed import weighed
+from pages.parts.state.weighed import Weighed, weighed
 from pages.parts.words import say
 
-answer = frame.page(WEIGH, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
-report = answer.report
-examples.draw()
-answers.draw(answer)
-how_fast.draw(answer)
-cards.totals(answer)
-cards.exact(answer)
-gpu_rows.draw(answer)
+
+def weigh(answer: Weighed) -> None:
+    report = answer.report
+    examples.draw()
+    answers.draw(answer)
+    how_fast.draw(answer)
+    cards.totals(answer)
+    cards.exact(answer)
+    gpu_rows.draw(answer)
+
+    def shares_and_gpus() -> None:
+        with st.grid(2, min_column_width=360):
+            shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
+            bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
+            plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
+        blueprint.way(answer)
+        if len(report.stages) > 1:
+            stages = charts.stage_bars(report.stages, charts.theme())
+            plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)
+
+    def over_the_context() -> None:
+        cards.overtaking(answer)
+        plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
+        kv_budget.draw(report)
+
+    sections.draw(
+        {
+            "gpus": (say("Parameters and GPUs"), shares_and_gpus),
+            "length": (say("Context length and KV cache"), over_the_context),
+            "tensors": (say("Tensors"), ModelDerivations(answer).tensors),
+        }
+    )
+    frame.assumptions(report.assumptions)
 
 
-def shares_and_gpus() -> None:
-    with st.grid(2, min_column_width=360):
-        shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
-        bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
-        plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
-    blueprint.way(answer)
-    if len(report.stages) > 1:
-        stages = charts.stage_bars(report.stages, charts.theme())
-        plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)
-
-
-def over_the_context() -> None:
-    cards.overtaking(answer)
-    plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
-    kv_budget.draw(report)
-
-
-sections.draw(
-    {
-        "gpus": (say("Parameters and GPUs"), shares_and_gpus),
-        "length": (say("Context length and KV cache"), over_the_context),
-        "tensors": (say("Tensors"), ModelDerivations(answer).tensors),
-    }
+frame.quick_page(
+    WEIGH,
+    weighed,
+    weigh,
+    serving.workload,
+    serving.gpus,
+    serving.formats,
+    serving.engine,
+    serving.overhead,
+    moving=[serving.workload],
 )
-frame.assumptions(report.assumptions)

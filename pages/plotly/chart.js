@@ -121,8 +121,10 @@ function level(tree, path) {
   return { names, data: [{ ...tree.trace, ...trace }], middle: { ...tree.middle, text: middle } };
 }
 
-// Two buttons, which show while the mouse is over the chart: it is saved as a picture.
+// Two buttons, which show while the mouse is over the chart: it is saved as a picture. They are made once: with others
+// Plotly draws the whole chart anew.
 function config(Plotly, chart) {
+  if (chart.config) return chart.config;
   const save = (format, icon, scale) => ({
     name: format,
     title: format.toUpperCase(),
@@ -130,7 +132,8 @@ function config(Plotly, chart) {
     click: () => Plotly.downloadImage(chart, { format, scale, filename: chart.shown.label }),
   });
   const buttons = [[save("png", Plotly.Icons.camera, 3), save("svg", Plotly.Icons.disk, 1)]];
-  return { ...chart.shown.figure.config, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
+  chart.config = { ...chart.shown.figure.config, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
+  return chart.config;
 }
 
 function draw(Plotly, chart) {

@@ -4,6 +4,7 @@ import re
 from urllib.parse import unquote
 
 from playwright.sync_api import expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 
 def number(page, label):
@@ -96,3 +97,24 @@ def test_a_training_step_is_weighed_and_shared(page, address):
     expect(page).to_have_url(f"{address}/train?model=Qwen%2FQwen2.5-0.5B&method=qlora&recompute=full")
     page.reload()
     expect(number(page, "Trainable parameters")).to_have_text("8.80 M")
+
+
+def test_a_slider_sends_what_moves_with_it(page, address):
+    """The list of models stays in the browser; what hangs on the layout that is found comes anew."""
+    sent = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda message: sent.append(message)))
+    page.goto(f"{address}/?model=Qwen/Qwen3-8B&gpu=h100-sxm&num_gpus=8")
+    expect(page.get_by_text("Layout: TP 8, the one that does best")).to_be_visible()
+    sent.clear()
+    page.get_by_role("slider", name=re.compile("^Layers")).press("ArrowRight")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Qwen3-8B, changed")
+    elements = [ForwardMsg.FromString(message).delta.new_element for message in sent]
+    assert any(element.HasField("slider") for element in elements)
+    assert not any(element.HasField("multiselect") for element in elements)
+
+    page.get_by_role("slider", name=re.compile("^KV heads")).press("ArrowLeft")
+    expect(page.get_by_text("num_key_value_heads is 7, which does not divide").first).to_be_visible()
+    expect(page.get_by_text("Layout: TP 8, the one that does best")).to_have_count(0)
+    page.get_by_role("button", name="Reset everything").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Qwen3-8B")
+    expect(page.locator(".st-key-num_gpus input")).to_have_value("1")

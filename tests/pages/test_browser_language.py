@@ -37,3 +37,14 @@ def test_the_language_goes_along(page, address):
 
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("准确度")
+
+
+def test_lists_are_in_the_language_and_work_there(page, address):
+    """A browser says back the text of what is chosen in a list."""
+    page.goto(f"{address}/?model=Qwen/Qwen3-8B")
+    chosen = page.locator(".st-key-weights input")
+    for language, shown in [("English", "(default)"), ("中文", "（默认）"), ("English", "(default)")]:
+        page.get_by_role("button", name=language).click()
+        expect(chosen).to_have_value(re.compile(re.escape(shown)))
+    page.get_by_role("slider", name=re.compile("^Layers")).press("ArrowRight")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Qwen3-8B, changed")

@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.outputs import together
-from pages.parts.outputs.together import Sender, Together
+from pages.parts.outputs.together import Asking, Sender, Together
 
 
 def begins(name="run"):
@@ -146,3 +147,23 @@ def test_only_websockets_are_held(kind):
 
     asyncio.run(Together(app)({"type": kind}, None, send))
     assert (passed == [send]) == (kind == "http")
+
+
+def test_a_browser_asks_for_the_whole_page_first():
+    """After a restart of the server it asks for a part that the new one does not know."""
+    part = BackMsg()
+    part.rerun_script.fragment_id = "part"
+    part.rerun_script.query_string = "batch=2"
+    events = [{"type": "websocket.connect"}, *2 * [{"type": "websocket.receive", "bytes": part.SerializeToString()}]]
+
+    async def receive():
+        return dict(events.pop(0))
+
+    async def run():
+        asking = Asking(receive)
+        _, *asked = [await asking.next() for _ in range(3)]
+        first, second = (BackMsg.FromString(message["bytes"]).rerun_script for message in asked)
+        assert (first.fragment_id, first.query_string) == ("", "batch=2")
+        assert (second.fragment_id, second.query_string) == ("part", "batch=2")
+
+    asyncio.run(run())

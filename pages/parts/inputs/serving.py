@@ -44,18 +44,22 @@ def workload(answer: Answer) -> None:
 
 def context_length(answer: Answer, context: Place, cost: Costs) -> None:
     """The tokens of a sequence: a slider with a mark at the length that the model was made for, and no further where
-    its positions are learned."""
-    architecture, chosen = answer.model.architecture, context.of(answer.scenario)
+    its positions are learned. A design that makes no sense keeps the marks: a browser says back the text of one."""
+    architecture, chosen = answer.model.architecture or answer.model.published.architecture, context.of(answer.scenario)
     made_for = architecture and architecture.max_positions
     stops = {*CONTEXTS, made_for or chosen}
     if architecture is not None and (most := architecture.learned_positions) is not None:
         stops = {stop for stop in stops if stop <= most}
         chosen = most if chosen == context.option.default else chosen
-    show(context.name, chosen)
+
+    def told(n: int) -> str:
+        return say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n)
+
+    show(context.name, chosen, told(chosen))
     st.select_slider(
         field("context"),
         sorted({*stops, chosen}),
-        format_func=lambda n: say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n),
+        format_func=told,
         help=cost.of_context(help_of(context.option) or "", chosen),
         key=context.name,
         on_change=lambda: change({context: st.session_state[context.name]}),
@@ -119,7 +123,8 @@ def formats(answer: Answer) -> None:
 
 def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
     """A format of weights; the usual one is no choice."""
-    show(key, place.of(st.session_state.scenario) or usual)
+    chosen: Any = place.of(st.session_state.scenario) or usual
+    show(key, chosen, format_label(chosen, usual))
     st.selectbox(
         label or field("weights"),
         WEIGHT_FORMATS,

@@ -1,6 +1,6 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -13,12 +13,13 @@ from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RA
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.changed import effect_of
-from pages.parts.state.scenario import Scenario
+from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change, show
 from pages.parts.state.weighed import Answer
-from pages.parts.words import field, more, say, times, value
+from pages.parts.words import field, language, more, say, times, value
 from presets import gpus
 
+A = TypeVar("A", bound=Answer)
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
 
 
@@ -28,16 +29,42 @@ class Section(Protocol[A_contra]):
     def __call__(self, answer: A_contra, /) -> None: ...
 
 
-def draw(answer: Answer, sections: Iterable[Section[Any]]) -> None:
+Room = tuple[Any, Section[A]]
+"""A container of the sidebar, and the section that is drawn into it."""
+
+
+def draw(answer: A, sections: Iterable[Section[A]]) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
-    with st.sidebar:
-        brand(answer)
-        model_picker(answer)
-        for section in sections:
+    for room, section in outline(answer, sections, ()):
+        with room:
             section(answer)
-        if answer.model.published.settings:
-            sliders(answer)
-        st.page_link("glossary.py", label=say("Glossary"), icon=":material/menu_book:")
+
+
+def outline(answer: A, sections: Iterable[Section[A]], moving: Collection[Section[A]]) -> list[Room[A]]:
+    """The inputs on which a slider has no effect, and between them rooms for the others. A room has a key: what is
+    drawn above it takes no slider's focus away."""
+    rooms: list[Room[A]] = [(st.container(key="room_brand"), brand)]
+    model_picker(answer)
+    for number, section in enumerate(sections):
+        if section in moving:
+            rooms.append((st.container(key=f"room_{number}"), section))
+        else:
+            section(answer)
+    if answer.model.published.settings:
+        st.markdown(say("**Architecture**"))
+        rooms.append((st.container(key="room_sliders"), sliders))
+    st.page_link("glossary.py", label=say("Glossary"), icon=":material/menu_book:")
+    return rooms
+
+
+def hangs_on(answer: Answer) -> object:
+    """What the inputs outside these rooms hang on: all that is chosen but by sliders, what is wrong, the layout that is
+    found, and with the engine's flags in sight the model, which sets some."""
+    scenario, known = answer.scenario, places(("serving", "tab"), answer.scenario.serving.engine)
+    for name in ("batch", "context", "tab"):
+        scenario = known[name].put(scenario, None)
+    moved = scenario.overrides if st.session_state.get("engine_drawer") else None
+    return scenario.model_copy(update={"overrides": moved}), answer.error, answer.layout, language()
 
 
 def brand(answer: Answer) -> None:
@@ -62,7 +89,6 @@ def brand(answer: Answer) -> None:
 def sliders(answer: Answer) -> None:
     """One control for each config field of the model that decides a size."""
     published, now = answer.model.published.settings or {}, answer.model.settings or {}
-    st.markdown(say("**Architecture**"))
     values = {**published, **now}  # fewer layers may read fewer fields
 
     cost = costs(answer)

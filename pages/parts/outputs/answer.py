@@ -170,6 +170,9 @@ def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:
 
 def finders(answer: Weighed) -> None:
     """The way to one GPU out of the whole catalogue."""
+    told: tuple[str, str] | None = st.session_state.pop("told_of_gpu", None)
+    if told is not None:
+        st.toast(told[0], icon=told[1])
     with st.container(horizontal=True, gap="small"):
         st.button(
             say("Smallest GPU that fits"),
@@ -195,7 +198,8 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
     """What is found becomes the choice."""
     found = find(gpus().values(), answer.serving, answer.report.scenario.workload)
     if found is None:
-        st.toast(say("No GPU of the catalogue does, not even with other layouts."), icon=":material/search_off:")
+        text = say("No GPU of the catalogue does, not even with other layouts.")
+        st.session_state.told_of_gpu = text, ":material/search_off:"
         return
     use_layout(answer, found.gpu, found.layout)
     name, n = find_gpu(found.gpu).name, found.layout.gpus
@@ -203,4 +207,4 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
     if found.usd_per_hour is not None:
         usd = words.dollars(found.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
-    st.toast(text, icon=":material/check:")
+    st.session_state.told_of_gpu = text, ":material/check:"

@@ -1,6 +1,6 @@
 """What every page begins and ends with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 import streamlit as st
@@ -23,7 +23,48 @@ def page(
     """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
     link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
     answer = calculate(url.current(here))
-    sidebar.draw(answer, sections)
+    with st.sidebar:
+        sidebar.draw(answer, sections)
+    return begin(answer, here, calculate, needs_answer=needs_answer)
+
+
+def quick_page(
+    here: Page,
+    calculate: Callable[[Scenario], A],
+    draw: Callable[[A], None],
+    *sections: Callable[[A], None],
+    moving: Collection[Callable[[A], None]] = (),
+) -> None:
+    """A page of which a slider runs, sends and draws a part: the answer, the sliders and the `moving` sections, whose
+    helps say what a step costs. The rest of the sidebar stays in the browser as it is."""
+    answer = calculate(url.current(here))
+    with st.sidebar:
+        rooms = sidebar.outline(answer, sections, moving)
+    st.session_state.answer = answer
+    quick(here, calculate, draw, rooms)
+
+
+@st.fragment
+def quick(
+    here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], rooms: Iterable[sidebar.Room[A]]
+) -> None:
+    """What a slider runs. A change on which the rest of the page hangs runs that too."""
+    state = st.session_state
+    answer: A | None = state.pop("answer", None)
+    if answer is None:
+        url.hear()
+        answer = calculate(url.current(here))
+        if sidebar.hangs_on(answer) != state.hangs_on:
+            url.run_whole()
+    state.hangs_on = sidebar.hangs_on(answer)
+    for room, section in rooms:
+        with room:
+            section(answer)
+    draw(begin(answer, here, calculate))
+
+
+def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:
+    """What stands above an answer."""
     shown = last_good(answer, here, calculate) if needs_answer else answer
     share.header(shown, here)
     for problem in url.problems():

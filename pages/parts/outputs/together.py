@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 LONGEST = 0.15
@@ -11,13 +12,34 @@ LONGEST = 0.15
 
 
 class Together:
-    """Websockets on which what a run sends waits for its end."""
+    """Websockets on which what a run sends waits for its end, and which ask for the whole page first."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, Sender(send).take if scope["type"] == "websocket" else send)
+        if scope["type"] == "websocket":
+            receive, send = Asking(receive).next, Sender(send).take
+        await self.app(scope, receive, send)
+
+
+class Asking:
+    """What one browser asks. The part of a page whose slider was moved is known to the server that drew it, and where
+    that was started again the new one would not answer: what comes first over a connection is for the whole page."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.receive = receive
+        self.is_first = True
+
+    async def next(self) -> Message:
+        message = await self.receive()
+        if self.is_first and message.get("bytes"):
+            asked = BackMsg.FromString(message["bytes"])
+            if asked.HasField("rerun_script"):
+                self.is_first = False
+                asked.rerun_script.ClearField("fragment_id")
+                message["bytes"] = asked.SerializeToString()
+        return message
 
 
 class Sender:

@@ -26,14 +26,27 @@ def arrive() -> None:
     state = st.session_state
     if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
         state.language = st.query_params["lang"]
-    words.begin()
-    heard = _widget_states()
-    state.drawn = {widget.id.split("-", 2)[-1] for widget in heard}
+    heard = hear()
     if "arrival" not in state:
         state.left_over = heard
         path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
         page = next((page for page in PAGES if page.path == path), WEIGH)
         state.arrival = page, st.query_params.to_dict()
+
+
+def hear() -> list[WidgetState]:
+    """What every run begins with: its language, and the widgets that the browser has drawn."""
+    words.begin()
+    heard = _widget_states()
+    if not st.session_state.pop("heard", False):
+        st.session_state.drawn = {widget.id.split("-", 2)[-1] for widget in heard}
+    return heard
+
+
+def run_whole() -> None:
+    """The run of a part of a page becomes one of the whole, which hears nothing of the browser itself."""
+    st.session_state.heard = True
+    st.rerun()
 
 
 def resume() -> None:
@@ -155,12 +168,14 @@ def link(scenario: Scenario, page: Page) -> str | None:
     return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
-def show(key: str, value: Any, *limits: float) -> None:
+def show(key: str, value: Any, *limits: float | str) -> None:
     """Set a widget to the scenario's value before it is drawn. A slider of other limits is a new one, which Streamlit
-    puts at its lowest, and so is one that the browser has heard of and not drawn when its reader clicks on; and a
-    browser that was answered before it was heard has all of them set again."""
+    puts at its lowest, and so is one that the browser has heard of and not drawn when its reader clicks on; a list says
+    back the text that it shows, which is another in another language; and a browser that was answered before it was
+    heard has all of them set again."""
     state = st.session_state
-    known: dict[str, tuple[float, ...]] = state.setdefault("limits", {})
+    limits = (words.language(), *limits)
+    known: dict[str, tuple[float | str, ...]] = state.setdefault("limits", {})
     new = key not in state.drawn or known.get(key, limits) != limits
     if state.get(key) != value or new or state.get("resumed"):
         state[key] = value

@@ -13,6 +13,7 @@ from calc.families import override, read_with_settings
 from calc.formats import WeightFormat, native_weights
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
 from calc.options import checked
 from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
@@ -76,6 +77,11 @@ class Answer:
         """What can be taken along as a file."""
         return None
 
+    @property
+    def layout(self) -> Layout | None:
+        """How the model is spread over GPUs, where that is looked for."""
+        return None
+
     @cached_property
     def slopes(self) -> Slopes | None:
         """What a step of a control costs, of the model as it is served; None where it makes no sense."""
@@ -106,6 +112,10 @@ class Weighed(Answer):
     @property
     def download(self) -> Report | None:
         return self.result
+
+    @property
+    def layout(self) -> Layout | None:
+        return None if self.result is None else self.result.scenario.layout
 
     @property
     def serving(self) -> Serving:
