@@ -28,15 +28,15 @@ class Piece:
         """Bytes of one occurrence, scales included."""
         return -(-self.tensor.numel * self.form.bits // 8) + self.scales
 
-    @cached_property
+    @property
     def scales(self) -> int:
         """Bytes of one occurrence's scales and zero points."""
         return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor))
 
-    @cached_property
+    @property
     def a_layer(self) -> int:
         """How many times it occurs in a layer."""
-        return self.tensor.count // max(1, len(self.tensor.layers))
+        return self.tensor.experts if "{expert}" in self.tensor.name else 1
 
 
 def stored(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:

@@ -115,7 +115,7 @@ class Several:
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        held = stage.weights + stage.vision + whole.requirements.peak(0, whole.workload).cache
+        held = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
         return max(1, -(-held // self.room(MIDDLE)))
 
     def hold(self, stored: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:

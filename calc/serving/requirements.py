@@ -60,8 +60,8 @@ class Requirements:
 
     @cached_property
     def refused(self) -> bool:
-        """Whether the engine does not start on these GPUs."""
-        return self.engine.refused_on(self.gpu, self.laid_out) is not None
+        """Whether the engine does not start on these GPUs, whatever memory they have."""
+        return self.pool is not None and self.engine.refused_on(self.gpu, self.laid_out) is not None
 
     @cached_property
     def working(self) -> tuple[Peak, ...]:
@@ -104,6 +104,11 @@ class Requirements:
             total=held + (low + high) // 2,
         )
         return StageMemory(memory, peak.working, overhead)
+
+    def cache_at_peak(self, index: int, workload: Workload) -> int:
+        """Bytes of cache that a stage holds when it holds most."""
+        at_start = self.limits.share is not None
+        return self.cache_bytes(index, workload) if at_start else self.peak(index, workload).cache
 
     def peak(self, index: int, workload: Workload) -> Moment:
         """When a stage holds most. A cache that is set aside is there all the time."""

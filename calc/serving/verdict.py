@@ -82,6 +82,8 @@ def said(allocation: Allocation) -> Word:
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
     """The least change of options with which it fits; None where no change does."""
+    if allocation.refusal is not None:
+        return None
     memory, serving, workload = allocation.memory, allocation.serving, allocation.workload
     engine = serving.engine
 
@@ -111,6 +113,8 @@ def candidates(
 
 def max_context(allocation: Allocation) -> int | None:
     """The longest context at this batch that fits; None where memory sets no limit."""
+    if allocation.refusal is not None:
+        return 0
     first = allocation.workload.generated + 1
 
     def fits(tokens: int) -> bool:
@@ -175,7 +179,7 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
-    if allocation.requirements.pool is not None and allocation.refusal is not None:
+    if allocation.refusal is not None:
         return allocation.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))

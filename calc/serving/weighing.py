@@ -75,13 +75,17 @@ class Weighing:
         return [numbers[kind] for kind in kinds]
 
     @cached_property
+    def firsts(self) -> list[int]:
+        """The first layer of each kind."""
+        return [self.kinds.index(number) for number in range(len(set(self.kinds)))]
+
+    @cached_property
     def of_kind(self) -> list[tuple[list[Piece], range]]:
         """The tensors of the first layer of each kind, and that layer."""
-        firsts = [self.kinds.index(number) for number in range(len(set(self.kinds)))]
         places = {piece.tensor.layers: frozenset(piece.tensor.layers) for piece in self.layers}
         return [
             ([piece for piece in self.layers if first in places[piece.tensor.layers]], range(first, first + 1))
-            for first in firsts
+            for first in self.firsts
         ]
 
     @cached_property
@@ -191,7 +195,8 @@ class Weighing:
     def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
         """The same of a layer of each kind, and of what stands behind them."""
         if limits not in self.peaks:
-            layers = [self.peak(engine, limits, blocks_within(self.rank, layer)) for _, layer in self.of_kind]
+            blocks = [[block for block in self.rank.all_blocks if at in block.runs_in] for at in self.firsts]
+            layers = [self.peak(engine, limits, run) for run in blocks]
             self.peaks[limits] = KindPeaks(layers, self.peak(engine, limits, self.drafts, last=True))
         return self.peaks[limits]
 
