@@ -66,6 +66,7 @@ class Several:
     def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
         self.gpu, self.alone, self.workload = gpu, alone, workload
         self.rooms = dict[tuple[int, int], int]()
+        self.refusals = dict[int, bool]()
 
     @cached_property
     def starts(self) -> list[tuple[Limits, OverheadSizes]]:
@@ -97,8 +98,11 @@ class Several:
         return max(1, -(-stored.layers[-1] // room)) if room > 0 else UNBOUNDED
 
     def refuse(self, shape: Layout) -> bool:
-        """Whether the engine does not start on them with such a rank."""
-        return self.alone.engine.refused_on(self.gpu, self.alone.weighing_of(shape).unweighed) is not None
+        """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
+        if shape.tp not in self.refusals:
+            why = self.alone.engine.refused_on(self.gpu, self.alone.weighing_of(shape).unweighed)
+            self.refusals[shape.tp] = why is not None
+        return self.refusals[shape.tp]
 
     def working(self, shape: Layout) -> int:
         """Bytes that the engine finds a layer to take on a rank, of those that take least."""
