@@ -19,6 +19,7 @@ from calc.hardware.overhead import FRAGMENTATION
 from calc.training import Training
 from calc.training.fsdp import BUFFER
 from calc.training.parts import dot
+from calc.training.recipe import WIDTH
 from calc.units import GIB
 
 SOURCE = "https://github.com/pytorch/torchtune"
@@ -82,6 +83,7 @@ class Case:
         held += self.idle_logits(memory)
         if training.stage(0, single=self.work.micro_batch == 1).by_fsdp:
             held = max(held, self.by_streams(training) + self.idle_logits(memory))
+        held = max(held, self.updating(training))
         low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]
         return held + (memory.overhead if self.meter == "process" else (low + high) // 2)
 
@@ -101,6 +103,13 @@ class Case:
                 here[tensors.name if tensors.name in here else "computing"] += dot(tensors.bytes, units)
             peaks = {stream: max(most, here[stream]) for stream, most in peaks.items()}
         return sum(peaks.values())
+
+    def updating(self, training: Training) -> int:
+        """Bytes that DeepSpeed's ZeRO-2 leaves reserved at its update: the buckets are gone by then
+        (`_release_ipg_buffers`), but what follows, all gradients in one piece, is too large for their blocks."""
+        optimizer = sum(part.bytes for part in training.phases()["optimizer"])
+        blocks = (2 if self.recipe.overlap else 1) * WIDTH[self.recipe.gradients] * self.recipe.bucket
+        return optimizer + (blocks if self.layout.zero == 2 else 0)
 
     def idle_logits(self, memory: TrainingMemory) -> int:
         """Bytes of the 16-bit logits once they are gone: what follows is in fp32, too large for their block, so that

@@ -9,6 +9,7 @@ import gc
 import json
 import sys
 import weakref
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -20,6 +21,8 @@ from benchmarks.oracle import fake_cuda  # noqa: F401 - before torch
 # isort: split
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -27,6 +30,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.optimization import Adafactor
 
+from benchmarks.oracle import fake_tensor_parallel
 from benchmarks.oracle.fake_fsdp import local, resized, shard
 from presets import models
 
@@ -56,6 +60,7 @@ class Step:
     reduce: str = "float32"
     reshard: bool = True
     separate_embedding: bool = False  # the embedding a unit, norm and head another
+    tensor: int = 1  # ranks of tensor parallelism by DTensor
 
     def told(self) -> dict[str, Any]:
         """What a row says of it: the first nine, and what differs."""
@@ -94,6 +99,27 @@ ADAPTED = (
     ),
 )
 """The ways of LoRA with dropout and of QLoRA, in which some families are run too; these need bitsandbytes."""
+SHARDED = {"ranks": 8, "recipe": "autocast", "reduce": "float32"}
+QUANTIZED: dict[str, Any] = {"lora": 16, "quantized": "nf4", "recipe": "bf16-autocast"}
+OTHERS: dict[str, tuple[Step, ...]] = {
+    "Qwen/Qwen1.5-MoE-A2.7B": (
+        Step(**SHARDED),
+        Step(**SHARDED, checkpointing="reentrant", accumulation=2),
+        Step(lora=16, quantized="kbit"),
+    ),
+    "Qwen/Qwen3-30B-A3B": (Step(**QUANTIZED), Step(lora=16, quantized="kbit", checkpointing="nonreentrant")),
+    "zai-org/GLM-4.7-Flash": (Step(), Step(**SHARDED, checkpointing="reentrant", accumulation=2), Step(**QUANTIZED)),
+    "baidu/ERNIE-4.5-21B-A3B-PT": (Step(), Step(recipe="bf16-autocast", optimizer="sgdm-foreach"), Step(lora=16)),
+    "openai/gpt-oss-120b": (Step(lora=16, dropout=0.05, quantized="kbit", checkpointing="nonreentrant"),),
+    "LiquidAI/LFM2-8B-A1B": (Step(), Step(lora=16, quantized="kbit", impl="eager", sequence=512)),
+    "stabilityai/stablelm-2-12b": (Step(**QUANTIZED, checkpointing="reentrant"), Step(**QUANTIZED)),
+    "microsoft/phi-2": (Step(lora=16, quantized="kbit", checkpointing="nonreentrant"), Step(recipe="fp32")),
+    "ibm-granite/granite-3.3-2b-instruct": (Step(lora=16, quantized="nf4", checkpointing="nonreentrant"),),
+    "google/gemma-3-270m": (Step(recipe="fp32", impl="eager", sequence=512, optimizer="adafactor"),),
+    "arcee-ai/AFM-4.5B-Base": (Step(), Step(recipe="autocast", micro_batch=2, sequence=512)),
+    "google/gemma-4-26B-A4B": (Step(), Step(recipe="autocast", micro_batch=2, sequence=512)),
+}
+"""Other models, and what showed to be wrong for want of a row."""
 TYPES = (
     "llama mistral qwen2 qwen3 gemma gemma3_text olmo2 olmo3 phi phi3 gpt2 gpt_neox starcoder2 stablelm granite "
     "cohere cohere2 glm4 smollm3 ernie4_5 seed_oss qwen2_moe qwen3_moe mixtral olmoe granitemoe phimoe gpt_oss "
@@ -105,8 +131,9 @@ TYPES = (
 class Storages(TorchDispatchMode):
     """Bytes of the storages that are alive, from their first operation to their end, and the peak of each phase."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tensor_parallel: bool = False) -> None:
         super().__init__()
+        self.tensor_parallel = tensor_parallel
         self.sizes: dict[int, int] = {}
         self.total, self.phase, self.peaks = 0, "init", dict[str, int]()
 
@@ -132,7 +159,11 @@ class Storages(TorchDispatchMode):
         self.peaks[phase] = max(self.peaks.get(phase, 0), self.total)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.tensor_parallel and any(issubclass(one, DTensor) for one in types):
+            return NotImplemented  # its own operations follow
         out = function(*args, **(kwargs or {}))
+        if self.tensor_parallel and fake_tensor_parallel.deciding():
+            return out
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
                 self.add(tensor)
@@ -251,6 +282,8 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         model = built(config, step)
         if step.ranks > 1:
             shard(model, step.ranks, step.reduce, reshard=step.reshard, separate_embedding=step.separate_embedding)
+        if step.tensor > 1:
+            fake_tensor_parallel.spread(model, step.tensor)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         optimizer = optimizer_of(step.optimizer, weights)
         for weight in weights:
@@ -258,9 +291,9 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         tokens = torch.ones((step.micro_batch, step.sequence), dtype=torch.long, device="cuda")
-        storages = Storages()
-        if step.ranks > 1:
-            run(model, step, weights, optimizer, tokens, Storages())
+        storages = Storages(tensor_parallel=step.tensor > 1)
+        if step.ranks > 1 or step.tensor > 1:
+            run(model, step, weights, optimizer, tokens, Storages(tensor_parallel=step.tensor > 1))
         states = [value for state in optimizer.state.values() for value in state.values()]
         scales = [tensor for module in model.modules() for tensor in getattr(module, "scales", ())]
         for tensor in (*model.parameters(), *model.buffers(), *scales, tokens, *states):
@@ -273,6 +306,8 @@ def tracked(config: dict[str, Any], step: Step) -> dict[str, int]:
         with storages, resized(storages.resize):
             run(model, step, weights, optimizer, tokens, storages)
         phases = {name: storages.peaks[name] for name in ("forward", "loss", "backward", "optimizer")}
+        if step.tensor > 1:  # the gradient of a table divided by rows is a view of one as large as the whole
+            del phases["optimizer"]
         return {"after_init": before, **phases, "after_step": before}
 
 
@@ -282,12 +317,13 @@ def run(model: Any, step: Step, weights: list[Any], optimizer: Any, tokens: Any,
     for _ in range(step.accumulation):
         storages.enter("forward")
         with torch.autocast("cuda", torch.bfloat16) if autocast else nullcontext():
-            out = model(input_ids=tokens, labels=tokens)
-        loss = out.loss
+            out = None if step.tensor > 1 else model(input_ids=tokens, labels=tokens)
+        loss = fake_tensor_parallel.loss(model, tokens) if out is None else out.loss
         if not step.keep_outputs:
             out = None
         storages.enter("backward")
-        loss.backward()
+        with loss_parallel() if step.tensor > 1 else nullcontext():
+            loss.backward()
         out = loss = None
         gc.collect()
     storages.enter("optimizer")
@@ -313,11 +349,21 @@ def small(config: dict[str, Any]) -> dict[str, Any]:
 
 def rows() -> list[dict[str, Any]]:
     """Every family in every way that it can be run in."""
-    found = []
     presets = {preset.config["model_type"]: preset.config for preset in reversed(models().values())}
     ways = [*((kind, WAYS) for kind in TYPES), *((kind, ADAPTED) for kind in ("llama", "qwen3", "gemma3_text"))]
-    for kind, taken in ways:
-        config, steps = small(dict(presets[kind])), list[dict[str, Any]]()
+    return [*tracked_in((presets[kind], taken) for kind, taken in ways), *others()]
+
+
+def others() -> list[dict[str, Any]]:
+    return tracked_in((models()[name].config, taken) for name, taken in OTHERS.items())
+
+
+def tracked_in(ways: Iterable[tuple[Mapping[str, Any], tuple[Step, ...]]]) -> list[dict[str, Any]]:
+    """Each model in each of its ways."""
+    found = []
+    for whole, taken in ways:
+        config, steps = small(dict(whole)), list[dict[str, Any]]()
+        kind = config["model_type"]
         for step in taken:
             try:
                 phases = tracked(config, step)

@@ -50,6 +50,8 @@ MixFormat = Literal[
     "IQ1_S",
 ]
 WeightFormat = Literal[MatrixFormat, MixFormat]
+BITSANDBYTES: frozenset[WeightFormat] = frozenset({"int8-bnb", "nf4", "nf4-dq"})
+"""What bitsandbytes makes of linear modules as a model is loaded."""
 CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "q8_0", "q4_0", "fp8_ds_mla"]
 FLOATS: tuple[FloatFormat, ...] = get_args(FloatFormat)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)

@@ -36,7 +36,8 @@ def layer(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
 
 
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
-    return t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x
+    """What mixers or a feed-forward read: the states of all tokens, normed by most."""
+    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x)
 
 
 def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:

@@ -56,6 +56,7 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
+    x = t.gathered(x)
     t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
     uses = (chunks if kind == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
@@ -73,7 +74,12 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         logits = t.scale(logits, "logits")
         logits = t.result_saved(logits, "logits after tanh")
         logits = t.scale(logits, "logits")
-    loss = one_kernel_loss(t, logits) if kind == "compiled" else cross_entropy(t, logits, kind == "whole")
+    if kind == "compiled":
+        loss = one_kernel_loss(t, logits)
+    elif t.settings.tensor_parallel:
+        loss = parallel_cross_entropy(t, logits)
+    else:
+        loss = cross_entropy(t, logits, kind == "whole")
     if t.settings.keep_outputs:
         t.outputs.append(logits)
     return loss
@@ -86,6 +92,29 @@ def cross_entropy(t: Modules, logits: TrackedTensor, upcast: bool) -> TrackedTen
     likely = t.result_saved(logits, "log-softmax of the logits")
     side = likely.columns, likely.width, likely.unit
     return t.record(scalar(t), [likely], lambda gradient: [t.gradient(side)], [likely.storage])
+
+
+def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """DTensor's loss_parallel, on a rank's part of the vocabulary (torch 2.13, distributed/tensor/parallel/loss.py): in
+    32 bits whatever the logits are, step by step; going back, on top of what is saved, zeros that become -1 at the
+    labels, the probabilities, their sum, and that times the gradient of the loss."""
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    shifted = t.like("logits less their maximum", wide)
+    t.like("exponentials of the logits", wide)
+    likely = t.like("log-softmax of the logits", wide)
+    del shifted
+    side = likely.columns, likely.width, likely.unit
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        labels = t.gradient(side)
+        probabilities = t.like("probabilities of the vocabulary", labels)
+        total = t.gradient(side)
+        del probabilities
+        product = t.gradient(side)
+        del labels, total
+        return [product]
+
+    return t.record(scalar(t), [wide], backward, [likely.storage])
 
 
 def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:

@@ -37,6 +37,7 @@ class Settings:
     """All that decides what a pass holds, beside the model."""
 
     matrices: int  # bytes of an element of a matrix
+    experts: int  # of the matrices of routed experts
     rest: int  # of norms, embedding and head
     compute: int  # of what matrices multiply
     autocast: bool
@@ -54,6 +55,8 @@ class Settings:
     loss: Loss
     loss_chunks: int
     keep_outputs: bool  # the training loop holds the logits
+    tensor_parallel: bool  # by torch's DTensor, with its parallel loss
+    gathers: bool  # and between matrices each rank has its part of the tokens (sequence parallel)
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
     ep: int  # ranks that share the routed experts
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
@@ -110,6 +113,8 @@ class Modules(Rearranging):
         unit: CountedBy = CountedBy.TOKEN,
     ) -> TrackedTensor:
         """A matrix of the model by its local name, and its adapter where it has one."""
+        if self.settings.gathers and unit == CountedBy.STREAM:
+            return self.scattered(self.matrix(x, name, columns, label, bias=bias), label)
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
         weight = self.weight(size, settings.matrices, trained=settings.trains)
@@ -126,6 +131,41 @@ class Modules(Rearranging):
             result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
         result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(result, width, label)
+
+    # Sequence parallel, arXiv:2205.05198 section 4.2.2. DTensor keeps what it has gathered until the backward pass, and
+    # copies what it gathers or scatters, for tokens do not come first (torch 2.13, distributed/_functional_collectives)
+
+    def gathered(self, x: TrackedTensor) -> TrackedTensor:
+        """g: the tokens of all ranks; going back, a reduce-scatter."""
+        if not self.settings.gathers or x.unit != CountedBy.STREAM:
+            return x
+        part, whole = (x.columns, x.width, CountedBy.STREAM), (x.columns, x.width, CountedBy.TOKEN)
+        by_ranks = self.new("states of all tokens", *whole)
+        out = self.like("states of all tokens", by_ranks)
+        del by_ranks
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            by_ranks = self.again(gradient)
+            result = self.gradient(part)
+            del by_ranks
+            return [result]
+
+        return self.record(out, [x], backward)
+
+    def scattered(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
+        whole = x.columns, x.width, CountedBy.TOKEN
+        by_ranks = self.like(name, x)
+        out = self.new(name, x.columns, x.width, CountedBy.STREAM)
+        del by_ranks
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            by_ranks = self.gradient(whole)
+            result = self.again(by_ranks)
+            del by_ranks
+            return [result]
+
+        return self.record(out, [x], backward)
 
     def dequantized(
         self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy
@@ -173,7 +213,7 @@ class Modules(Rearranging):
         """The bias of its expert for each copy of a token; its gradient is put into zeros."""
         if not moe.expert.bias:
             return None
-        bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.matrices, trained=self.settings.trains)
+        bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.experts, trained=self.settings.trains)
         return self.gather(bias, self.new("order of copies", 0, 8), columns, "biases of experts")
 
     def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
@@ -184,17 +224,17 @@ class Modules(Rearranging):
         label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
         sizes = (rank * columns, rank * inputs)
         weights = [self.weight(size, adapters.width, trained=True) for size in sizes]
-        return [self.cast(weight, self.settings.matrices, label) for weight in weights]
+        return [self.cast(weight, self.settings.experts, label) for weight in weights]
 
     def folded(self, factors: list[TrackedTensor], size: int) -> TrackedTensor:
         """torch.baddbmm(W, B, A): as large as all experts."""
-        out = self.new("experts with their adapters", size, self.settings.matrices, CountedBy.ONCE)
+        out = self.new("experts with their adapters", size, self.settings.experts, CountedBy.ONCE)
         return self.record(out, factors, self.to_each(*factors), [factor.storage for factor in factors])
 
     def expert_matrices(self, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
         """The stack of the experts' matrices, with their adapters folded in."""
         if factors is None:
-            return self.weight(size, self.settings.matrices, trained=self.settings.trains)
+            return self.weight(size, self.settings.experts, trained=self.settings.trains)
         return self.folded(factors, size)
 
     def grouped(

@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -9,7 +10,7 @@ from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.decoder import layer
 from calc.training.ends import embedding, final_norm, head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
-from calc.training.peft import adapted_matrices, adapts_experts
+from calc.training.peft import adapted_matrices, adapts_experts, plain_experts
 from calc.training.profile import Profile, profile
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
@@ -22,17 +23,20 @@ def settings_of(
     work: TrainingWorkload,
     recipe: Recipe,
     layout: TrainingLayout,
-    frozen_bits: float,
+    base: Precision,
     *,
     single: bool,
 ) -> Settings:
     """How the modules compute. FSDP gathers weights in the type of the products, so that none are cast there."""
+    frozen_bits = FORMATS[base.weights].bits if base.weights in FORMATS else 8
     compute = WIDTH[recipe.compute]
     stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
     wide = not work.trains_base and frozen_bits == 32
+    rest = 4 if wide or (work.fp32_rest and not recipe.casts_model) else stored
     return Settings(
         matrices=4 if wide else stored,
-        rest=4 if wide or (work.fp32_rest and not recipe.casts_model) else stored,
+        experts=rest if wide or plain_experts(work, base) else stored,
+        rest=rest,
         compute=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
@@ -49,6 +53,8 @@ def settings_of(
         loss=work.loss,
         loss_chunks=work.loss_chunks,
         keep_outputs=work.keep_outputs,
+        tensor_parallel=layout.tp > 1 and not recipe.buffers,
+        gathers=layout.tp > 1 and layout.sequence_parallel and not recipe.buffers,
         keeps_gradients=layout.gathered_by_fsdp(recipe)
         or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,

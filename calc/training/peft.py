@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from calc.formats import BITSANDBYTES, Precision
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
 from calc.training.training_workload import LoraTargets, TrainingWorkload
@@ -26,6 +27,12 @@ dense matrices beside them (PEFT 0.21.2, `utils/transformers_weight_conversion.p
 def adapts_experts(model: Architecture, work: TrainingWorkload) -> bool:
     """Whether routed experts and routers have adapters."""
     return not work.trains_base and work.lora_targets == "all" and model.model_type in STACKED and has_experts(model)
+
+
+def plain_experts(work: TrainingWorkload, base: Precision) -> bool:
+    """Whether routed experts stay in 16 bits beside a base that bitsandbytes quantizes: it replaces `nn.Linear` only
+    (transformers 5.23, `integrations/bitsandbytes.py`), and stacked experts are none."""
+    return work.method == "qlora" and base.weights in BITSANDBYTES and not work.quantized_experts
 
 
 def has_experts(model: Architecture) -> bool:

@@ -130,3 +130,8 @@ class Rearranging(Operations):
             return x
         out, once = self.new(name, times * x.columns, x.width, x.unit, by_heads=True), (x.columns, x.width, x.unit)
         return self.record(out, [x], lambda gradient: [self.gradient(once, by_heads=True)])
+
+    def expanded(self, x: TrackedTensor, times: int) -> TrackedTensor:
+        """The same of a single head: a view."""
+        view, once = TrackedTensor(x.storage, times * x.columns, x.width, x.unit, by_heads=True), sides_of(x)[0]
+        return self.record(view, [x], lambda gradient: [once and self.gradient(once, by_heads=True)])

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from calc.formats import Precision
+from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.training.optimizer import OptimizerKernel, state_bytes, update_bytes
-from calc.training.peft import trained_of
+from calc.training.peft import plain_experts, trained_of
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload
@@ -96,7 +96,7 @@ def stage_weights(
     rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
     """All that a stage holds, and what of it is trained."""
-    weights = list(weights_of(rank, stage, layout, frozen))
+    weights = list(weights_of(rank, stage, layout, frozen, plain=plain_experts(work, frozen)))
     trained = [
         weight if tensor is weight.tensor else replace(weight, tensor=tensor)
         for weight in weights
@@ -212,7 +212,9 @@ def last_matrix(trained: list[RankWeight]) -> int:
     return weight.copies * weight.numel // len(weight.places)
 
 
-def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision) -> Iterator[RankWeight]:
+def weights_of(
+    rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, *, plain: bool
+) -> Iterator[RankWeight]:
     """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
     last, and there a tied head too."""
     for piece in stored(rank, frozen):
@@ -222,9 +224,9 @@ def weights_of(rank: Architecture, stage: range, layout: TrainingLayout, frozen:
             layers = layers_within(tensor, stage)
             here = tensor if layers == tensor.layers else replace(tensor, layers=layers)
             a_layer = tensor.count // len(tensor.layers) if tensor.layers else 1
-            yield RankWeight(
-                here, copies * a_layer, piece.nbytes, layout.ep if tensor.component == "experts_routed" else 1
-            )
+            routed = tensor.component == "experts_routed"
+            nbytes = FORMATS["bf16"].nbytes(tensor.shape) if routed and plain else piece.nbytes
+            yield RankWeight(here, copies * a_layer, nbytes, layout.ep if routed else 1)
 
 
 def units_of(

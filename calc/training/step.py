@@ -6,7 +6,7 @@ from itertools import chain
 from math import sqrt
 
 from calc.errors import ConfigError, Message
-from calc.formats import FORMATS, Precision
+from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
 from calc.hardware.shards import alike_stages
@@ -19,7 +19,7 @@ from calc.training.modules import Settings
 from calc.training.moments import Phase, StepMoment, TrainingComponent, plus
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
 from calc.training.passes import Passes, settings_of
-from calc.training.peft import trained_of
+from calc.training.peft import plain_experts, trained_of
 from calc.training.profile import undominated
 from calc.training.recipe import Recipe
 from calc.training.sharding import TrainingLayout
@@ -132,15 +132,15 @@ class Training:
         """Those of a stage, the same for any number of replicas."""
         layout, work = self.layout, self.work
         adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
-        key = layout.tp, layout.pp, index, layout.ep, layout.separate_embedding, self.frozen, adapters
+        plain = plain_experts(work, self.frozen)
+        key = layout.tp, layout.pp, index, layout.ep, layout.separate_embedding, self.frozen, plain, adapters
         if key not in self.shared.weights:
             stage = list(layout.stages(self.rank.num_layers))[index]
             self.shared.weights[key] = stage_weights(self.rank, stage, layout, self.frozen, work)
         return self.shared.weights[key]
 
     def _passes(self, *, single: bool) -> Passes:
-        bits = FORMATS[self.frozen.weights].bits if self.frozen.weights in FORMATS else 8
-        settings = settings_of(self.rank, self.work, self.recipe, self.layout, bits, single=single)
+        settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
         key = self.layout.tp, settings
         if key not in self.shared.passes:
             self.shared.passes[key] = Passes(self.rank, settings)

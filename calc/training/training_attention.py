@@ -65,7 +65,9 @@ def attend(
     t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
 ) -> TrackedTensor:
     """softmax(q·kᵀ)·v in one kernel, or step by step."""
-    if t.settings.repeated_keys or not t.settings.flash:
+    if n_kv == 1 < n_q and t.settings.single and not t.settings.flash:
+        k, v = t.expanded(k, n_q), t.expanded(v, n_q)
+    elif t.settings.repeated_keys or not t.settings.flash:
         k = t.repeat(k, n_q // n_kv, "keys for every query head")
         v = t.repeat(v, n_q // n_kv, "values for every query head")
     if t.settings.flash:

@@ -28,6 +28,7 @@ class TrainingSetting:
     recipe: Recipe
     layout: TrainingLayout
     frozen: Precision
+    has_experts: bool = False
 
     def working(self, **changes: Any) -> "TrainingSetting":
         """With another workload. Raises ConfigError where two of its fields exclude each other."""
@@ -142,7 +143,7 @@ def adapters(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
 def quantized(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
     if now.work.method not in ("full", "lora") or now.frozen.weights == "nf4-dq":
         return None
-    return replace(now.working(method="qlora"), frozen=Precision(weights="nf4-dq"))
+    return replace(now.working(method="qlora", quantized_experts=now.has_experts), frozen=Precision(weights="nf4-dq"))
 
 
 def shorter(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:

@@ -8,6 +8,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
+from calc.training.peft import has_experts
 from calc.training.step import Training
 from calc.training.training_changes import CHANGES, CHEAP, GivesUp, StepChange, TrainingSetting
 from calc.training.training_verdict import MOST, fewest_replicas, limit, word
@@ -42,7 +43,13 @@ class Smaller:
         self.gpu, self.training, self.now = (
             gpu,
             training,
-            TrainingSetting(training.work, training.recipe, training.layout, training.frozen),
+            TrainingSetting(
+                training.work,
+                training.recipe,
+                training.layout,
+                training.frozen,
+                has_experts(training.architecture),
+            ),
         )
         self.changes = [change for change in CHANGES if change.gives_up in allowed]
 

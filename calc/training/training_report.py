@@ -15,7 +15,7 @@ from calc.model.mixers import CompressedAttention, Recurrent
 from calc.training.moments import Phase
 from calc.training.on_disk import SavedBytes, on_disk
 from calc.training.parts import Part
-from calc.training.peft import adapts_experts
+from calc.training.peft import adapts_experts, plain_experts
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.scenario import TrainingScenario
 from calc.training.sharding import TrainingLayout
@@ -160,6 +160,8 @@ def training_assumptions(
         )
     if any(isinstance(block.ffn, MoE) for block in blocks):
         yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")
+        if plain_experts(work, training.frozen):
+            yield Message("Experts stay in 16 bits: bitsandbytes quantizes linear modules, and these are stacked.")
     if not work.trains_base:
         if adapts_experts(architecture, work):
             yield Message("PEFT's all-linear puts adapters on stacked experts too, and folds them in at every use.")

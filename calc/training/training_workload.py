@@ -31,6 +31,11 @@ class TrainingWorkload(Frozen):
         default=False, description="QLoRA: cast what is not quantized to fp32, as PEFT does by default."
     )
     """`prepare_model_for_kbit_training`."""
+    quantized_experts: bool = Field(
+        default=False,
+        description="QLoRA: routed experts are quantized too, as by Axolotl's quantize_moe_experts; bitsandbytes alone "
+        "leaves the stacked experts of transformers 5 in 16 bits.",
+    )
     lora_targets: LoraTargets = Field(default="all", description="Matrices that have adapters.")
     """All, as PEFT reads all-linear, which takes in stacked experts; dense: every matrix but those of routed experts
     and routers; attention; qv: queries and values."""

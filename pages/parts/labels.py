@@ -65,6 +65,7 @@ FIELDS: dict[str, Message] = {
     "lora_rank": Message("LoRA rank"),
     "lora_targets": Message("LoRA target modules"),
     "fp32_rest": Message("Unquantized weights in fp32"),
+    "quantized_experts": Message("Quantize routed experts"),
     "frozen": Message("Base model format"),
     "optimizer": Message("Optimizer"),
     "optimizer_in_backward": Message("Optimizer in backward"),

@@ -17,8 +17,10 @@ from pages.parts.words import choice, field, say, tokens
 
 FIRST = ("accumulation", "optimizer", "recipe", "recompute")
 """Fields that stand in sight, below the workload; the others of the step are in a drawer."""
-ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_rest")
+ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_rest", "quantized_experts")
 """Fields that only LoRA and QLoRA have."""
+QUANTIZED = {"fp32_rest", "quantized_experts"}
+"""Of these, what only QLoRA has."""
 
 
 def step(answer: Trained) -> None:
@@ -87,7 +89,7 @@ def adapters(answer: Trained) -> None:
     """What LoRA and QLoRA train, and how the rest is stored."""
     known, method = of_training(), answer.scenario.training.workload.method
     for name in ADAPTERS:
-        if name != "fp32_rest" or method == "qlora":
+        if name not in QUANTIZED or method == "qlora":
             control(known[name], answer.error)
     weight_format(known["weights"], "nf4-dq" if method == "qlora" else "bf16", "frozen", field("frozen"))
 
