@@ -272,8 +272,10 @@ def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> 
         yield Message("Tokens are spread evenly over the routed experts.")
     if limits.share is not None:
         yield Message(
-            "{engine} {version} runs at most {n:,} sequences at once and takes {share:.0%} of the GPU; step, sequences "
-            "and share are its defaults for each GPU unless set.",
+            "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
+            "are its defaults for each GPU unless set.",
+            plural="{engine} {version} runs at most {n:,} sequences at once and takes {share:.0%} of the GPU; step, "
+            "sequences and share are its defaults for each GPU unless set.",
             engine=engine.title,
             version=engine.versions,
             n=limits.sequences,

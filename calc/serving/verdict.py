@@ -254,7 +254,8 @@ def notes(allocation: Allocation) -> Iterator[Message]:
         yield Message("KV cache: {note}", note=kv)
     if limits.sequences < allocation.workload.batch:
         yield Message(
-            "{engine} runs at most {n:,} sequences at once; the others wait.",
+            "{engine} runs one sequence at once; the others wait.",
+            plural="{engine} runs at most {n:,} sequences at once; the others wait.",
             engine=allocation.serving.engine.title,
             n=limits.sequences,
         )

@@ -91,7 +91,7 @@ def assumptions(search: Search) -> Iterable[Message]:
         n=needs.output,
     )
     yield Message(
-        "At most {n:,} GPUs in all; nodes have {node:,}, and tensor parallelism stays inside one.",
+        "GPUs in all: at most {n:,}; nodes have {node:,}, and tensor parallelism stays inside one.",
         n=search.most,
         node=search.node,
     )

@@ -109,8 +109,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     plan, spans = ranked.plan, ranked.range
     st.caption(
         say(
-            "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; each copy serves {batch:,} "
-            "of at most {capacity:,} requests, with {headroom} GiB headroom per GPU.",
+            "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; requests at once on each "
+            "copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
             bound=words.BOUNDS[plan.bound],
             rate=words.figure(plan.tokens_per_s),
             span=words.span(spans.tokens_per_s),
