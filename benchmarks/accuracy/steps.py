@@ -81,7 +81,7 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
         sequence=row["sequence"],
         accumulation=row["accumulation"],
         attention=row["impl"],
-        recompute="none" if row["checkpointing"] == "off" else "full",
+        recompute={"off": "none", "selective": "selective"}.get(row["checkpointing"], "full"),
         reentrant=row["checkpointing"] == "reentrant",
         keep_outputs=row["keep_outputs"],
         **OPTIMIZERS[row["optimizer"]],

@@ -26,7 +26,8 @@ from torch.distributed.tensor.parallel import loss_parallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from torch.utils.checkpoint import checkpoint
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.optimization import Adafactor
 
@@ -50,7 +51,7 @@ class Step:
     impl: str = "flash"
     micro_batch: int = 1
     sequence: int = 1024
-    checkpointing: str = "off"
+    checkpointing: str = "off"  # of layers, reentrant or nonreentrant; or selective: of attention step by step
     lora: int = 0  # rank of adapters on all-linear, in fp32
     dropout: float = 0.0  # before the adapters
     quantized: str = ""  # nf4: the base as bitsandbytes stores it; kbit: after prepare_model_for_kbit_training too
@@ -99,6 +100,11 @@ ADAPTED = (
     ),
 )
 """The ways of LoRA with dropout and of QLoRA, in which some families are run too; these need bitsandbytes."""
+RECOMPUTED = (
+    Step(impl="eager", checkpointing="selective", sequence=512),
+    Step(impl="eager", checkpointing="selective", sequence=512, micro_batch=2, recipe="autocast"),
+)
+"""The ways of attention that runs again."""
 SHARDED = {"ranks": 8, "recipe": "autocast", "reduce": "float32"}
 QUANTIZED: dict[str, Any] = {"lora": 16, "quantized": "nf4", "recipe": "bf16-autocast"}
 OTHERS: dict[str, tuple[Step, ...]] = {
@@ -182,6 +188,16 @@ def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any
     return (out if width == query.shape[-1] else out[..., :width]).transpose(1, 2).contiguous(), None
 
 
+def recomputed(module: Any, query: Any, key: Any, value: Any, mask: Any, **more: Any) -> Any:
+    """Eager attention that runs again on the way back."""
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        return eager(module, query, key, value, mask, **more)[0]
+
+    return checkpoint(attend, query, key, value, use_reentrant=False, preserve_rng_state=False), None
+
+
 def built(config: dict[str, Any], step: Step) -> Any:
     """The model, with adapters where they are asked for."""
     ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
@@ -189,7 +205,9 @@ def built(config: dict[str, Any], step: Step) -> Any:
     sizes = {name: value for name, value in config.items() if name != "model_type"}
     settings = AutoConfig.for_model(config["model_type"], **sizes).get_text_config()
     settings.use_cache = False
-    attention = "tracked" if step.impl == "flash" else "eager"
+    ALL_ATTENTION_FUNCTIONS.register("recomputed", recomputed)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("recomputed", eager_mask)
+    attention = "tracked" if step.impl == "flash" else "recomputed" if step.checkpointing == "selective" else "eager"
     dtype = torch.float32 if step.recipe in ("autocast", "fp32") else torch.bfloat16
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(settings, dtype=dtype, attn_implementation=attention)
@@ -199,7 +217,7 @@ def built(config: dict[str, Any], step: Step) -> Any:
             widen(model)
         if step.lora:
             model = adapted(model, step)
-    if step.checkpointing != "off":
+    if step.checkpointing.endswith("reentrant"):
         how = {"use_reentrant": step.checkpointing == "reentrant", "preserve_rng_state": False}
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
         if step.lora:
@@ -350,7 +368,11 @@ def small(config: dict[str, Any]) -> dict[str, Any]:
 def rows() -> list[dict[str, Any]]:
     """Every family in every way that it can be run in."""
     presets = {preset.config["model_type"]: preset.config for preset in reversed(models().values())}
-    ways = [*((kind, WAYS) for kind in TYPES), *((kind, ADAPTED) for kind in ("llama", "qwen3", "gemma3_text"))]
+    ways = [
+        *((kind, WAYS) for kind in TYPES),
+        *((kind, ADAPTED) for kind in ("llama", "qwen3", "gemma3_text")),
+        *((kind, RECOMPUTED) for kind in ("llama", "qwen3", "gemma3_text", "gpt2", "gpt_oss")),
+    ]
     return [*tracked_in((presets[kind], taken) for kind, taken in ways), *others()]
 
 

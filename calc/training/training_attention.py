@@ -64,16 +64,29 @@ def head_norms(
 def attend(
     t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
 ) -> TrackedTensor:
-    """softmax(q·kᵀ)·v in one kernel, or step by step."""
-    if n_kv == 1 < n_q and t.settings.single and not t.settings.flash:
-        k, v = t.expanded(k, n_q), t.expanded(v, n_q)
-    elif t.settings.repeated_keys or not t.settings.flash:
-        k = t.repeat(k, n_q // n_kv, "keys for every query head")
-        v = t.repeat(v, n_q // n_kv, "values for every query head")
+    """softmax(q·kᵀ)·v in one kernel, or step by step, which may be left to the way back (arXiv:2205.05198 section
+    5)."""
     if t.settings.flash:
+        if t.settings.repeated_keys:
+            k, v = repeated(t, k, v, n_q // n_kv)
         return t.flash_attention(q, k, v, n_q, columns)
-    weights = probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks)
-    return t.bmm(weights, v, columns, CountedBy.TOKEN, "output of attention")
+
+    def eagerly(q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
+        if n_kv == 1 < n_q and t.settings.single:
+            k, v = t.expanded(k, n_q), t.expanded(v, n_q)
+        else:
+            k, v = repeated(t, k, v, n_q // n_kv)
+        weights = probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks)
+        return t.bmm(weights, v, columns, CountedBy.TOKEN, "output of attention")
+
+    if t.settings.recompute_scores:
+        return t.checkpoint(eagerly, q, k, v, reentrant=t.settings.reentrant)
+    return eagerly(q, k, v)
+
+
+def repeated(t: Modules, k: TrackedTensor, v: TrackedTensor, times: int) -> tuple[TrackedTensor, TrackedTensor]:
+    """Keys and values for every query head."""
+    return t.repeat(k, times, "keys for every query head"), t.repeat(v, times, "values for every query head")
 
 
 def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedTensor:

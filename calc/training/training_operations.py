@@ -52,41 +52,45 @@ class Operations(Tape):
         """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
         return [self.again(gradient)]
 
-    def checkpoint(
-        self, run: Callable[[TrackedTensor], TrackedTensor], x: TrackedTensor, *, reentrant: bool
-    ) -> TrackedTensor:
-        """Activation checkpointing, arXiv:1604.06174: only the input is saved; going back, it all runs again. The
+    def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
+        """Activation checkpointing, arXiv:1604.06174: only the inputs are saved; going back, it all runs again. The
         reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
         for which the second makes only what they saved."""
-        storage, columns, width, unit = x.storage, x.columns, x.width, x.unit
+        saved = [self.detached(x) for x in inputs]
 
-        def again() -> TrackedTensor:
-            x = TrackedTensor(storage, columns, width, unit)
-            self.leaf(x)
-            return run(x)
+        def leaves() -> list[TrackedTensor]:
+            found = [self.detached(x) for x in saved]
+            for x in found:
+                self.leaf(x)
+            return found
 
         if not reentrant:
-            self.part = Checkpointed(again)
-            out = run(x)
+            self.part = Checkpointed(lambda: run(*leaves()))
+            out = run(*inputs)
             self.part = None
             return out
         recording, self.recording = self.recording, False
-        out = run(TrackedTensor(x.storage, x.columns, x.width, x.unit))
+        out = run(*map(self.detached, inputs))
         self.recording = recording
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             nodes, self.nodes = self.nodes, []
             casts, self.casts = self.casts, {}
-            source = self.leaf(x := TrackedTensor(storage, columns, width, unit))
-            out = run(x)
+            entered = leaves()
+            sources = [x.node for x in entered]
+            out = run(*entered)
             self.casts = casts
-            del x
+            entered.clear()
             if out.node is not None:
                 self.backward((out.node, out.slot), gradient)
             self.nodes = nodes
-            return [source.gradients[0]]
+            return [None if source is None else source.gradients[0] for source in sources]
 
-        return self.record(out, [x], backward, [x.storage])
+        return self.record(out, inputs, backward, [x.storage for x in inputs])
+
+    def detached(self, x: TrackedTensor) -> TrackedTensor:
+        """The same without its node."""
+        return TrackedTensor(x.storage, x.columns, x.width, x.unit, by_heads=x.by_heads)
 
     def run_again(self, part: Checkpointed) -> None:
         nodes, casts, autocast = self.nodes, self.casts, self.autocast
