@@ -43,15 +43,16 @@ def fitting(training: Training, usable: int) -> Answers:
     return *most, fewest_replicas(training, usable)
 
 
-def slowly_fitting(training: Training, usable: int) -> Answers:
+def sharded(training: Training) -> list[int]:
+    """Bytes with 1, 2, 3, … replicas."""
+    most = MOST_REPLICAS // (training.layout.gpus // training.layout.dp)
+    layouts = (training.layout.model_copy(update={"dp": dp, "zero": 3}) for dp in range(1, most + 1))
+    return [training.changed(layout=layout).memory().high for layout in layouts]
+
+
+def slowly_fitting(training: Training, usable: int, over: list[int]) -> Answers:
     one = training.layout.gpus // training.layout.dp
-
-    def fits(dp: int) -> bool:
-        layout = training.layout.model_copy(update={"dp": dp, "zero": 3})
-        return training.changed(layout=layout).memory().high <= usable
-
-    most = MOST_REPLICAS // one
-    fewest = most - largest(lambda fewer: fits(most - fewer), most - 1) if fits(most) else None
+    fewest = next((dp for dp, nbytes in enumerate(over, 1) if nbytes <= usable), None)
     return (
         largest(lambda n: training.memory(micro_batch=n).high <= usable, MOST),
         largest(lambda n: training.memory(sequence=n).high <= usable, MOST),
@@ -80,8 +81,9 @@ def compared(name: str, kinds: list[GPU]) -> Iterator[tuple[str, object, object]
     config = models()[name].config
     architecture = Architecture.from_config(config)
     for number, step in enumerate(steps(architecture)):
+        over = sharded(step)
         for gpu in kinds:
-            fast, slow = fitting(step, gpu.usable_bytes), slowly_fitting(step, gpu.usable_bytes)
+            fast, slow = fitting(step, gpu.usable_bytes), slowly_fitting(step, gpu.usable_bytes, over)
             yield f"{name}, step {number} on {gpu.id}", fast, slow
     for serving in servings(architecture, Precision.of(config)):
         for gpu in kinds:

@@ -12,6 +12,7 @@ from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, Overhe
 from calc.hardware.shards import alike_stages
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
 from calc.serving.gpu_memory import Memory
 from calc.training.autograd import NOTHING, Bytes
 from calc.training.course import Course
@@ -312,13 +313,29 @@ class Training:
     def unlike_stages(self) -> list[TrainingStage]:
         return [self.stage(index, single=self.work.micro_batch == 1) for index in self.unlike]
 
-    def least_replicas(self, usable: int, many: "Training") -> int:
-        """Replicas that must be where this one does not fit and as many as those do: more divide what belongs to the
-        weights, and hold no more beside it than those."""
-        room, stages = many.room(usable), zip(self.unlike_stages, many.unlike_stages, strict=True)
-        return max(
-            -(-alone.divided // max(1, room - stage.passing(self.size) + stage.divided)) for alone, stage in stages
-        )
+    @cached_property
+    def gathers_experts(self) -> bool:
+        """Whether FSDP gathers routed experts, which stand in one tensor: each of many ranks has whole ones of them."""
+        by_fsdp = self.layout.model_copy(update={"zero": 3, "dp": 2}).gathered_by_fsdp(self.recipe)
+        return by_fsdp and any(isinstance(block.ffn, MoE) for block in self.rank.all_blocks)
+
+    def replica_bounds(self, most: int) -> list[int]:
+        """Numbers of replicas up to each of which, in turn, the fewest are looked for: `most`, for more never hold
+        more. But where experts are gathered, ranks that do not divide them evenly fill up with more, and beyond as many
+        ranks as experts each has one: there also powers of two and the number of experts."""
+        if not self.gathers_experts:
+            return [most]
+        experts = {block.ffn.n_experts for block in self.rank.all_blocks if isinstance(block.ffn, MoE)}
+        return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
+
+    def least_replicas(self, usable: int, enough: int) -> int:
+        """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
+        hold no more beside it than those, unless they gather experts."""
+        alone, many = self.over(1), self.over(enough)
+        if alone is None or many is None or self.gathers_experts:
+            return 1
+        room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
+        return max(-(-one.divided // max(1, room - stage.passing(self.size) + stage.divided)) for one, stage in stages)
 
     def over(self, dp: int) -> "Training | None":
         """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts

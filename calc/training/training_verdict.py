@@ -74,7 +74,8 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
 
 
 def fewest_replicas(training: Training, usable: int) -> int | None:
-    """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3."""
+    """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3.
+    Between two of the bounds, more replicas are taken never to fit worse."""
     replica = training.layout.gpus // training.layout.dp
     most = MOST_GPUS // replica
 
@@ -84,8 +85,10 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
 
     if fits(1):
         return replica
-    alone, many = training.over(1), training.over(most)
-    if many is None or not many.fits(usable):
-        return None
-    replicas = least(fits, most, 1 if alone is None else max(1, alone.least_replicas(usable, many)))
-    return None if replicas is None else replica * replicas
+    first = 2
+    for end in training.replica_bounds(most):
+        if fits(end):
+            replicas = least(fits, end, max(first, training.least_replicas(usable, end)))
+            return None if replicas is None else replica * replicas
+        first = end + 1
+    return None

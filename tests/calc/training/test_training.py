@@ -391,3 +391,20 @@ def test_equal_stages_weigh_the_same(recipe, layout):
     """The second and the third of four stages of eight equal layers each, with one micro-batch in flight."""
     step = training("meta-llama/Llama-3.1-8B", recipe, layout=TrainingLayout(**layout))
     assert step.by_stage[1] == step.by_stage[2]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "usable_by"),
+    [
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", "h200-sxm", 8, id="more than 8 ranks gather more than 8 experts"),
+        pytest.param("Qwen/Qwen1.5-MoE-A2.7B", "a100-sxm-40gb", 64, id="60 experts"),
+    ],
+)
+def test_more_replicas_may_hold_more_experts(model, gpu, usable_by):
+    """FSDP2 cuts a layer's experts between whole ones, so that each of 16 ranks has one of 8 and all of them gather 16:
+    a GPU on which 1,024 replicas don't fit may do with a few. The fewest is that of trying one after the other."""
+    step, card = training(model, "autocast"), gpus()[gpu]
+    verdict = judge_training(card, step)
+    tried = (n for n in range(1, usable_by + 1) if step.over(n).memory().high <= card.usable_bytes)
+    assert verdict.min_gpus == next(tried)
+    assert step.over(1024).memory().high > card.usable_bytes
