@@ -25,7 +25,7 @@ PHONE = {"width": 390, "height": 844}
 
 def findings(page, options=None):
     """Rule and element of each finding that stays: what is still being drawn is paler than it will be. One that is
-    listed is given as it is listed. The mouse rests where nothing has a tooltip, which stands outside of all regions."""
+    listed is given as it is listed. The mouse rests where nothing has a tooltip, which stands outside all regions."""
     page.mouse.move(0, 0)
     for _ in range(6):
         asked = {"resultTypes": ["violations"], **(options or {})}

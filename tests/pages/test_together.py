@@ -66,6 +66,29 @@ def test_a_short_run_comes_as_its_beginning_and_the_rest():
     asyncio.run(run())
 
 
+def test_the_path_of_a_page_comes_behind_its_query_string(monkeypatch):
+    monkeypatch.setattr(together, "LONGEST", 0.01)
+    path, address = ForwardMsg(), ForwardMsg()
+    path.navigation.page_script_hash = "train"
+    address.page_info_changed.query_string = "model=gpt2"
+
+    async def run(patience, slow):
+        monkeypatch.setattr(together, "PATIENCE", patience)
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in (begins(), status(running=True), path):
+            await sender.take(event(message))
+        await asyncio.sleep(slow)
+        before = browser.since()
+        await sender.take(event(address))
+        await sender.take(event(status(running=False)))
+        return before, browser.since()
+
+    end = status(running=False)
+    assert asyncio.run(run(1000, 0.1)) == ([begins()], [address, path, end])
+    assert asyncio.run(run(2, 0.2)) == ([begins(), status(running=True), path], [address, end])
+
+
 def test_a_slow_browser_gets_what_was_sent_first_first(monkeypatch):
     monkeypatch.setattr(together, "LONGEST", 0.01)
 

@@ -9,6 +9,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
+PATIENCE = 6
+"""Times as long as the path of a page waits for its query string."""
 
 
 class Together:
@@ -52,16 +54,21 @@ class Sender:
         self.status: Message | None = None
         """That the script is running, not sent yet."""
         self.running = False
+        self.last: str | None = None
+        """The kind of what was taken last."""
         self.due: asyncio.Task[None] | None = None
         self.sending = asyncio.Lock()
 
     async def take(self, message: Message) -> None:
         sent = ForwardMsg.FromString(message.get("bytes") or b"")
-        kind = sent.WhichOneof("type")
+        entering, kind = self.last == "navigation", sent.WhichOneof("type")
+        self.last = kind
         if kind == "session_status_changed":
             self.running = sent.session_status_changed.script_is_running
             self.status = message if self.running else None
-        if kind != "session_status_changed" or not self.running:
+        if entering and kind == "page_info_changed" and self.waiting:
+            self.waiting.insert(-1, message)  # behind the path, it would be a step of its own on the way back
+        elif kind != "session_status_changed" or not self.running:
             self.waiting.append(message)
         if kind == "new_session" or not self.running:
             await self.release()
@@ -69,7 +76,10 @@ class Sender:
             self.due = asyncio.create_task(self.wait())
 
     async def wait(self) -> None:
-        await asyncio.sleep(LONGEST)
+        for _ in range(PATIENCE):
+            await asyncio.sleep(LONGEST)
+            if self.last != "navigation":
+                break
         self.due = None
         if self.status is not None:
             self.waiting.insert(0, self.status)
