@@ -169,15 +169,13 @@ LEFT = """Where records are at odds with each other, with the card or with the s
   223.2 million weights of adapters. In fp32, as PEFT 0.5.0 made them, these take 20 with gradients, two moments and
   foreach's copy; in 16 bits 10. (As 1,000 MiB, it would be 27.)
 - Qwen 1.8B with LoRA grows by 2.5 MB a token from 256 to 4,096 tokens, and by 1.4 MB from 4,096 to 8,192, with nothing
-  changed but the length; autograd holds 1.9 MB a token. Ours is 9 to 12% below the former rows and 9% above the last.
+  changed but the length; autograd holds 1.9 MB a token. Ours is 10 to 14% below the former rows and 9% above the last.
 - Qwen 1.8B with all weights stays at 43.5G up to 2,048 tokens: 23 bytes a weight. DeepSpeed's ZeRO-2 comes to 22 at its
   step, with its buckets beside, and its ZeRO-3, which the README names, to less than 20 on one GPU.
 - torchtune's README has 16.2 for LoRA and 7.4 for QLoRA of Llama 3.1 8B, 8.8 GiB apart; in NF4 its layers are 9.6 GiB
   smaller, and nothing else differs. Ours is 5% above the former and meets the latter.
-- modeling_qwen.py makes queries, keys and values by one matrix, so that PEFT puts one adapter there; the records are
-  read with three, of 60.0 for 53.7 million weights (1.8B). With one, ours would be 0.3 to 3 % smaller.
 - What no source explains: Qwen 72B with LoRA and ZeRO-3 is 8 GiB a GPU above its parts at 256 tokens and 6 at 8,192;
-  Qwen 1.8B with QLoRA 0.9 GiB at 256 tokens and 0.3 at 8,192, where 72B with the same script is met within 6%. What was
+  Qwen 1.8B with QLoRA 1.0 GiB at 256 tokens and 0.5 at 8,192, where 72B with the same script is met within 6%. What was
   looked at: AutoGPTQ without its kernels keeps each dequantized matrix of the layer that goes back (0.1 GB for 1.8B,
   1.7 for 72B), and DeepSpeed takes the norm of each gradient in double (8 bytes of the largest matrix): neither is the
   peak. Its buckets stay reserved at the update, which is counted.

@@ -31,16 +31,14 @@ Meter = Literal["allocated", "reserved", "process"]
 
 
 def qwen(hidden: int, layers: int, heads: int, intermediate: int, vocab: int) -> dict[str, Any]:
-    """The first Qwen, by the config.json of Qwen/Qwen-7B and its siblings: the layers of Qwen 2 without groups."""
+    """The first Qwen, by the config.json of Qwen/Qwen-7B and its siblings."""
     return {
-        "model_type": "qwen2",
+        "model_type": "qwen",
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": heads,
-        "intermediate_size": intermediate // 2,
+        "intermediate_size": intermediate,
         "vocab_size": vocab,
-        "tie_word_embeddings": False,
     }
 
 
