@@ -79,7 +79,7 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
         elif record["note"].startswith("LoRA"):
             case = "started by a trainer, with settings and adapters of its own"
         elif TOWERS.search(record["model"]):
-            case = "the profile run passes images, too"
+            case = "profiling passes images, too"
         elif "far above default" in record["note"]:
             case = "by its peak not run with the defaults"
         elif record.get("pair_kv") is False:

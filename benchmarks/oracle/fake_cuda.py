@@ -30,9 +30,11 @@ def load() -> None:
 
 load()
 
+# Below load(), for torch looks for the drivers' library once, when it is imported.
 import torch  # noqa: E402
 from torch import _meta_registrations as meta  # noqa: E402
 
+# Functions of torch are replaced below, which a type checker refuses.
 torch.cuda.amp.common.amp_definitely_not_available = lambda: False  # type: ignore[attr-defined]
 torch.cuda.is_bf16_supported = lambda *args, **more: True
 torch.cuda.get_device_capability = lambda *args: (9, 0)

@@ -66,6 +66,7 @@ def mesh(ranks: int) -> DeviceMesh:
     }
     for name, value in replaced.items():
         setattr(torch.cuda, name, value)
+    # replaced, which a type checker refuses
     torch.Stream = torch.Event = Nothing  # type: ignore[misc,assignment]
     with machine(), unset_fake_temporarily():
         if not torch.distributed.is_initialized():
@@ -96,6 +97,7 @@ def resized(tell: Callable[[Any], None]) -> Iterator[None]:
         tell(storage)
         return result
 
+    # a method replaced for a while, which a type checker refuses
     torch.UntypedStorage.resize_ = told  # type: ignore[method-assign,assignment]
     try:
         yield

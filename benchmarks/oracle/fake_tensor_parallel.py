@@ -35,6 +35,7 @@ def noted(self: Any, *args: Any) -> Any:
         DECIDING.pop()
 
 
+# A method replaced, which a type checker refuses: torch has no hook where DTensor makes up its mind.
 ShardingPropagator._propagate_tensor_meta_non_cached = noted  # type: ignore[method-assign]
 
 

@@ -143,14 +143,7 @@ class Modules(Rearranging):
         by_ranks = self.new("states of all tokens", *whole)
         out = self.like("states of all tokens", by_ranks)
         del by_ranks
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            by_ranks = self.again(gradient)
-            result = self.gradient(part)
-            del by_ranks
-            return [result]
-
-        return self.record(out, [x], backward)
+        return self.record(out, [x], self.by_way_of(self.again, lambda _: self.gradient(part)))
 
     def scattered(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
@@ -158,14 +151,7 @@ class Modules(Rearranging):
         by_ranks = self.like(name, x)
         out = self.new(name, x.columns, x.width, CountedBy.STREAM)
         del by_ranks
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            by_ranks = self.gradient(whole)
-            result = self.again(by_ranks)
-            del by_ranks
-            return [result]
-
-        return self.record(out, [x], backward)
+        return self.record(out, [x], self.by_way_of(lambda _: self.gradient(whole), self.again))
 
     def dequantized(
         self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy

@@ -52,6 +52,19 @@ class Operations(Tape):
         """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
         return [self.again(gradient)]
 
+    def by_way_of(
+        self, between: Callable[[TrackedTensor], TrackedTensor], last: Callable[[TrackedTensor], TrackedTensor]
+    ) -> Callable[[TrackedTensor], list[TrackedTensor | None]]:
+        """A gradient made from another, which goes once it stands."""
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            middle = between(gradient)
+            result = last(middle)
+            del middle
+            return [result]
+
+        return backward
+
     def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
         """Activation checkpointing, arXiv:1604.06174: only the inputs are saved; going back, it all runs again. The
         reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
@@ -268,14 +281,7 @@ class Operations(Tape):
         mean = self.new("means of norms", heads, 4, x.unit)
         out = self.like(name, x)
         del mean
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            of_mean = self.again(gradient)
-            total = self.again(gradient)
-            del of_mean
-            return [total]
-
-        return self.record(out, [x], backward)
+        return self.record(out, [x], self.by_way_of(self.again, self.again))
 
     def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
         """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""

@@ -21,7 +21,7 @@ from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.share import graph_rows, shared_rows
 
 PROFILE = 0.06
-"""The same of the profile run's peak, of which the formula was fitted to ten logs, at most 5.4 % off."""
+"""The same of peak activation memory, of which the formula was fitted to ten logs, at most 5.4 % off."""
 FOLLOWS = ("tokens", "concurrency", "KV budget", "left", "graph batch")
 """Terms that differ where others do."""
 
@@ -112,7 +112,7 @@ def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> Message
 
 
 def _start(log: Log, ours: Report) -> Iterator[Difference]:
-    """What the engine says of its profile run, and what it leaves for the cache by its settings."""
+    """What the engine says of its peak activation memory, and what it leaves for the cache by its settings."""
     if log.activations is not None and ours.kv_budget:
         yield _activations(log, log.activations, ours)
     if log.cuda_graphs is not None:
@@ -130,20 +130,20 @@ def nearest(known: StartupLog, architecture: Architecture, ours: Report, weights
 
 
 def _activations(log: Log, figure: int, ours: Report) -> Difference:
-    """The profile run's peak on the GPU that is nearest."""
+    """Peak activation memory on the GPU that is nearest."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.profile - figure))
     agrees = abs(figure - budget.profile) <= PROFILE * budget.profile + ROUNDING
     run: dict[str, Any] = {"tokens": budget.max_num_batched_tokens, "sequences": budget.max_num_seqs}
     if agrees:
         sentence = Message(
-            "The profile run's peak, of {tokens:,} tokens and sampling for {sequences:,} sequences, agrees within the "
-            "{share:.0%} that are usual.",
+            "Peak activation memory (profiling), of {tokens:,} tokens and sampling for {sequences:,} sequences, "
+            "agrees within the {share:.0%} that are usual.",
             **run,
             share=PROFILE,
         )
     else:
         sentence = Message(
-            "The profile run's peak differs from ours, which is of {tokens:,} tokens and sampling for "
+            "Peak activation memory (profiling) differs from ours, which is of {tokens:,} tokens and sampling for "
             "{sequences:,} sequences: {why}.",
             **run,
             why=_why_profile(log, ours),
@@ -154,7 +154,7 @@ def _activations(log: Log, figure: int, ours: Report) -> Difference:
 
 
 def _why_profile(log: Log, ours: Report) -> Message:
-    """What may make the profile run another than ours."""
+    """What may make profiling another than ours."""
     silent = [name for name in ("max_num_batched_tokens", "max_num_seqs") if getattr(log.settings, name) is None]
     if len(silent) == 2:
         return Message(
@@ -210,7 +210,7 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
 
 def _budget(log: Log, figure: int, ours: Report) -> Difference:
     """What vLLM leaves for the cache by its settings and the GPU's total, on the GPU that is nearest; its range is that
-    of libraries and CUDA graphs, and of the profile run's formula."""
+    of libraries and CUDA graphs, and of the formula of profiling."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.bytes - figure))
     error = round(PROFILE * budget.profile)
     low, high = budget.bytes_low - error, budget.bytes_high + error
@@ -246,7 +246,7 @@ def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
     if log.weights is not None and abs(log.weights - budget.weights) > CLOSE * budget.weights + ROUNDING:
         return Message("its weights differ from ours")
     if log.activations is not None and abs(log.activations - budget.profile) > PROFILE * budget.profile + ROUNDING:
-        return Message("its profile run differs from ours")
+        return Message("its peak activation memory (profiling) differs from ours")
     return _why_profile(log, ours)
 
 

@@ -138,7 +138,7 @@ def test_cache_of_public_records(case):
     assert all(row.agrees for row in found) == (trap is None)
 
 
-DIVIDED = {  # what vLLM says of its profile run, its graphs and the cache, where the log states its settings
+DIVIDED = {  # what vLLM says of its peak in profiling, its graphs and the cache, where the log states its settings
     ("gpt-oss-120b", "0.13.dev"): {"KV budget": "within the range"},
     ("Qwen3-8B", "0.9.2"): {"KV budget": "within the range", "cuda_graphs": "within the range"},  # 2.24 GiB
     ("Qwen3-Next-80B-A3B", "0.10.2"): {
@@ -148,7 +148,7 @@ DIVIDED = {  # what vLLM says of its profile run, its graphs and the cache, wher
     },
     ("Llama-3.1-8B", "0.6.4"): {"KV budget": "within the range", "activations": "agrees within the 6%"},
     ("Llama-3-8B", "0.6.6"): {
-        "KV budget": "profile run differs",
+        "KV budget": "peak activation memory (profiling) differs",
         "activations": "does not state",
     },  # "far above default"
     ("Llama-3.1-8B", "0.10.1.1"): {"cuda_graphs": "within the range"},

@@ -1,4 +1,4 @@
-"""vLLM: sets its cache aside at start, from what a profile run leaves of its share of the GPU."""
+"""vLLM: sets its cache aside at start, from what profiling leaves of its share of the GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -164,7 +164,7 @@ class VLLM(Engine):
         return self.division(laid_out, gpu).refusal(gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Those of the profile run."""
+        """Those of profiling."""
         one = laid_out.stages[stage]
         return profile_peaks(
             [write.apply(block) for block in one.blocks],

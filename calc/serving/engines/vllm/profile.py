@@ -1,4 +1,4 @@
-"""The profile run: what vLLM finds that a forward pass takes, before it sets the cache aside.
+"""Profiling: what vLLM finds that a forward pass takes, before it sets the cache aside.
 
 Read in vLLM 0.33 (`gpu_worker.py`, `gpu/model_runner.py: profile_run`): one pass over as many tokens as a step takes,
 then sampling for as many sequences as may run at once.

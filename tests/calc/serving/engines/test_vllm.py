@@ -80,7 +80,7 @@ def test_what_came_with_0_20(version, share, graphs_inside):
 
 
 def test_what_it_divides():
-    """Qwen3-8B on an H100 at 0.33's defaults: ceil(0.92 x total), less weights, profile run, libraries and graphs."""
+    """Qwen3-8B on an H100 at 0.33's defaults: ceil(0.92 x total), less weights, activations, libraries and graphs."""
     found = budget("Qwen/Qwen3-8B", "h100-sxm")
     total = H100.usable_bytes
     assert found.requested == -(-total * 92 // 100)
