@@ -35,7 +35,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.speed.doors
 	$(BIN)/python -m benchmarks.speed.reports
 	$(BIN)/python -m benchmarks.speed.solvers 12
-	$(BIN)/python -m benchmarks.speed.load
+	CHROMIUM="$$(.ci/chromium)" $(BIN)/python -m benchmarks.speed.load
 	CHROMIUM="$$(.ci/chromium)" $(BIN)/python -m benchmarks.speed.moves
 
 messages: $(VENV)/dev.stamp

@@ -1,19 +1,22 @@
-"""Many readers at once: websocket sessions, each of which moves a slider every two seconds.
+"""Many readers at once: websocket sessions, each of which moves a slider of Weigh every two seconds.
 
 python -m benchmarks.speed.load [SESSIONS ...]
 
-Of each number of sessions: from the request to the end of the run, the process's CPU, and its memory while they are
-open. At the end, the memory while a thousand sessions are opened and closed. The readers' own work runs on the
-same machine and counts against it.
+A browser visits the page and moves the slider on; all sessions then say what it said: the widgets, the part of the page
+to run, and what it has got already. Of each number of sessions: from the request to the end of the run, the process's
+CPU, and its memory while they are open. At the end, the memory while a thousand sessions are opened and closed. The
+readers' own work runs on the same machine and counts against it.
 """
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
 from statistics import median
 
+from playwright.sync_api import WebSocket, sync_playwright
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
@@ -21,49 +24,67 @@ from websockets.asyncio.client import ClientConnection, connect
 from benchmarks.speed.moves import ROOT, high, server
 
 EVERY, ROUNDS = 2.0, 5
-LINK = "model=Qwen/Qwen3-8B"
-KEY = "-field_num_hidden_layers"
+PAGE = "/?model=Qwen/Qwen3-8B"
+SLIDER = ".st-key-field_num_hidden_layers"
+
+
+def said(address: str) -> list[bytes]:
+    """What a browser sends: for the first visit, then for each move of the slider."""
+    runs: list[bytes] = []
+
+    def listen(socket: WebSocket) -> None:
+        socket.on("framesent", lambda sent: runs.append(bytes(sent)))
+
+    with sync_playwright() as playwright:
+        path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on("websocket", listen)
+        page.goto(address + PAGE)
+        slider = page.locator(SLIDER).get_by_role("slider")
+        for _ in range(ROUNDS):
+            slider.wait_for()
+            page.wait_for_timeout(3000)
+            slider.press("ArrowRight")
+        page.wait_for_timeout(3000)
+        browser.close()
+    parts = [BackMsg.FromString(run).rerun_script.fragment_id for run in runs]
+    assert len(parts) == 1 + ROUNDS, "each move is one run"
+    assert all(parts[1:]), "a move runs a part of the page"
+    return runs
 
 
 class Session:
-    """One reader of Weigh."""
+    """One reader."""
 
     def __init__(self, socket: ClientConnection) -> None:
-        self.socket, self.slider, self.layers = socket, "", 0.0
+        self.socket = socket
 
-    async def run(self) -> float:
-        """Seconds of a run, with the slider where it is."""
-        message = BackMsg()
-        message.rerun_script.query_string = LINK
-        if self.slider:
-            state = message.rerun_script.widget_states.widgets.add(id=self.slider)
-            state.double_array_value.data.append(self.layers)
+    async def run(self, message: bytes, ends: ForwardMsg.ScriptFinishedStatus.ValueType) -> float:
+        """Seconds of a run."""
         start = time.perf_counter()
-        await self.socket.send(message.SerializeToString())
+        await self.socket.send(message)
         while True:
-            answer = ForwardMsg.FromString(bytes(await self.socket.recv(decode=False)))
-            slider = answer.delta.new_element.slider
-            if slider.id.endswith(KEY):
-                self.slider, self.layers = slider.id, self.layers or slider.default[0]
+            answer = ForwardMsg.FromString(await self.socket.recv(decode=False))
             if answer.WhichOneof("type") == "script_finished":
+                assert answer.script_finished == ends
                 return time.perf_counter() - start
 
-    async def move(self, wait: float) -> list[float]:
+    async def move(self, messages: tuple[bytes, ...], wait: float) -> list[float]:
         """Seconds of each move."""
         await asyncio.sleep(wait)
         found = []
-        for number in range(ROUNDS):
-            self.layers += (-1) ** number
+        for message in messages:
             begin = time.perf_counter()
-            found.append(await self.run())
+            found.append(await self.run(message, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY))
             await asyncio.sleep(max(0.0, EVERY - (time.perf_counter() - begin)))
         return found
 
 
-async def opened(address: str) -> Session:
+async def opened(address: str, visit: bytes) -> Session:
     url = f"{address.replace('http', 'ws')}/_stcore/stream"
     session = Session(await connect(url, subprotocols=["streamlit"], max_size=None, origin=address))  # type: ignore[list-item,arg-type]
-    await session.run()
+    await session.run(visit, ForwardMsg.FINISHED_SUCCESSFULLY)
     return session
 
 
@@ -75,36 +96,39 @@ def used(process: int) -> tuple[float, float]:
     return seconds, pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def readers(address: str, process: int, count: int) -> None:
-    sessions = [await opened(address) for _ in range(count)]
-    before, start = used(process)[0], time.perf_counter()
-    waits = [EVERY * number / count for number in range(count)]
-    times = [t for each in await asyncio.gather(*map(Session.move, sessions, waits)) for t in each]
+async def readers(address: str, process: int, count: int, visit: bytes, *moves: bytes) -> None:
+    empty = used(process)[1]
+    sessions = [await opened(address, visit) for _ in range(count)]
+    (before, full), start = used(process), time.perf_counter()
+    turns = (session.move(moves, EVERY * number / count) for number, session in enumerate(sessions))
+    times = [seconds for each in await asyncio.gather(*turns) for seconds in each]
     cpu, memory = used(process)
     share = (cpu - before) / (time.perf_counter() - start)
     print(
         f"{count:5} sessions: p50 {1000 * median(times):7.0f} ms  p95 {1000 * high(times):7.0f} ms  "
-        f"{share:4.0%} of a core  {memory:6.0f} MB",
+        f"{1000 * (cpu - before) / len(times):5.1f} ms of CPU a move  {share:4.0%} of a core  "
+        f"{memory:6.0f} MB, a session {(full - empty) / count:.2f} MB",
         flush=True,
     )
     for session in sessions:
         await session.socket.close()
 
 
-async def come_and_go(address: str, process: int, count: int) -> None:
+async def come_and_go(address: str, process: int, count: int, visit: bytes) -> None:
     for number in range(count):
         if number % (count // 4) == 0:
             print(f"{number:5} sessions came and went: {used(process)[1]:6.0f} MB", flush=True)
-        session = await opened(address)
+        session = await opened(address, visit)
         await session.socket.close()
     print(f"{count:5} sessions came and went: {used(process)[1]:6.0f} MB")
 
 
 def main(counts: list[int]) -> None:
     with server(ROOT / "app.py") as (address, process):
+        runs = said(address)
         for count in counts:
-            asyncio.run(readers(address, process, count))
-        asyncio.run(come_and_go(address, process, 1000))
+            asyncio.run(readers(address, process, count, *runs))
+        asyncio.run(come_and_go(address, process, 1000, runs[0]))
 
 
 if __name__ == "__main__":
