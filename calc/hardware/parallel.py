@@ -59,17 +59,22 @@ class Degrees(Frozen):
             )
         self.check_experts(architecture)
 
+    def spreads_experts(self, architecture: Architecture) -> bool:
+        """Whether its ranks can share the routed experts evenly, where there are any."""
+        ranks, experts = self.tp * self.dp, [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)]
+        return ranks % self.ep == 0 and all(
+            self.ep <= moe.n_experts and moe.expert.divides(ranks // self.ep) for moe in experts
+        )
+
     def check_experts(self, architecture: Architecture) -> None:
         """The same for the routed experts."""
         experts, ranks = [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)], self.tp * self.dp
         if self.ep > 1 and not experts:
             raise ConfigError(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
 
-        def fits(ep: int) -> bool:
-            return ranks % ep == 0 and all(ep <= moe.n_experts and moe.expert.divides(ranks // ep) for moe in experts)
-
-        if not fits(self.ep):
-            possible = [ep for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256) if fits(ep)]
+        if not self.spreads_experts(architecture):
+            degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
+            possible = [other.ep for other in degrees if other.spreads_experts(architecture)]
             sentence = "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks."
             raise ConfigError(Message(sentence, ep=self.ep, ranks=ranks), "ep", possible)
 

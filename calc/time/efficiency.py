@@ -141,7 +141,8 @@ class Efficiency(Frozen):
 
     def edited(self, edits: Edits) -> "Efficiency":
         """With what a reader knows better."""
-        return self.model_copy(update={name: edits[name] for name in DECIDED if name in edits})
+        known = {name: edits[name] for name in DECIDED if name in edits}
+        return self.model_copy(update=known) if known else self
 
 
 PLAIN, NARROW = "plain", "narrow"

@@ -153,7 +153,7 @@ class Sized:
         longest = np.where(free > kept, np.maximum(longest, 0), 0)
         seen = np.minimum(context, longest)
         read = (self.per_token * seen + sum((b * np.minimum(seen, w) for w, b in self.windows.items()), none)) / 8
-        on = cards.of(self.layout.tp, range(len(none)), (at,))
+        on = cards.of(self.layout.tp, np.arange(len(none)), np.full(len(none), at))
         seconds = token_seconds(self.rank, self.layout, self.weights, read + 2 * self.state, on)
         return longest, np.where(longest > 0, 1 / seconds, 0)
 
@@ -266,7 +266,7 @@ def token_seconds(rank: Architecture, layout: Layout, weights: WeightBytes, cach
     arithmetic)."""
 
     def flat(figure: Any) -> Any:
-        return figure[:, 0, 0]
+        return figure[:, 0]
 
     sparse = sum(len(block.runs_in) for block in rank.blocks if isinstance(block.ffn, MoE))
     seconds = weights.plain / flat(on.bandwidth) + weights.narrow / flat(on.bandwidth_quantized)

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 
 def lesser(a: Any, b: Any) -> Any:
     """The smaller of two numbers, or of each pair in two arrays."""
+    if isinstance(a, np.ndarray):
+        return np.minimum(a, b)
     return a * (a <= b) + b * (b < a)
 
 

@@ -23,14 +23,13 @@ class Point(Frozen):
 def frontier(search: Search) -> list[Point]:
     """The points than which none of those tried is better in both, the most for a user first. Targets do not count."""
     where, users, yields = [], [], []
-    for number, found in enumerate(search.found):
-        shard = search.shards(found.layout, found.formats)
-        batches = search.batches(found.layout, found.capacity, found.kinds)
-        seconds = search.step(search.speed(shard, found.layout, found.formats, found.kinds), batches) / 1000
-        f, g, b = np.nonzero(np.broadcast_to((found.capacity >= 1)[..., None], batches.shape))
-        where.append(np.stack([np.full(len(f), number), f, g, batches[f, g, b].astype(int)], axis=1))
-        users.append(1 / seconds[f, g, b])
-        yields.append(batches[f, g, b] / seconds[f, g, b] / found.layout.gpus)
+    for number, rows in enumerate(search.rows):
+        batches = search.batches(rows)
+        seconds = search.step(search.speed(rows), batches) / 1000
+        row = np.broadcast_to(np.arange(len(batches))[:, None], batches.shape)
+        where.append(np.stack([np.full(row.size, number), row.ravel(), batches.ravel().astype(int)], axis=1))
+        users.append((1 / seconds).ravel())
+        yields.append((batches / seconds / rows.gpus[:, None]).ravel())
     if not where:
         return []
     places, user, of_gpu = np.concatenate(where), np.concatenate(users), np.concatenate(yields)
@@ -41,12 +40,12 @@ def frontier(search: Search) -> list[Point]:
 
 
 def point(search: Search, place: list[int], user: float, of_gpu: float) -> Point:
-    number, f, g, batch = place
-    found = search.found[number]
-    precision = search.precisions[found.formats[f]]
+    number, row, batch = place
+    rows = search.rows[number]
+    precision = search.precisions[rows.form[row]]
     return Point(
-        gpu=search.gpus[found.kinds[g]].id,
-        layout=found.layout,
+        gpu=search.gpus[rows.kind[row]].id,
+        layout=rows.fits[rows.fit[row]].layout,
         weights=precision.weights,
         kv=precision.kv,
         batch=batch,

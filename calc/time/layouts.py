@@ -1,6 +1,6 @@
 """Layouts that an engine accepts on so many GPUs in nodes of so many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from calc.errors import ConfigError, Message
@@ -31,13 +31,23 @@ def layouts(
     architecture: Architecture, engine: Engine, precision: Precision, most: int = 64, node: int = 8
 ) -> Iterator[Layout]:
     """What the engine accepts on up to `most` GPUs: ways to share a layer, and pipeline stages of them."""
+    for layout, _ in layouts_by_format(architecture, engine, (precision,), most, node):
+        yield layout
+
+
+def layouts_by_format(
+    architecture: Architecture, engine: Engine, precisions: Sequence[Precision], most: int = 64, node: int = 8
+) -> Iterator[tuple[Layout, tuple[int, ...]]]:
+    """The same in some of these formats, by their numbers."""
     for plain in shapes(architecture, node):
-        if plain.gpus > most or refusal(architecture, engine, precision, plain, node) is not None:
+        if plain.gpus > most or not plain.spreads_experts(architecture):
             continue
-        for shape in sharing(architecture, engine, plain):
+        refused = (engine.unaccepted(architecture, precision, plain) for precision in precisions)
+        formats = tuple(number for number, why in enumerate(refused) if why is None)
+        for shape in sharing(architecture, engine, plain) if formats else ():
             for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
                 if shape.gpus * stages <= most and stages <= architecture.num_layers:
-                    yield shape.model_copy(update={"pp": stages})
+                    yield shape.model_copy(update={"pp": stages}), formats
 
 
 def sharing(architecture: Architecture, engine: Engine, shape: Layout) -> Iterator[Layout]:

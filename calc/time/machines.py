@@ -11,6 +11,7 @@ from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.roofline import UNKNOWN, Machine, arithmetic, bus_gb_s, path
+from calc.time.sizes import Indices
 
 SHARES = tuple(Efficiency.model_fields)
 FIGURES = tuple(field.name for field in fields(Machine))
@@ -33,12 +34,12 @@ class Cards:
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
         return np.array([gpu.tflops.get(one, UNKNOWN) * 1e12 for gpu, one in zip(self.gpus, dtypes, strict=True)])
 
-    def of(self, ranks: int, formats: Sequence[int], kinds: Sequence[int]) -> Machine:
-        """Some formats and GPUs, so many of which share a layer, as one machine of arrays, [formats, GPUs, 1]."""
+    def of(self, ranks: int, formats: Indices, kinds: Indices) -> Machine:
+        """Rows of a format and a GPU each, so many of which share a layer, as one machine of arrays, [rows, 1]."""
         if ranks not in self.known:
             figures = self.figures(ranks)
             self.known[ranks] = np.stack([figures[name] for name in FIGURES])
-        chosen = self.known[ranks][:, list(formats)][:, :, list(kinds), None]
+        chosen = self.known[ranks][:, formats, kinds, None]
         return Machine(**dict(zip(FIGURES, chosen, strict=True)))
 
     def figures(self, ranks: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Which hardware, laid out how: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
-Memory and time are sums of a few terms linear in batch, context and their product, so that all GPUs and formats of a
-layout are arrays: [formats, GPUs, batches]. Nothing of a report is built.
+Memory and time are sums of a few terms linear in batch, context and their product, so that layouts that differ in
+nothing but their stages, with all formats and GPUs that they fit, are arrays: [rows, batches]. Nothing of a report is
+built.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,15 +23,14 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
-from calc.time.estimate import End
-from calc.time.layouts import layouts
+from calc.time.layouts import layouts_by_format
 from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
-from calc.time.room import Room
+from calc.time.room import FittingRows, Room
 from calc.time.serving_time import Speed
 from calc.time.sizes import Array, Flags
-from calc.time.time_shards import Shard, Shards, shards
+from calc.time.time_shards import Shards, shards
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -95,13 +95,10 @@ class Plan(Frozen):
 
 @dataclass(frozen=True)
 class Found:
-    """All GPUs and formats in one layout: arrays [formats, GPUs]."""
+    """What such rows do: arrays [rows]."""
 
-    layout: Layout
-    formats: tuple[int, ...]  # which of those asked for the engine accepts so
-    kinds: tuple[int, ...]  # which GPUs it may fit
+    rows: FittingRows
     batch: Array
-    capacity: Array
     headroom: Array
     ttft: Array
     tpot: Array
@@ -109,9 +106,10 @@ class Found:
     binds: Array  # number of what takes most of a step, in BOUNDS
     meets: Flags
 
-    def kind_numbers(self, gpus: int, f: Any, g: Any) -> Any:
-        """A number for each pair of a format and a GPU, the same in every layout."""
-        return np.array(self.formats)[f] * gpus + np.array(self.kinds)[g]
+    @property
+    def gpus(self) -> Array:
+        """Of all replicas."""
+        return self.replicas * self.rows.gpus
 
 
 def unlike_formats(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
@@ -189,42 +187,38 @@ class Search:
         )
 
     @cached_property
+    def rows(self) -> list[FittingRows]:
+        """Every layout that the engine accepts, with the formats and GPUs that it fits with."""
+        alike: dict[tuple[Layout, tuple[int, ...]], list[Layout]] = {}
+        for layout, formats in layouts_by_format(self.architecture, self.engine, self.precisions, self.most, self.node):
+            alike.setdefault((layout.model_copy(update={"pp": 1}), formats), []).append(layout)
+        found = (
+            FittingRows.of([self.room.fit(self.shards(layout, formats), layout, formats) for layout in family])
+            for (_, formats), family in alike.items()
+        )
+        return [rows for rows in found if rows.form.size]
+
+    @cached_property
     def found(self) -> list[Found]:
-        """Every layout that the engine accepts in some format."""
-        by_layout: dict[Layout, list[int]] = {}
-        for index, precision in enumerate(self.precisions):
-            for layout in layouts(self.architecture, self.engine, precision, self.most, self.node):
-                by_layout.setdefault(layout, []).append(index)
-        found = (self.of(layout, tuple(formats)) for layout, formats in by_layout.items())
-        return [one for one in found if one is not None]
+        """What all of them do."""
+        return [self.of(rows) for rows in self.rows]
 
-    def of(self, layout: Layout, formats: tuple[int, ...]) -> Found | None:
-        """All GPUs and some formats in one layout; None where nothing fits."""
-        shard = self.shards(layout, formats)
-        free, sure = self.room.free(shard, layout)
-        each = np.broadcast_to(self.room.each(shard), free.shape)
-        room = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
-        room = np.where((sure / each).min(axis=2) > 1, room, 0)
-        if layout.dcp > 1:
-            room = np.where(self.room.starts(shard), room, 0)
-        kinds = tuple(int(kind) for kind in np.flatnonzero(room.max(axis=0) >= 1))
-        if not kinds:
-            return None
-        room, free, each = room[:, kinds], free[:, kinds], each[:, kinds]
-        speed = self.speed(shard, layout, formats, kinds)
-        replicas, batch = self.replicas(speed, self.largest_batch(speed, layout, room, kinds))
+    def of(self, rows: FittingRows) -> Found:
+        """What some of them do."""
+        needs, speed = self.needs, self.speed(rows)
+        replicas, batch = self.replicas(speed, self.largest_batch(speed, rows))
         binding, tpot = self.bound_step(speed, batch)
-        ttft = self.first_token(speed, kinds)
-        meets = (replicas * layout.gpus <= self.most) & (batch >= 1)
-        meets &= (ttft <= (self.needs.ttft_ms or np.inf)) & (tpot <= (self.needs.tpot_ms or np.inf))
-        headroom = (free - np.ceil(batch / layout.dp)[..., None] * each).min(axis=2)
-        return Found(layout, formats, kinds, batch, room, headroom, ttft, tpot, replicas, binding, meets)
+        ttft = self.first_token(speed, rows)
+        meets = replicas * rows.gpus <= self.most
+        meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
+        return Found(rows, batch, rows.headroom(batch), ttft, tpot, replicas, binding, meets)
 
-    def speed(self, shard: Shard, layout: Layout, formats: tuple[int, ...], kinds: tuple[int, ...]) -> Speed:
-        """GPUs and formats as arrays."""
-        ranks = sharing(layout, experts=shard.demand.routing is not None)
-        on = self.cards.of(ranks, formats, kinds)
-        return Speed((shard.demand,), layout, lambda end: on)
+    def speed(self, rows: FittingRows) -> Speed:
+        """All of them as arrays, [rows, 1]."""
+        demand = rows.fits[0].shard.demand(rows.form)
+        ranks = sharing(rows.fits[0].layout, experts=demand.routing is not None)
+        on = self.cards.of(ranks, rows.form, rows.kind)
+        return Speed((demand,), rows.layout, lambda end: on)
 
     def step(self, speed: Speed, batch: Any) -> Array:
         """Milliseconds of a step of a full server, prompts being prefilled beside."""
@@ -235,63 +229,63 @@ class Search:
 
     def bound_step(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
         """What takes most of a step, by its number in BOUNDS, and the milliseconds of the step."""
-        needs, running = self.needs, np.maximum(batch, 1)[..., None]
+        needs, running = self.needs, batch[:, None]
         by_bound = np.zeros((len(BOUNDS), *running.shape))
         for part in speed.parts_continuous(running, needs.prompt, needs.output, "expected", needs.cached):
             for index, bound in enumerate(BOUNDS):
                 if (binding := part.is_bound_by(bound)) is not False:
                     by_bound[index] += part.seconds * binding
-        return by_bound.argmax(axis=0)[..., 0], 1000 * by_bound.sum(axis=0)[..., 0]
+        return by_bound.argmax(axis=0)[:, 0], 1000 * by_bound.sum(axis=0)[:, 0]
 
-    def batches(self, layout: Layout, room: Array, kinds: Sequence[int], users: int | None = None) -> Array:
-        """Sequences of a replica that are tried, [formats, GPUs, batches]: at most what there is room for, and no more
-        than there are users."""
-        tried = [b * layout.dp * layout.pp for b in BATCHES]
+    def batches(self, rows: FittingRows, users: int | None = None) -> Array:
+        """Sequences of a replica that are tried, [rows, batches]: at most what there is room for, and no more than
+        there are users."""
+        layout = rows.layout
+        tried = np.array(BATCHES, dtype=np.float64) * layout.dp * layout.pp
         if users is not None:
-            tried = [b for b in tried if b < users] + [users]
-        sequences = np.array([self.limits[kind].sequences for kind in kinds], dtype=np.float64)
-        most = np.maximum(np.minimum(room, sequences * layout.dp), 1)
-        return np.minimum(np.array(tried, dtype=np.float64), most[..., None])
+            fewer = tried[:, (tried < users).any(axis=0)]
+            tried = np.minimum(np.append(fewer, np.full((len(tried), 1), users), axis=1), users)
+        sequences = np.array([limits.sequences for limits in self.limits], dtype=np.float64)[rows.kind]
+        most = np.maximum(np.minimum(rows.capacity, sequences * layout.dp), 1)
+        return np.minimum(tried, most[:, None])
 
-    def largest_batch(self, speed: Speed, layout: Layout, room: Array, kinds: Sequence[int]) -> Array:
+    def largest_batch(self, speed: Speed, rows: FittingRows) -> Array:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
-        of all that there is room for; at least one where there is room."""
+        of all that there is room for; at least one."""
         needs = self.needs
         users = (needs.users or 1) if needs.requests_per_s is None else None
-        batches = self.batches(layout, room, kinds, users)
+        batches = self.batches(rows, users)
+        largest = batches[:, -1].copy()
         if needs.tpot_ms is None:
-            return np.where(room >= 1, batches[..., -1], 0)
-        allowed = self.step(speed, batches) <= needs.tpot_ms
-        index = np.where(allowed.any(axis=2), allowed.shape[2] - 1 - allowed[..., ::-1].argmax(axis=2), 0)[..., None]
-        return np.where(room >= 1, np.take_along_axis(batches, index, axis=2)[..., 0], 0)
+            return largest
+        late = self.step(speed, largest[:, None])[:, 0] > needs.tpot_ms
+        if late.any():
+            allowed = self.step(self.speed(rows.some(late)), batches[late]) <= needs.tpot_ms
+            last = np.where(allowed.any(axis=1), allowed.shape[1] - 1 - allowed[:, ::-1].argmax(axis=1), 0)
+            largest[late] = np.take_along_axis(batches[late], last[:, None], axis=1)[:, 0]
+        return largest
 
     def replicas(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
         """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
         second as many as arrive while one is answered (Little's law)."""
-        needs, most = self.needs, np.maximum(batch, 1)
+        needs = self.needs
         if needs.requests_per_s is None:
             users = needs.users or 1
-            replicas = np.ceil(users / most)
+            replicas = np.ceil(users / batch)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
-        running, tpot = batch, self.step(speed, most[..., None])[..., 0]
-        replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / most)
+        running, tpot = batch, self.step(speed, batch[:, None])[:, 0]
+        replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / batch)
         for _ in range(4):
             arrived = np.ceil(needs.requests_per_s / replicas * needs.output * tpot / 1000)
             running = np.minimum(batch, np.maximum(arrived, 1))
-            tpot = self.step(speed, running[..., None])[..., 0]
+            tpot = self.step(speed, running[:, None])[:, 0]
         return replicas, running
 
-    def first_token(self, speed: Speed, kinds: Sequence[int]) -> Array:
+    def first_token(self, speed: Speed, rows: FittingRows) -> Array:
         """Milliseconds until the first token of one prompt, in chunks as the engine has them on each GPU."""
         tokens = self.needs.prompt - self.needs.cached
-        chunks = [min(self.limits[kind].step_tokens, tokens) for kind in kinds]
-        found = {chunk: self.prompt_ms(speed, chunk, "expected") for chunk in set(chunks)}
-        return np.stack([found[chunk][:, at] for at, chunk in enumerate(chunks)], axis=1)
-
-    def prompt_ms(self, speed: Speed, chunk: int, end: End) -> Array:
-        """The same in chunks of so many tokens, [formats, GPUs]."""
-        needs = self.needs
-        seconds = speed.one_prompt(needs.prompt - needs.cached, end, chunk, needs.cached)
+        chunks = np.array([min(limits.step_tokens, tokens) for limits in self.limits])[rows.kind]
+        seconds = speed.one_prompt(tokens, "expected", chunks[:, None], self.needs.cached)
         return np.asarray(1000 * seconds, dtype=np.float64)
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
@@ -299,49 +293,48 @@ class Search:
         and format the best layout, or all."""
         if not self.found:
             return []
-        places = [np.nonzero(found.batch >= 1) for found in self.found]
-        which = np.concatenate([np.full(len(f), index) for index, (f, _) in enumerate(places)])
-        rows = np.stack([which, *(np.concatenate([place[side] for place in places]) for side in (0, 1))], axis=1)
-        keys = [self.keys(found, f, g) for found, (f, g) in zip(self.found, places, strict=True)]
-        order = np.lexsort(np.concatenate(keys, axis=1)[::-1])
+        places = np.concatenate(
+            [
+                np.stack([np.full(found.rows.form.size, number), np.arange(found.rows.form.size)], axis=1)
+                for number, found in enumerate(self.found)
+            ]
+        )
+        order = np.lexsort(np.concatenate([self.keys(found) for found in self.found], axis=1)[::-1])
         if best_of_each:
-            kinds = np.concatenate(
-                [f.kind_numbers(len(self.gpus), *at) for f, at in zip(self.found, places, strict=True)]
-            )
-            order = order[np.sort(np.unique(kinds[order], return_index=True)[1])]
-        return [self.plan(self.found[index], f, g) for index, f, g in rows[order[:limit]].tolist()]
+            pairs = np.concatenate([found.rows.form * len(self.gpus) + found.rows.kind for found in self.found])
+            order = order[np.sort(np.unique(pairs[order], return_index=True)[1])]
+        return [self.plan(self.found[number], row) for number, row in places[order[:limit]].tolist()]
 
-    def keys(self, found: Found, f: Any, g: Any) -> Array:
+    def keys(self, found: Found) -> Array:
         """What plans are ordered by, the first first."""
-        gpus = found.replicas[f, g] * found.layout.gpus
-        price = self.price[np.array(found.kinds)[g]]
+        price = self.price[found.rows.kind]
         unknown = np.isnan(price)
-        cost = gpus * np.where(unknown, 0.0, price)
-        return np.array([~found.meets[f, g], gpus > self.most, unknown, cost, gpus, found.tpot[f, g]])
+        cost = found.gpus * np.where(unknown, 0.0, price)
+        return np.array([~found.meets, found.gpus > self.most, unknown, cost, found.gpus, found.tpot])
 
-    def plan(self, found: Found, f: int, g: int) -> Plan:
-        gpu, precision = self.gpus[found.kinds[g]], self.precisions[found.formats[f]]
-        replicas, batch = int(found.replicas[f, g]), int(found.batch[f, g])
-        tpot = float(found.tpot[f, g])
-        rate, gpus = replicas * batch * 1000 / tpot, replicas * found.layout.gpus
-        price = self.prices[gpu.id]
+    def plan(self, found: Found, row: int) -> Plan:
+        rows = found.rows
+        gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
+        replicas, batch = int(found.replicas[row]), int(found.batch[row])
+        tpot, gpus = float(found.tpot[row]), int(found.gpus[row])
+        rate, price = replicas * batch * 1000 / tpot, self.prices[gpu.id]
         return Plan(
             gpu=gpu.id,
             gpus=gpus,
             replicas=replicas,
-            layout=found.layout,
+            layout=rows.fits[rows.fit[row]].layout,
             weights=precision.weights,
             kv=precision.kv,
             batch=batch,
-            capacity=int(found.capacity[f, g]),
-            headroom_gib=float(found.headroom[f, g]) / GIB,
-            ttft_ms=float(found.ttft[f, g]),
+            capacity=int(rows.capacity[row]),
+            headroom_gib=float(found.headroom[row]) / GIB,
+            ttft_ms=float(found.ttft[row]),
             tpot_ms=tpot,
             tokens_per_s_per_user=1000 / tpot,
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
-            bound=BOUNDS[int(found.binds[f, g])],
-            meets=bool(found.meets[f, g]),
+            bound=BOUNDS[int(found.binds[row])],
+            meets=bool(found.meets[row]),
         )

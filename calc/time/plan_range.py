@@ -71,11 +71,12 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
     """One replica of it."""
     (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
-    shard = search.shards(plan.layout, (stored.index((plan.weights, plan.kv)),))
-    ranks = sharing(plan.layout, experts=shard.demand.routing is not None)
+    form = stored.index((plan.weights, plan.kv))
+    demand = search.shards(plan.layout, (form,)).demand(np.array([form]))
+    ranks = sharing(plan.layout, experts=demand.routing is not None)
     shares = usual_shares(gpu, search.engine.name, plan.weights, ranks, search.node).edited(search.edited)
     return Speed(
-        (shard.demand,),
+        (demand,),
         plan.layout,
         lambda end: machine(gpu, search.engine.name, plan.weights, ranks, end, shares, search.node),
     )

@@ -153,6 +153,8 @@ def machine(
 
 def either(condition: Any, a: Any, b: Any) -> Any:
     """The first where a condition holds, else the second; of conditions in an array each for its own."""
+    if isinstance(condition, bool):
+        return a if condition else b
     if isinstance(condition, np.ndarray):
         return np.where(condition, a, b)
     return a * condition + b * (1 - condition)

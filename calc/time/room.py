@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.serving.engines.engine import Engine, Limits
-from calc.time.sizes import Array, Flags
+from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_shards import Shard
 from calc.units import GIB
 
@@ -34,6 +35,69 @@ class Alike(Generic[Likeness]):
         return cls(unlike, [of_each.index(kind) for kind in unlike], [numbers[kind] for kind in of_each])
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A layout in some formats on all GPUs: arrays [formats, GPUs]."""
+
+    layout: Layout
+    formats: tuple[int, ...]
+    shard: Shard
+    free: Array  # bytes for the cache on each stage, [formats, GPUs, stages]
+    each: Array  # that a sequence takes of them
+    capacity: Array  # sequences of all copies that there is room for
+
+    def headroom(self, batch: Array) -> Array:
+        """Bytes that so many sequences leave on the most loaded GPU, of all formats and GPUs with room, one after the
+        other."""
+        has_room = self.capacity >= 1
+        taken = np.ceil(batch / self.layout.dp)[:, None] * self.each[has_room]
+        return np.asarray((self.free[has_room] - taken).min(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class FittingRows:
+    """Layouts that differ in nothing but their pipeline stages, each with the formats and GPUs that it fits with:
+    arrays [rows]."""
+
+    fits: tuple[Fit, ...]
+    fit: Indices  # of these
+    form: Indices  # of those of the search
+    kind: Indices  # of GPU
+    capacity: Array  # sequences that there is room for
+
+    @classmethod
+    def of(cls, fits: Sequence[Fit]) -> "FittingRows":
+        """All of some layouts."""
+        places = [np.nonzero(fit.capacity >= 1) for fit in fits]
+        return cls(
+            fits=tuple(fits),
+            fit=np.repeat(np.arange(len(fits)), [len(f) for f, _ in places]),
+            form=np.concatenate([np.array(fit.formats)[f] for fit, (f, _) in zip(fits, places, strict=True)]),
+            kind=np.concatenate([g for _, g in places]),
+            capacity=np.concatenate([fit.capacity[place] for fit, place in zip(fits, places, strict=True)]),
+        )
+
+    def some(self, which: Flags) -> "FittingRows":
+        """Of these rows."""
+        return FittingRows(self.fits, self.fit[which], self.form[which], self.kind[which], self.capacity[which])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of them all, with the stages of each."""
+        stages = np.array([fit.layout.pp for fit in self.fits])[self.fit]
+        return self.fits[0].layout.model_copy(update={"pp": stages[:, None]})
+
+    @property
+    def gpus(self) -> Array:
+        """Of one replica."""
+        return np.array([fit.layout.gpus for fit in self.fits], dtype=np.float64)[self.fit]
+
+    def headroom(self, batch: Array) -> Array:
+        """Bytes that so many sequences leave on the most loaded GPU."""
+        of_each = [batch[self.fit == number] for number in range(len(self.fits))]
+        return np.concatenate([fit.headroom(running) for fit, running in zip(self.fits, of_each, strict=True)])
+
+
 class Room:
     """Of GPUs under an engine, each with its limits, for sequences of one length."""
 
@@ -47,6 +111,16 @@ class Room:
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.refusals = dict[tuple[int, CacheFormat], Flags]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
+
+    def fit(self, shard: Shard, layout: Layout, formats: tuple[int, ...]) -> Fit:
+        """Sequences that there is surely room for, as many as in the middle of the overhead."""
+        free, sure = self.free(shard, layout)
+        each = np.broadcast_to(self.each(shard), free.shape)
+        capacity = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
+        capacity = np.where((sure / each).min(axis=2) > 1, capacity, 0)
+        if layout.dcp > 1:
+            capacity = np.where(self.starts(shard), capacity, 0)
+        return Fit(layout, formats, shard, free, each, capacity)
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the

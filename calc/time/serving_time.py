@@ -43,7 +43,10 @@ class Speed:
         if stage.dcp > 1:
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
-        return within if self.layout.pp == 1 else within + on.all_reduce + forward.tokens * row / on.link
+        passed_on, stages = on.all_reduce + forward.tokens * row / on.link, self.layout.pp
+        if isinstance(stages, np.ndarray):
+            return within + (stages > 1) * passed_on
+        return within if stages == 1 else within + passed_on
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Of one pass through all stages."""
@@ -66,13 +69,14 @@ class Speed:
             self.seconds(pass_, end, decodes=False) for pass_ in chunked(share, tokens, chunk, past)
         )
 
-    def one_prompt(self, tokens: int, end: End, chunk: int, past: int = 0) -> Any:
-        """The same of one prompt, of arrays of machines: its passes are the last axis, and are summed."""
-        starts = np.arange(0, tokens, chunk)
-        new = np.minimum(tokens - starts, chunk)
-        pass_ = Forward((PassPart(1, new, past + starts),), logits=(starts + new == tokens).astype(int))
-        seconds = np.asarray(self.seconds(pass_, end, decodes=False))
-        return self.machines(end).request[..., 0] + seconds.sum(axis=-1)
+    def one_prompt(self, tokens: int, end: End, chunk: Any, past: int = 0) -> Any:
+        """The same of one prompt, of machines [rows, 1], each with its chunk: passes are the last axis, and are summed
+        but for those that a machine with larger chunks does not need."""
+        starts = chunk * np.arange(-(-tokens // chunk.min()))
+        new = np.clip(tokens - starts, 0, chunk)
+        pass_ = Forward((PassPart(1, new, past + starts),), logits=starts + new == tokens)
+        seconds = self.seconds(pass_, end, decodes=False) * (new > 0)
+        return self.machines(end).request[:, 0] + seconds.sum(axis=-1)
 
     def continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Any:
         """Seconds of a step of a server that is always full."""
@@ -110,8 +114,10 @@ def chunked(sequences: Any, tokens: int, chunk: int | None, past: int = 0) -> It
             yield replace(prefill(count, new, past + start), logits=count if last else 0)
 
 
-def share_of(batch: Any, parts: int) -> Any:
+def share_of(batch: Any, parts: Any) -> Any:
     """Of a batch that is divided evenly, the largest part."""
+    if isinstance(parts, np.ndarray):
+        return np.ceil(batch / parts)
     return batch if parts == 1 else -(-batch // parts)
 
 

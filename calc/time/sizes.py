@@ -23,6 +23,7 @@ TensorPart = tuple[Component, Excluded | None]
 MixShares = dict[TensorPart, float]
 """Bytes an element of each part of a model in a GGUF file."""
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Indices = np.ndarray[Any, np.dtype[np.int_]]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from calc.serving.engines.loading import vision_share
 from calc.serving.kv_cache import state_bytes
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
-from calc.time.sizes import Array, Flags, MixShares, Table, bytes_an_element, bytes_by_tensor
-from calc.time.time_operations import Demand, demand, of_all_layers, routing
+from calc.time.sizes import Array, Flags, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
+from calc.time.time_operations import Demand, Routing, demand, of_all_layers, routing
 
 BLOCK = 16
 """Tokens that a paged cache is handed out in."""
@@ -29,16 +29,21 @@ BLOCK = 16
 class Shard:
     """A rank of a layout; arrays are [formats] first."""
 
-    demand: Demand  # of all stages together, its figures [formats, 1, 1]
+    weighed: "Weighed"  # in all formats that were asked for
+    experts: "Weighed"  # where the routed experts are from: those of one GPU where each rank holds whole ones
     stage_bytes: Array  # weights of each pipeline stage, [formats, stages]
     bits: dict[WindowTokens, Array]  # of cache a token on each stage, [formats, stages]
     state: Array  # bytes of recurrent state a sequence, [stages]
     rank: Architecture
-    caching: Architecture  # the same with all experts, which no cache hangs on
     whole: Architecture
     layout: Layout
     precisions: tuple[Precision, ...]
     ranges: tuple[range, ...]
+
+    @property
+    def caching(self) -> Architecture:
+        """A rank with all experts, which no cache hangs on."""
+        return self.weighed.rank
 
     @property
     def is_plain(self) -> bool:
@@ -65,6 +70,38 @@ class Shard:
     def unweighed(self) -> LaidOut:
         """As an engine's passes run on it."""
         return without_weights(self.whole, self.rank, self.ranges, self.layout, self.precisions[0])
+
+    def demand(self, forms: Indices) -> Demand:
+        """What the rank does in all stages together, of rows in some of the formats that were weighed: [rows, 1]."""
+
+        def column(values: Any) -> Any:
+            return np.asarray(values, dtype=np.float64)[forms][:, None]
+
+        route = routing(self.whole, self.layout)
+        share = share_of_experts(route, self.layout)
+        one, base = self.weighed, self.weighed.base
+        weights = {product: column(size) for product, size in one.products.items()}
+        flops, elements = dict(base.flops), dict(base.elements)
+        if "experts_routed" in weights:
+            weights["experts_routed"] = column(self.experts.products["experts_routed"] * share)
+            flops["experts_routed"] = self.experts.base.flops["experts_routed"]
+            elements["experts_routed"] = self.experts.base.elements["experts_routed"]
+        return replace(
+            base,
+            flops=flops,
+            elements=elements,
+            weights=weights,
+            quantized={
+                product: bool(narrow[0]) if (narrow == narrow[0]).all() else narrow[forms][:, None]
+                for product, narrow in one.quantized.items()
+            },
+            read={back: column(bits) for back, bits in one.read.items()},
+            written=column(one.written),
+            routing=route,
+            table_row=column(one.table_row),
+            tied_head=column(one.tied_head),
+            dcp=self.layout.dcp,
+        )
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage; those between the first and the last are alike."""
@@ -105,6 +142,8 @@ class Weighed:
     last: Array
     products: dict[Product, Array]
     quantized: dict[Product, Flags]
+    read: dict[WindowTokens, Array]  # bits of cache of a token, of all layers
+    written: Array
     table_row: Array
     tied_head: Array
     base: Demand
@@ -138,7 +177,7 @@ def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Prec
         key = layout, formats
         if layout.dcp > 1:
             alone = shard(layout.model_copy(update={"dcp": 1}), formats)
-            return replace(alone, layout=layout, demand=replace(alone.demand, dcp=layout.dcp))
+            return replace(alone, layout=layout)
         if key not in cached:
             cached[key] = laid_out(whole, engine, precisions, layout, formats, of, rank(layout))
         return cached[key]
@@ -194,6 +233,15 @@ def weighed(
         if is_multiplied(tensor):
             narrow = np.where(sizes[:, i] * 8 < 15 * tensor.numel, 1, -1) * tensor.parameters
             balance[product] = balance.get(product, 0) + narrow
+    attending = [
+        (mixer, len(block.layers))
+        for block in blocks_within(unrolled(rank), range(rank.num_layers))
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    ]
+    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
+    written = {p.kv: float(sum(layers * written_bits(m, p.kv) for m, layers in attending)) for p in precisions}
+    base = demand(whole, rank, precisions[0], layout, range(rank.num_layers))
     return Weighed(
         rank=rank,
         plain=plain,
@@ -203,8 +251,10 @@ def weighed(
         products=products,
         quantized={product: sign > 0 for product, sign in balance.items()},
         table_row=table_row,
+        read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
+        written=np.array([written[p.kv] for p in precisions]),
         tied_head=tied,
-        base=demand(whole, rank, precisions[0], layout, range(rank.num_layers)),
+        base=base,
     )
 
 
@@ -220,29 +270,31 @@ def laid_out(
     """A layout: routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
     chosen, held = of(layout.tp), list(formats)
     slices = layout.tp * layout.dp // layout.ep
-    one = chosen if slices == layout.tp else of(1)
-    route = routing(whole, layout)
-    share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
-    routed = one.routed[held] * share
+    experts = chosen if slices == layout.tp else of(1)
     ranges = list(engine.stages(whole.num_layers, layout.pp))
-    by_layer = chosen.plain[held] + routed
+    by_layer = chosen.plain[held] + experts.routed[held] * share_of_experts(routing(whole, layout), layout)
     stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges], axis=1)
     stage_bytes[:, 0] += chosen.first[held]
     stage_bytes[:, -1] += chosen.last[held] + (chosen.tied_head[held] if layout.pp > 1 else 0)
     bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
     states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
     return Shard(
-        demand=as_arrays(chosen, one, route, share, [precisions[f] for f in formats], held),
+        weighed=chosen,
+        experts=experts,
         stage_bytes=stage_bytes,
         bits=bits,
         state=states,
         rank=rank,
-        caching=chosen.rank,
         whole=whole,
         layout=layout,
         precisions=tuple(precisions[f] for f in formats),
         ranges=tuple(ranges),
     )
+
+
+def share_of_experts(route: Routing | None, layout: Layout) -> float:
+    """Of all routed experts those that the ranks of one slice hold."""
+    return 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
 
 
 def cache_bits(
@@ -272,45 +324,3 @@ def held_bits(mixer: Any, kv: CacheFormat) -> dict[WindowTokens, Any]:
         extra = written_bits(mixer, kv) - sum(read_bits(mixer.model_copy(update={"rate": None}), kv).values())
         return {mixer.window: written_bits(mixer, kv) - extra, None: extra}
     return {mixer.window: written_bits(mixer, kv)}
-
-
-def as_arrays(
-    chosen: Weighed,
-    one: Weighed,
-    route: Any,
-    share: float,
-    precisions: Sequence[Precision],
-    held: list[int],
-) -> Demand:
-    """The demand of a rank with figures for all formats, [formats, 1, 1]."""
-
-    def column(values: Any) -> Any:
-        return np.asarray(values, dtype=np.float64)[:, None, None]
-
-    base = chosen.base
-    weights = {product: column(size[held]) for product, size in chosen.products.items()}
-    flops, elements = dict(base.flops), dict(base.elements)
-    if "experts_routed" in weights:
-        weights["experts_routed"] = column(one.products["experts_routed"][held] * share)
-        flops["experts_routed"] = one.base.flops["experts_routed"]
-        elements["experts_routed"] = one.base.elements["experts_routed"]
-    attending = [
-        (mixer, len(block.layers))
-        for block in blocks_within(unrolled(chosen.rank), range(chosen.rank.num_layers))
-        for mixer in block.mixers
-        if not isinstance(mixer, Recurrent)
-    ]
-    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
-    written = {p.kv: sum(layers * written_bits(m, p.kv) for m, layers in attending) for p in precisions}
-    return replace(
-        base,
-        flops=flops,
-        elements=elements,
-        weights=weights,
-        quantized={product: column(narrow[held]) for product, narrow in chosen.quantized.items()},
-        read={back: column([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
-        written=column([float(written[p.kv]) for p in precisions]),
-        routing=route,
-        table_row=column(chosen.table_row[held]),
-        tied_head=column(chosen.tied_head[held]),
-    )

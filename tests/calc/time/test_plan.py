@@ -16,6 +16,7 @@ from calc.time.layouts import layouts, refusal
 from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
+from calc.time.room import FittingRows
 from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
@@ -172,8 +173,8 @@ def test_a_stated_price_decides():
 def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     found = search(kinds=("h100-sxm",), formats=("fp8",))
     plan = found.plans(1)[0]
-    alone = found.of(plan.layout, (0,))
-    assert plan.tpot_ms == pytest.approx(float(alone.tpot[0, 0]))
+    alone = found.of(FittingRows.of([found.room.fit(found.shards(plan.layout, (0,)), plan.layout, (0,))]))
+    assert plan.tpot_ms == pytest.approx(float(alone.tpot[0]))
     serving = Serving(
         architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"](), Precision(weights="fp8"), plan.layout, Overhead()
     )
