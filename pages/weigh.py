@@ -6,7 +6,6 @@ from pages.parts.outputs import (
     blueprint,
     cards,
     charts,
-    examples,
     frame,
     gpu_rows,
     how_fast,
@@ -23,7 +22,6 @@ from pages.parts.words import say
 
 def weigh(answer: Weighed) -> None:
     report = answer.report
-    examples.draw()
     answers.draw(answer)
     how_fast.draw(answer)
     cards.totals(answer)
@@ -31,7 +29,7 @@ def weigh(answer: Weighed) -> None:
     gpu_rows.draw(answer)
 
     def shares_and_gpus() -> None:
-        with st.grid(2, min_column_width=360):
+        with st.grid(2, min_column_width=360, key="shares_and_gpus"):
             shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
             bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
             plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)

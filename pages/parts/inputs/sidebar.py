@@ -43,7 +43,10 @@ def draw(answer: A, sections: Iterable[Section[A]]) -> None:
 def outline(answer: A, sections: Iterable[Section[A]], moving: Collection[Section[A]]) -> list[Room[A]]:
     """The inputs on which a slider has no effect, and between them rooms for the others. A room has a key: what is
     drawn above it takes no slider's focus away."""
-    rooms: list[Room[A]] = [(st.container(key="room_brand"), brand)]
+    rooms: list[Room[A]] = []
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="brand"):
+        st.markdown("### :material/scale: Weighbridge")
+        rooms.append((st.container(key="room_reset", width="content"), reset_everything))
     model_picker(answer)
     for number, section in enumerate(sections):
         if section in moving:
@@ -67,16 +70,13 @@ def hangs_on(answer: Answer) -> object:
     return scenario.model_copy(update={"overrides": moved}), answer.error, answer.layout, language()
 
 
-def brand(answer: Answer) -> None:
-    """The product, and the way back to the model as it was published under what is usual."""
+def reset_everything(answer: Answer) -> None:
+    """The way back to the model as it was published under what is usual."""
     now = answer.scenario
     usual = Scenario(source=now.source, comparison=now.comparison, tab=now.tab)
-    name = "### :material/scale: Weighbridge"
     if now == usual:
-        st.markdown(name)
-        return
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(name)
+        st.empty()  # a room in which nothing was drawn at first would take nothing later
+    else:
         st.button(
             say("Reset everything"),
             icon=":material/restart_alt:",

@@ -144,7 +144,7 @@ def offers(answer: Weighed) -> None:
         return
     st.markdown(say("**What would make it fit**"))
     for number, lever in enumerate(answer.levers[:FEW]):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{number}"):
             st.button(say("Use this"), key=f"lever_{number}", on_click=use, args=(answer, lever))
             what = words.listed(say(part) for part in lever.what)
             st.markdown(say("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(lever.spare)))
@@ -173,7 +173,7 @@ def finders(answer: Weighed) -> None:
     told: tuple[str, str] | None = st.session_state.pop("told_of_gpu", None)
     if told is not None:
         st.toast(told[0], icon=told[1])
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="finders"):
         st.button(
             say("Smallest GPU that fits"),
             key="find_smallest",

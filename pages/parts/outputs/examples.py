@@ -1,5 +1,7 @@
 """Three questions to click for those who come for the first time."""
 
+from typing import Any
+
 import streamlit as st
 
 from calc.errors import Message
@@ -22,11 +24,11 @@ EXAMPLES: tuple[tuple[Message, Page, Scenario], ...] = (
 )
 
 
-def draw() -> None:
+def draw(place: Any) -> None:
     """Until the reader has chosen something."""
     if (scenario := st.session_state.scenario) != Scenario(tab=scenario.tab):
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):
+    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):
         st.caption(say("For example:"), width="content")
         for question, page, scenario in EXAMPLES:
             st.page_link(

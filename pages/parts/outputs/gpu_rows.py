@@ -38,7 +38,7 @@ def draw(answer: Weighed) -> None:
     if len(verdicts) > CARDS:
         table(answer)
     elif verdicts:
-        with st.grid(len(verdicts), min_column_width=230, gap="small"):
+        with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
             for verdict in verdicts:
                 card(answer, verdict)
 
@@ -47,7 +47,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
     """Whether it fits, by how much, what is the most that would, and on how few GPUs; the reason one click away."""
     word, color, icon = BADGES[verdict.verdict]
     gpu = find_gpu(verdict.gpu)
-    with st.container(border=True, height="stretch", gap="xsmall"):
+    with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{gpu.id}"):
         st.markdown(f"**{gpu.name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {gpu.name}**")
         st.badge(say(word), color=color, icon=icon)
         for flag in verdict.flags:

@@ -7,9 +7,9 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.inputs.fields import moved
-from pages.parts.outputs import carrying
+from pages.parts.outputs import carrying, examples
 from pages.parts.outputs.copying import copy_button
-from pages.parts.state.query import Page
+from pages.parts.state.query import WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -23,24 +23,26 @@ def title(name: str, page: Page) -> str:
 def header(answer: Answer, page: Page) -> None:
     name = answer.model.name
     st.set_page_config(page_title=title(name, page))
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    with st.container(horizontal=True, vertical_alignment="center", key="header"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
-        with st.container(horizontal=True, width="content", vertical_alignment="center"):
-            copy_link(answer, page)
-            if answer.download is not None:
-                st.download_button(
-                    say("Report"),
-                    partial(answer.download.model_dump_json, indent=1),
-                    file_name=f"{name.replace('/', '--')}.json",
-                    mime="application/json",
-                    icon=":material/download:",
-                    on_click="ignore",
-                    key="download",
-                )
-            carrying.draw(answer, page)
-            languages()
+        copy_link(answer, page)
+        if answer.download is not None:
+            st.download_button(
+                say("Report"),
+                partial(answer.download.model_dump_json, indent=1),
+                file_name=f"{name.replace('/', '--')}.json",
+                mime="application/json",
+                icon=":material/download:",
+                on_click="ignore",
+                key="download",
+            )
+        carrying.draw(answer, page)
+        languages()
+    below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
     if changes := list(changed(answer)):
-        st.caption(say("Changed: {changes}", changes=listed(changes)))
+        below.caption(say("Changed: {changes}", changes=listed(changes)))
+    elif page == WEIGH:
+        examples.draw(below)
 
 
 def changed(answer: Answer) -> Iterator[str]:

@@ -71,7 +71,7 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
 
 
 def offer(label: str, key: str, together: Together, what: str, kind: Any = "secondary") -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{key}"):
         st.button(label, key=key, type=kind, on_click=use, args=(together.changes,))
         st.markdown(
             say("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(together.spare)), width="stretch"
@@ -101,7 +101,7 @@ def levers(answer: Trained, focus: TrainingVerdict) -> None:
 
 def row(lever: TrainingLever) -> None:
     word, color, icon = BADGES[lever.verdict]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"technique_{lever.name}"):
         st.markdown(f"**{say(lever.what)}**  \n:small[{say(lever.cost)}]", width=430)
         st.markdown(say("saves **{size}**", size=words.gib(lever.saves)), width=125)
         st.badge(left(lever) if lever.verdict == "does not fit" else say(word), color=color, icon=icon, width=150)

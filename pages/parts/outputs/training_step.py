@@ -64,7 +64,7 @@ def timeline(answer: Trained) -> None:
     st.caption(say(PEAKS[report.memory.moment]))
     plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
     st.caption(say("What is alive in each phase, by formula:"))
-    with st.container(horizontal=True, gap="xsmall"):
+    with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
         for phase in report.phases:
             name = words.phase(phase, report.memory.moment)
             derivation(f"phase_{phase}", name, partial(step.phase, phase), label=name)
@@ -76,7 +76,7 @@ def gpus(answer: Trained) -> None:
     if len(verdicts) > CARDS:
         table(answer)
     elif verdicts:
-        with st.grid(len(verdicts), min_column_width=230, gap="small"):
+        with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
             for verdict in verdicts:
                 one(answer, verdict)
 
@@ -87,7 +87,7 @@ def one(answer: Trained, verdict: TrainingVerdict) -> None:
         say("Max sequence length: **{n}**", n=most(verdict.max_sequence)),
         fewest_sharded(answer, verdict),
     ]
-    with st.container(border=True, height="stretch", gap="xsmall"):
+    with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{verdict.gpu}"):
         card(verdict, lines)
         name = find_gpu(verdict.gpu).name
         derivation(f"verdict_{verdict.gpu}", name, partial(TrainingDerivations(answer).verdict, verdict))
