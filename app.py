@@ -13,7 +13,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import parts
-from pages.parts.outputs import plot
+from pages.parts.outputs import scripts
 from pages.parts.outputs.together import Together
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
@@ -33,4 +33,4 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = st.App("pages/router.py", lifespan=warm, routes=[plot.ROUTE], middleware=[Middleware(Together)])
+app = st.App("pages/router.py", lifespan=warm, routes=[scripts.ROUTE], middleware=[Middleware(Together)])

@@ -1,17 +1,15 @@
 """A number that opens its own derivation, and how a derivation is written."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import streamlit as st
 
 from calc.model.derivation import Legend, Step
 from pages.parts import words
+from pages.parts.outputs import scripts
 from pages.parts.words import say
 
-FIGURES = st.components.v2.component(
-    "weighbridge_figures", js=Path(__file__).parents[2].joinpath("figures.js").read_text("utf-8"), isolate_styles=False
-)
+FIGURES = scripts.element("weighbridge_figures", "figures.js")
 
 
 def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:

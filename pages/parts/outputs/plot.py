@@ -1,39 +1,19 @@
-"""Plotly in the reader's browser: its basic bundle, which this server hands out once, and a figure as JSON.
+"""Plotly in the reader's browser: its basic bundle, and a figure as JSON.
 
 Streamlit's own Plotly element brings four times as many bytes and draws before the numbers are on screen.
 """
 
-from functools import cache
-from gzip import compress
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
+from pages.parts.outputs import scripts
 from pages.parts.words import percent, say
 
 CONFIG = {"displayModeBar": False, "responsive": True}
-HERE = Path(__file__).parents[2] / "plotly"
 BASIC = {"bar", "pie", "scatter"}
-PATH = "/plotly-basic-4.1.1.min.js"
-HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
-CHART = st.components.v2.component("weighbridge_chart", js=(HERE / "chart.js").read_text("utf-8"), isolate_styles=False)
-
-
-@cache
-def packed() -> bytes:
-    """The bundle of npm's plotly.js-basic-dist-min, as it goes over the wire."""
-    return compress((HERE / "plotly-basic.min.js").read_bytes())
-
-
-def bundle(request: Request) -> Response:
-    return Response(packed(), media_type="text/javascript", headers=HEADERS)
-
-
-ROUTE = Route(PATH, bundle)
+"""What the bundle of npm's plotly.js-basic-dist-min draws."""
+CHART = scripts.element("weighbridge_chart", "chart.js")
 
 
 TABLE = 30
@@ -58,12 +38,9 @@ def draw(
     if any(trace["type"] not in BASIC for trace in figure["data"]):
         st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
         return
-    base = st.get_option("server.baseUrlPath").strip("/")
-    url = f"/{base}{PATH}" if base else PATH
     CHART(
         key=key,
         data={
-            "url": url,
             "label": label,
             "titled": titled,
             "told": largest_slice(tree) if tree else span(figure),

@@ -2,14 +2,13 @@
 which a screen reader reads. Streamlit's own is a picture, and brings 1.4 MB of script."""
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
-ROWS = st.components.v2.component(
-    "weighbridge_rows", js=Path(__file__).parents[2].joinpath("rows.js").read_text("utf-8"), isolate_styles=False
-)
+from pages.parts.outputs import scripts
+
+ROWS = scripts.element("weighbridge_rows", "rows.js")
 
 
 class Column(NamedTuple):

@@ -7,9 +7,9 @@ const REST = 1500; // ms
 
 const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
-function library(url) {
+function library() {
   window.weighbridgePlotly ??= new Promise((resolve, reject) => {
-    const script = Object.assign(document.createElement("script"), { src: url });
+    const script = Object.assign(document.createElement("script"), { src: new URL("plotly-basic-4.1.1.min.js", import.meta.url) });
     script.onload = () => resolve(window.Plotly);
     script.onerror = reject;
     document.head.append(script);
@@ -155,7 +155,7 @@ function draw(Plotly, chart) {
 
 function refresh(chart) {
   const data = chart.shown;
-  library(data.url).then((Plotly) =>
+  library().then((Plotly) =>
     requestAnimationFrame(() =>
       later(() => chart.shown === data && chart.drawn !== data && chart.isConnected && draw(Plotly, chart), {
         timeout: 250,

@@ -1,0 +1,46 @@
+"""Scripts of the page's own elements and Plotly's basic bundle, which this server hands out once. In the message of an
+element its script would come along with every new value."""
+
+from functools import cache
+from gzip import compress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+FOLDER = Path(__file__).parents[2] / "scripts"
+VERSION = sha256(b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.js")))).hexdigest()[:12]
+"""In the address, so that a browser keeps them until one changes."""
+HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
+
+
+@cache
+def packed(name: str) -> bytes | None:
+    """A script as it goes over the wire, if there is such a one."""
+    file = FOLDER / name
+    return compress(file.read_bytes()) if file in FOLDER.glob("*.js") else None
+
+
+def hand_out(request: Request) -> Response:
+    found = packed(request.path_params["name"])
+    if found is None:
+        return Response("There is no such script.", status_code=404)
+    return Response(found, media_type="text/javascript", headers=HEADERS)
+
+
+ROUTE = Route("/scripts/{version}/{name}", hand_out)
+
+
+def element(name: str, script: str) -> Any:
+    """An element of Streamlit that is drawn by `export default` of a script of the folder."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    address = f"{base and '/' + base}/scripts/{VERSION}/{script}"
+    js = f"""
+const script = import(new URL("{address}", document.baseURI));
+export default async (given) => (await script).default(given);
+"""
+    return st.components.v2.component(name, js=js, isolate_styles=False)

@@ -1,0 +1,39 @@
+"""The scripts that pages draw with, as this server hands them out."""
+
+import pytest
+import streamlit as st
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from pages.parts.outputs import scripts
+from tests import ROOT
+
+FILES = sorted(file.name for file in (ROOT / "pages" / "scripts").glob("*.js"))
+
+
+@pytest.fixture(scope="module")
+def client():
+    with TestClient(Starlette(routes=[scripts.ROUTE])) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_browser_keeps_each(client, name):
+    answer = client.get(f"/scripts/{scripts.VERSION}/{name}")
+    assert answer.text == (ROOT / "pages" / "scripts" / name).read_text("utf-8")
+    assert "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize("name", ["nonesuch.js", "plotly-LICENSE", "..%2Fframe.css", "..%2F..%2Fapp.py"])
+def test_nothing_else_is_handed_out(client, name):
+    assert client.get(f"/scripts/{scripts.VERSION}/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(("base", "address"), [("", "/scripts/"), ("tools/weigh", "/tools/weigh/scripts/")])
+def test_an_element_finds_its_script_below_the_server_s_path(monkeypatch, base, address):
+    asked = []
+    monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": base}.get)
+    monkeypatch.setattr(st.components.v2, "component", lambda name, **options: asked.append(options["js"]))
+    scripts.element("table", "rows.js")
+    assert f'"{address}{scripts.VERSION}/rows.js"' in asked[0]
