@@ -20,7 +20,9 @@ from benchmarks.accuracy.full_server import full_rate
 from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
+from calc.formats.stored import stored
 from calc.model.feedforward import MoE
+from calc.serving.engines import ENGINES
 from calc.time.estimate import End, Estimate
 from calc.time.serving_time import Speed, speed_of
 from calc.time.training_time import training_speed
@@ -97,7 +99,9 @@ def speed(case: Case, layout: Layout | None = None) -> Speed:
     layout = layout or Layout(tp=case.layout.tp)
     model = case.architecture
     rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
-    return speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, engine_of(case.row))
+    name = engine_of(case.row)
+    file = ENGINES[name]().file if name in ENGINES else stored
+    return speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, name, file=file)
 
 
 def seconds_of(row: Mapping[str, Any]) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calc.errors import ConfigError, Message
-from calc.formats.format_names import FloatFormat
+from calc.formats.format_names import FloatFormat, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_tensors import in_f32, is_quantized, is_weight
 from calc.formats.mixes import (
@@ -28,6 +28,8 @@ from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 
 FLOAT_TYPES: dict[FloatFormat, str] = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
+IN_FILES: tuple[WeightFormat, ...] = (*FLOAT_TYPES, "mxfp4")
+"""Formats of files beside mixes."""
 NATIVE_MXFP4 = frozenset({"gpt_oss"})
 """Families whose experts are published in MXFP4 and stay so in every file."""
 OF_70B = frozenset({"llama", "mistral", "mixtral", "nemotron-nas", "olmo", "qwen2", "Yi"})
@@ -41,7 +43,7 @@ class GGUFTypes:
 
     def __init__(self, counted: "Counted", precision: Precision) -> None:
         self.counted, self.weights, self.imatrix = counted, precision.weights, precision.imatrix
-        if self.weights not in MIXES and self.weights not in FLOAT_TYPES and self.weights != "mxfp4":
+        if self.weights not in MIXES and self.weights not in IN_FILES:
             raise ConfigError(
                 Message("GGUF files do not store weights in {format}.", format=self.weights),
                 "weights",

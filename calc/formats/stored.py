@@ -39,6 +39,10 @@ class Piece:
         return self.tensor.experts if "{expert}" in self.tensor.name else 1
 
 
+StoredAs = Callable[[Architecture, Precision, Architecture], list[Piece]]
+"""The tensors of one rank of a model, each with its format."""
+
+
 def stored(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
     """The tensors of one rank, each with its format: that of the whole matrix, whatever the share."""
     if precision.weights in MIXES:

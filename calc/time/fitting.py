@@ -130,7 +130,7 @@ class Sized:
             return None
         rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
         table = Table.of(rank.tensors())
-        mixes = bytes_an_element(model, precisions)
+        mixes = bytes_an_element(model, precisions, gguf=engine.reads_gguf)
         sizes = np.array([bytes_by_tensor(model, rank, table, precision, mixes) for precision in precisions])
         weights = WeightBytes.of(rank, engine, table, sizes, layout)
         state = state_bytes(blocks_within(rank, range(rank.num_layers)))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calc.formats import Precision
+from calc.formats.stored import stored_gguf
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
@@ -41,7 +42,7 @@ class OffloadSpeed:
     ) -> None:
         self.gpus, self.host, self.precision = gpus, host, precision
         whole = architecture, architecture, precision, Layout()
-        self.runs = [LayerRun(demand(*whole, layers), *where) for layers, where in runs(placement)]
+        self.runs = [LayerRun(demand(*whole, layers, file=stored_gguf), *where) for layers, where in runs(placement)]
 
     def on(self, device: int, end: End) -> Machine:
         gpu = self.host if device == HOST else self.gpus[device]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from calc.formats import Precision
+from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import LaidOut
+from calc.serving.engines.engine import Engine, LaidOut
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, full, prefill
@@ -132,9 +133,11 @@ def speed_of(
     *,
     edited: Efficiency | None = None,
     node: int = 8,
+    file: StoredAs = stored,
 ) -> Speed:
-    """A model whose ranks hold `rank`, under an engine by its name; `edited` shares instead of the usual ones."""
-    demands = tuple(demand(architecture, rank, precision, layout, stage) for stage in stages)
+    """A model whose ranks hold `rank`, under an engine by its name and of its files; `edited` shares instead of the
+    usual ones."""
+    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file) for stage in stages)
     ranks = sharing(layout, experts=demands[0].routing is not None)
     return Speed(
         demands=demands,
@@ -146,7 +149,7 @@ def speed_of(
 def speed_laid_out(
     laid_out: LaidOut,
     gpu: GPU,
-    engine: str,
+    engine: Engine,
     *,
     edited: Efficiency | None = None,
     edits: Edits | None = None,
@@ -155,7 +158,7 @@ def speed_laid_out(
     """The same of a model that is laid out for its memory; `edits` are some of the shares."""
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        usual = usual_shares(gpu, engine, laid_out.precision.weights, ranks, node)
+        usual = usual_shares(gpu, engine.name, laid_out.precision.weights, ranks, node)
         edited = usual.edited(edits)
     return speed_of(
         laid_out.whole,
@@ -164,7 +167,8 @@ def speed_laid_out(
         laid_out.precision,
         laid_out.layout,
         gpu,
-        engine,
+        engine.name,
         edited=edited,
         node=node,
+        file=engine.file,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from calc.formats import Precision
 from calc.formats.format_names import FLOATS, WeightFormat
 from calc.formats.gguf_tensors import gguf_tensors
-from calc.formats.gguf_types import Counted, GGUFTypes
+from calc.formats.gguf_types import IN_FILES, Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import stored
@@ -84,7 +84,7 @@ def bytes_by_tensor(
     whole: Architecture, rank: Architecture, table: Table, precision: Precision, mixes: Mapping[WeightFormat, MixShares]
 ) -> Array:
     """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
-    if precision.weights in MIXES:
+    if precision.weights in mixes:
         return bytes_of_mix(mixes[precision.weights], table)
     if is_plain(precision):
         return occurrence_bytes(table, precision, experts=any(t.component == "experts_routed" for t in table.tensors))
@@ -105,9 +105,12 @@ def bytes_of_mix(mix: MixShares, table: Table) -> Array:
     return np.array([n * mix[t.component, t.excluded_as] for n, t in zip(table.numel, table.tensors, strict=True)])
 
 
-def bytes_an_element(whole: Architecture, precisions: Sequence[Precision]) -> dict[WeightFormat, MixShares]:
-    """Of each part of a model in a GGUF file, in those of some formats that are mixes."""
-    mixes = {precision.weights: precision for precision in precisions if precision.weights in MIXES}
+def bytes_an_element(
+    whole: Architecture, precisions: Sequence[Precision], *, gguf: bool = False
+) -> dict[WeightFormat, MixShares]:
+    """Of each part of a model in a GGUF file, in those of some formats that are mixes, or in all that files have."""
+    files = (*MIXES, *(IN_FILES if gguf else ()))
+    mixes = {precision.weights: precision for precision in precisions if precision.weights in files}
     if not mixes:
         return {}
     tensors, elements = gguf_tensors(whole), Counter[TensorPart]()
@@ -116,10 +119,11 @@ def bytes_an_element(whole: Architecture, precisions: Sequence[Precision]) -> di
     counted = Counted.of(whole, tensors)
     types = {name: GGUFTypes(counted, mix) for name, mix in mixes.items()}
     mixed = [tensor for tensor in tensors if counted.is_mixed(tensor)]
-    rest = file_bytes(next(iter(types.values())), [tensor for tensor in tensors if not counted.is_mixed(tensor)])
+    alike = [tensor for tensor in tensors if not counted.is_mixed(tensor)]
+    rest = {plain: file_bytes(one, alike) for plain, one in {one.plain: one for one in types.values()}.items()}
     shares: dict[WeightFormat, MixShares] = {}
     for name, types_of_mix in types.items():
-        held = file_bytes(types_of_mix, mixed) + rest
+        held = file_bytes(types_of_mix, mixed) + rest[types_of_mix.plain]
         shares[name] = {part: held[part] / elements[part] for part in elements}
     return shares
 

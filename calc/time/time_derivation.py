@@ -213,7 +213,7 @@ class ServingDerivations:
         self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
         self.engine = serving.engine.name
         laid_out = serving.laid_out
-        self.speed = speed_laid_out(laid_out, gpu, self.engine, edited=edited, node=node)
+        self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node)
         ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
         self.shares = edited or usual_shares(gpu, self.engine, laid_out.precision.weights, ranks, node)
 
@@ -277,7 +277,7 @@ class ServingDerivations:
         reached = speed_laid_out(
             laid_out,
             traced_gpu(figures, self.gpu),
-            self.engine,
+            self.serving.engine,
             edited=traced_shares(figures, self.shares),
             node=self.node,
         ).machines(self.end)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from calc.formats import Precision
-from calc.formats.stored import Piece, stored
+from calc.formats.stored import Piece, StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
@@ -166,10 +166,12 @@ def demand(
     layout: Layout,
     stage: range,
     included: frozenset[str] = frozenset(),
+    file: StoredAs = stored,
 ) -> Demand:
-    """What one rank of a stage does; `apart` are the tensors listed apart that run too (a draft layer's)."""
+    """What one rank of a stage does, its weights stored as in an engine's files; `included` are tensors that do not
+    count as the model's and run too (a draft layer's)."""
     whole, rank = unrolled(whole), unrolled(rank)
-    pieces = stored(whole, precision, rank)
+    pieces = file(whole, precision, rank)
     blocks = blocks_within(rank, stage)
     mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
     attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]

@@ -71,7 +71,7 @@ def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine.name, edits=edits, node=node)
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, node=node)
     limits = serving.on(gpu, workload).limits
     batch, prompt = workload.batch, workload.prompt
     context = max(2, workload.context - workload.generated // 2)
@@ -173,7 +173,7 @@ def drafted(
         return
     model, precision, count = found
     other = Serving(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
-    draft = speed_laid_out(other.laid_out, gpu, serving.engine.name, edits=edits)
+    draft = speed_laid_out(other.laid_out, gpu, serving.engine, edits=edits)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))
     few, many = (accepted(rate, count) / step for rate in RIGHT)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
-from calc.formats.stored import Piece, stored
+from calc.formats.stored import Piece, stored, stored_gguf
 from calc.hardware.division import nearest
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
@@ -151,6 +151,8 @@ class Engine(ABC):
     """Formats of weights that it is usually given to save memory, the largest first."""
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
     """The same of the cache."""
+    reads_gguf: ClassVar[bool] = False
+    """Whether its files are GGUF, in any format."""
     loads_table: ClassVar[bool] = True
     """Whether GPUs hold the table of tokens; else the host does, and GPUs a copy where the head is tied to it."""
 
@@ -250,9 +252,13 @@ class Engine(ABC):
         """What its options start that is not counted."""
         return iter(())
 
+    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        """The tensors of a rank, each with the format of the file that it is read from."""
+        return (stored_gguf if self.reads_gguf else stored)(architecture, precision, rank)
+
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """The tensors of a rank that GPUs hold, each with its format."""
-        return stored(architecture, precision, rank)
+        """Those that GPUs hold."""
+        return self.file(architecture, precision, rank)
 
     @abstractmethod
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:

@@ -3,8 +3,10 @@
 import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
+from calc.serving.engines import ENGINES
 from calc.time.bytes import touched
 from calc.time.forward import decode
+from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_operations import demand
 from presets import models
 
@@ -27,6 +29,25 @@ def test_all_weights_are_those_of_the_memory_report(model, weights):
     architecture, precision = Architecture.from_config(config), Precision(weights=weights)
     held = demand(architecture, architecture, precision, Layout(), range(architecture.num_layers)).weights
     assert sum(held.values()) == report(config, precision=precision).memory.weights
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "gib"),
+    [  # "size" in public output of llama-bench, all in GiB: its own sum over the tensors of the file
+        pytest.param("openai/gpt-oss-20b", "mxfp4", 11.27, id="gpt-oss-20b"),
+        pytest.param("openai/gpt-oss-20b", "fp16", 12.83, id="gpt-oss-20b-f16"),
+        pytest.param("openai/gpt-oss-120b", "mxfp4", 59.02, id="gpt-oss-120b"),
+    ],
+)
+def test_all_weights_are_those_of_the_gguf_file(model, weights, gib):
+    whole, precision = Architecture.from_config(models()[model].config), Precision(weights=weights)
+    file = ENGINES["llamacpp"]().file
+    held = demand(whole, whole, precision, Layout(), range(whole.num_layers), file=file).weights
+    assert sum(held.values()) / 2**30 == pytest.approx(gib, abs=0.005)
+    mixes = bytes_an_element(whole, [precision], gguf=True)
+    table = Table.of(whole.tensors())
+    sizes = bytes_by_tensor(whole, whole, table, precision, mixes)
+    assert sum(n * t.count for n, t in zip(sizes, table.tensors, strict=True)) / 2**30 == pytest.approx(gib, abs=0.005)
 
 
 @pytest.mark.parametrize("model", MODELS)

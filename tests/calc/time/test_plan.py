@@ -251,7 +251,7 @@ def test_the_map_of_a_gpu_says_what_the_report_says(model, weights):
         assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.01)
 
 
-@pytest.mark.parametrize("weights", ["Q8_0", "Q4_K_M"])
+@pytest.mark.parametrize("weights", ["Q8_0", "Q4_K_M", "mxfp4"])
 @pytest.mark.parametrize("model", ["Qwen/Qwen2.5-14B", "google/gemma-3-12b-it", "Qwen/Qwen3-30B-A3B"])
 @pytest.mark.parametrize("card", ["rtx-4090", "apple-m4-max-64gb"])
 def test_the_map_of_llamacpp_says_what_its_dry_run_says(card, model, weights):

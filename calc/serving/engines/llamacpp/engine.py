@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 from calc.errors import ConfigError, Message
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
-from calc.formats.stored import Piece, stored_gguf
+from calc.formats.gguf_types import IN_FILES
+from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -60,7 +61,6 @@ PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_
 graph is built here."""
 CLOSE_VOCABULARY = 128
 """Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
-FLOATS = ("fp32", "fp16", "bf16", "mxfp4")
 
 
 class LlamaCpp(Engine):
@@ -71,6 +71,7 @@ class LlamaCpp(Engine):
     sequences_option: ClassVar[str] = "parallel"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
+    reads_gguf = True
     loads_table: ClassVar[bool] = False
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
@@ -119,7 +120,7 @@ class LlamaCpp(Engine):
 
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
-        return weights in MIXES or weights in FLOATS
+        return weights in MIXES or weights in IN_FILES
 
     def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
         if self.options.split_mode == "none" and layout.pp > 1:
@@ -243,7 +244,7 @@ class LlamaCpp(Engine):
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
-        pieces = stored_gguf(architecture, precision)
+        pieces = self.file(architecture, precision, architecture)
         vision = [piece for piece in pieces if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         predicts = self.options.predicts
         return [*on_devices(pieces, placement, tied=architecture.tied, predicts=predicts), *vision]
