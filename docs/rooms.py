@@ -8,6 +8,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -41,6 +42,7 @@ EVERYWHERE = ("calc.errors", "calc.units", "calc.text")
 """What nearly every room uses, and no drawing shows."""
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of ours by its dotted name."""
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]

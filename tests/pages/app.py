@@ -10,11 +10,13 @@ DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
 """Where Weigh keeps the rarer choices of serving."""
 
 
-def page(name="weigh", /, **query):
-    """A page as one finds it behind a link."""
+def page(name="weigh", /, *opened, **query):
+    """A page as one finds it behind a link, with these drawers and derivations open."""
     app = AppTest.from_file(ROOT / "pages" / "router.py", default_timeout=60)
     for key, value in query.items():
         app.query_params[key] = value
+    for key in opened:
+        app.session_state[key] = True
     return run(app if name == "weigh" else app.switch_page(f"{name}.py"))
 
 

@@ -6,7 +6,9 @@ symbols, and what is written as code.
 
 import json
 import re
+from functools import cache
 from gettext import NullTranslations
+from itertools import groupby
 
 from calc.families.family_table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
@@ -133,11 +135,16 @@ WORD = re.compile(r"[A-Za-z]{2,}")
 OPAQUE = re.compile(
     r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
 )
-ALLOWED = re.compile(
-    "|".join(rf"(?<![\w.]){re.escape(name)}(?![\w])" for name in sorted(NAMES, key=len, reverse=True) if name)
-)
+LONGEST_FIRST = sorted(filter(None, NAMES), key=lambda name: (name[0], -len(name)))
+BY_LETTER = [
+    f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in names)})"
+    for letter, names in groupby(LONGEST_FIRST, key=lambda name: name[0])
+]
+"""Patterns of names by the first letter: what begins with another is passed over at once."""
+ALLOWED = re.compile(rf"(?<![\w.])(?:{'|'.join(BY_LETTER)})(?!\w)")
 
 
+@cache  # pages share most of their texts
 def escaped(text):
     """What of a text was not said: words of plain letters that are no name."""
     return WORD.findall(ALLOWED.sub(" ", OPAQUE.sub(" ", text)))

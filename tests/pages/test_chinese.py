@@ -9,34 +9,39 @@ from babel.messages.pofile import read_po
 from calc.text import pack
 from pages.parts import words
 from tests.messages import LOCALE
-from tests.pages.app import metrics, opened, page, run
+from tests.pages.app import metrics, page, run
 from tests.pages.pseudo import WORD, escaped, nodes, texts
 from tests.pages.test_language import DRAWERS, FIGURES, LOGS, SERVED, STEP, TRAINED, verify
 
 
-@pytest.fixture
-def chinese(monkeypatch):
-    """Chinese for everybody, and what to do with a page: list its texts with words that no translation holds."""
-    monkeypatch.setitem(words.CATALOGUES, "en", words.CATALOGUES["zh"])
+@pytest.fixture(scope="module")
+def kept():
+    """Words of plain letters that a translation holds."""
     with (LOCALE / "zh_CN" / "LC_MESSAGES" / "weighbridge.po").open("rb") as file:
         strings = [entry.string for entry in read_po(file) if entry.id]
-    kept = {
+    return {
         word
         for each in strings
         for text in (each if isinstance(each, tuple) else [each])
         for word in WORD.findall(text)
     }
+
+
+@pytest.fixture
+def chinese(monkeypatch, kept):
+    """Chinese for everybody, and what to do with a page: list its texts with words that no translation holds."""
+    monkeypatch.setitem(words.CATALOGUES, "en", words.CATALOGUES["zh"])
     return lambda app: sorted({(where, text) for where, text in texts(app) if set(escaped(text)) - kept})
 
 
 @pytest.mark.parametrize("query", SERVED.values(), ids=SERVED)
 def test_weigh(chinese, query):
-    assert chinese(opened(page("weigh", **query), *DRAWERS, *(f"derive_{name}" for name in FIGURES))) == []
+    assert chinese(page("weigh", *DRAWERS, *(f"derive_{name}" for name in FIGURES), **query)) == []
 
 
 @pytest.mark.parametrize("query", TRAINED.values(), ids=TRAINED)
 def test_train(chinese, query):
-    assert chinese(opened(page("train", **query), *DRAWERS, *(f"derive_{name}" for name in STEP))) == []
+    assert chinese(page("train", *DRAWERS, *(f"derive_{name}" for name in STEP), **query)) == []
 
 
 @pytest.mark.parametrize("choice", ["hub", "printed", "file", "log", "measured", "presets"])
