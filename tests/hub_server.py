@@ -170,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def hub(repositories: dict[str, Files]) -> Iterator[Hub]:
     server = Hub(repositories)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

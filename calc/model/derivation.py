@@ -143,8 +143,11 @@ class Symbols(Numbers):
 
     def line(self, what: str | Message, expression: Any, unit: str = "bytes") -> "Step":
         """One line of a derivation: the formula, the values filled in, and what they give."""
+        from sympy import sympify
+
         formula, values = self.written(expression)
-        result = expression.subs({symbol: self.legend[symbol.name][1] for symbol in expression.free_symbols})
+        sizes = {symbol: sympify(self.legend[symbol.name][1]) for symbol in expression.free_symbols}
+        result = expression.xreplace(sizes)
         return Step(what=what, formula=formula, values=values, result=int(result), unit=unit)
 
     def apply(self, model: Frozen, prefix: str = "") -> Any:

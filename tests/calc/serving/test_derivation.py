@@ -1,11 +1,13 @@
 """Every figure of serving has lines, made by its own formulas, that come to it."""
 
+from functools import cache
 from math import ceil, floor
 
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
+from calc.serving import serving_derivation
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
@@ -19,6 +21,7 @@ ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for nam
 PRESETS = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 
 
+@cache
 def value(text):
     """The number that a line's values come to."""
     text = text.replace("·", "*").replace("−", "-").replace(",", "").replace("²", "**2").replace("³", "**3")
@@ -44,7 +47,8 @@ def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture):
+def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture, monkeypatch):
+    monkeypatch.setattr(serving_derivation, "weight_step", cache(serving_derivation.weight_step))  # formats share some
     for weights in WEIGHT_FORMATS:
         serving = Serving(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
         (stage,), (layers,) = serving.laid_out.stages, serving.laid_out.ranges
