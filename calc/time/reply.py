@@ -5,7 +5,7 @@ from calc.hardware.gpu import GPU
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
-from calc.time.estimate import End, Estimate
+from calc.time.estimate import ENDS, Estimate
 from calc.time.roofline import Bound, binds
 from calc.time.serving_time import speed_laid_out
 
@@ -25,16 +25,13 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits)
     chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
     context = max(2, workload.context - workload.generated // 2)
-
-    def step(end: End) -> float:
-        """Seconds."""
-        return float(speed.step(batch, context, end))
-
+    parts = {end: tuple(speed.parts(speed.decoding(batch, context), end, decodes=True)) for end in ENDS}
+    seconds = {end: float(sum(part.seconds for part in parts[end])) for end in ENDS}
     return Reply(
-        tokens_per_s_per_user=Estimate.over(lambda end: 1 / step(end)),
-        tokens_per_s=Estimate.over(lambda end: batch / step(end)),
+        tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
+        tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
         ttft_ms=Estimate.over(lambda end: 1000 * float(speed.prompt(1, workload.prompt, end, chunk))),
-        bound=binds(tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))),
+        bound=binds(parts["expected"]),
     )
 
 
