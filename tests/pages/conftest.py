@@ -43,7 +43,7 @@ def running_app(**environment: str) -> Iterator[str]:
         server.wait(timeout=10)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address():
     with running_app() as where:
         yield where

@@ -20,6 +20,8 @@ CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
 WITHOUT_FORMULAS = {"exclude": [[".katex"]]}
 """KaTeX's own: thousands of pieces of a page that has the colour of its text."""
+EMPTY_FORMULAS = "document.querySelectorAll('.katex').forEach(formula => formula.replaceChildren())"
+"""Where colours alone are looked at, for axe lists the pieces even of what it leaves out."""
 PHONE = {"width": 390, "height": 844}
 
 
@@ -57,11 +59,14 @@ def test_nothing_keeps_anybody_out(page, address, path):
     page.goto(f"{address}/{path}{QUERIES.get(path, '')}")
     settled(page)
     found = findings(page)
-    dark(page)
-    found |= findings(page, CONTRAST)
+    desk = page.viewport_size
     page.set_viewport_size(PHONE)
-    assert (found | findings(page, STRUCTURE)) - LISTED == set()
+    found |= findings(page, STRUCTURE)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.set_viewport_size(desk)
+    dark(page)
+    page.evaluate(EMPTY_FORMULAS)
+    assert (found | findings(page, CONTRAST)) - LISTED == set()
 
 
 def test_no_state_keeps_anybody_out(page, address):

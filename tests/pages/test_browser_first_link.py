@@ -1,4 +1,4 @@
-"""The first link that a fresh process is asked for, each page in turn: the right page with the right navigation."""
+"""The first link that a fresh process is asked for, and a reader's first: the right page with the right navigation."""
 
 import pytest
 from playwright.sync_api import expect
@@ -20,16 +20,26 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("path", PAGES, ids=PAGES.values())
-def test_first_link_of_a_fresh_process(page, path):
+def follow(page, address, path):
     frames = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
-    with running_app() as address:
-        page.goto(f"{address}/{path}?model=Qwen/Qwen2.5-3B")
-        for name in PAGES.values():
-            expect(page.get_by_test_id("stTopNavLink").filter(has_text=name)).to_be_visible()
-        title = PAGES[path] if path in ("accuracy", "hardware") else "Qwen2.5-3B"  # which are about no model
-        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    page.goto(f"{address}/{path}?model=Qwen/Qwen2.5-3B")
+    for name in PAGES.values():
+        expect(page.get_by_test_id("stTopNavLink").filter(has_text=name)).to_be_visible()
+    title = PAGES[path] if path in ("accuracy", "hardware") else "Qwen2.5-3B"  # which are about no model
+    expect(page.get_by_role("heading", level=1)).to_have_text(title)
     kinds = {ForwardMsg.FromString(frame).WhichOneof("type") for frame in frames}
     assert "navigation" in kinds
     assert "page_not_found" not in kinds
+
+
+@pytest.mark.parametrize("path", ["", "derive"], ids=PAGES.get)
+def test_first_link_of_a_fresh_process(page, path):
+    """Of the first page and of another: Streamlit knows no more of a page than whether it is the first."""
+    with running_app() as address:
+        follow(page, address, path)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=PAGES.values())
+def test_first_link_of_a_reader(page, address, path):
+    follow(page, address, path)
