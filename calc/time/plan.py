@@ -259,10 +259,11 @@ class Search:
         if needs.tpot_ms is None:
             return largest
         late = self.step(speed, largest[:, None])[:, 0] > needs.tpot_ms
-        if late.any():
-            allowed = self.step(self.speed(rows.some(late)), batches[late]) <= needs.tpot_ms
+        fewer = batches[late, :-1]
+        if fewer.size:
+            allowed = self.step(self.speed(rows.some(late)), fewer) <= needs.tpot_ms
             last = np.where(allowed.any(axis=1), allowed.shape[1] - 1 - allowed[:, ::-1].argmax(axis=1), 0)
-            largest[late] = np.take_along_axis(batches[late], last[:, None], axis=1)[:, 0]
+            largest[late] = np.take_along_axis(fewer, last[:, None], axis=1)[:, 0]
         return largest
 
     def replicas(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
