@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LaidOut
 from calc.time.efficiency import Edits, Efficiency
-from calc.time.estimate import ENDS, End
+from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, full, prefill
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed, usual_shares
 from calc.time.time_operations import Demand, demand, routing
@@ -139,8 +140,8 @@ def speed_of(
     usual ones."""
     demands = tuple(demand(architecture, rank, precision, layout, stage, file=file) for stage in stages)
     ranks = sharing(layout, experts=demands[0].routing is not None)
-    on = {end: machine(gpu, engine, precision.weights, ranks, end, edited, node) for end in ENDS}
-    return Speed(demands=demands, layout=layout, machines=on.__getitem__)
+    machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
+    return Speed(demands=demands, layout=layout, machines=machines)
 
 
 def speed_laid_out(
