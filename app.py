@@ -33,4 +33,4 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = st.App("pages/router.py", lifespan=warm, routes=[scripts.ROUTE], middleware=[Middleware(Together)])
+app = st.App("pages/router.py", lifespan=warm, routes=[scripts.route()], middleware=[Middleware(Together)])

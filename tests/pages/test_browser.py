@@ -72,6 +72,18 @@ def test_the_derivation_is_one_click_away(page, address):
     expect(page.get_by_text("36 · (2·2·128)")).to_be_visible()
 
 
+def test_a_chart_stays_what_it_is_while_sentences_come_and_go(page, address):
+    """A move away from the model's own value adds sentences and buttons above the charts."""
+    page.goto(f"{address}/?model=deepseek-ai/DeepSeek-V3")
+    charts = page.locator(".weighbridge-chart")
+    expect(charts.locator("svg.main-svg").first).to_be_visible()
+    charts.evaluate_all("charts => charts.forEach(chart => { chart.marked = true; })")
+    for key, title in (("ArrowRight", "DeepSeek-V3, changed"), ("ArrowLeft", "DeepSeek-V3")):
+        page.get_by_role("slider", name=re.compile("^Layers")).press(key)
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        assert charts.evaluate_all("charts => charts.map(chart => chart.marked)") == [True, True]
+
+
 def test_nonsense_leaves_a_page_that_works(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&batch=many&num_key_value_heads=3")
     expect(page.get_by_text("which is left out: batch is a whole number")).to_be_visible()

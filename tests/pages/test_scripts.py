@@ -1,5 +1,7 @@
 """The scripts that pages draw with, as this server hands them out."""
 
+import re
+
 import pytest
 import streamlit as st
 from starlette.applications import Starlette
@@ -13,7 +15,7 @@ FILES = sorted(file.name for file in (ROOT / "pages" / "scripts").glob("*.js"))
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(Starlette(routes=[scripts.ROUTE])) as client:
+    with TestClient(Starlette(routes=[scripts.route()])) as client:
         yield client
 
 
@@ -30,10 +32,18 @@ def test_nothing_else_is_handed_out(client, name):
     assert client.get(f"/scripts/{scripts.VERSION}/{name}").status_code == 404
 
 
-@pytest.mark.parametrize(("base", "address"), [("", "/scripts/"), ("tools/weigh", "/tools/weigh/scripts/")])
-def test_an_element_finds_its_script_below_the_server_s_path(monkeypatch, base, address):
+def test_a_server_of_another_version_hands_out_nothing(client):
+    """Else a browser would keep what it got while servers were exchanged one after the other."""
+    assert client.get("/scripts/0123456789ab/rows.js").status_code == 404
+
+
+@pytest.mark.parametrize("base", ["", "tools/weigh"])
+def test_an_element_finds_its_script_below_the_server_s_path(monkeypatch, base):
     asked = []
     monkeypatch.setattr(st, "get_option", {"server.baseUrlPath": base}.get)
     monkeypatch.setattr(st.components.v2, "component", lambda name, **options: asked.append(options["js"]))
     scripts.element("table", "rows.js")
-    assert f'"{address}{scripts.VERSION}/rows.js"' in asked[0]
+    script = re.search('URL\\("(.*?)"', asked[0])[1]
+    assert script.startswith(f"/{base}")
+    with TestClient(Starlette(routes=[scripts.route()])) as client:
+        assert "weighbridge-rows" in client.get(script).text

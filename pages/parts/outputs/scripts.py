@@ -32,15 +32,21 @@ def hand_out(request: Request) -> Response:
     return Response(found, media_type="text/javascript", headers=HEADERS)
 
 
-ROUTE = Route("/scripts/{version}/{name}", hand_out)
+def address() -> str:
+    """Of the folder, below the path that the server has."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"{base and '/' + base}/scripts/{VERSION}"
+
+
+def route() -> Route:
+    """To the scripts of this version and no other: what a browser is told to keep must be what its page asks for."""
+    return Route(f"{address()}/{{name}}", hand_out)
 
 
 def element(name: str, script: str) -> Any:
     """An element of Streamlit that is drawn by `export default` of a script of the folder."""
-    base = st.get_option("server.baseUrlPath").strip("/")
-    address = f"{base and '/' + base}/scripts/{VERSION}/{script}"
     js = f"""
-const script = import(new URL("{address}", document.baseURI));
+const script = import(new URL("{address()}/{script}", document.baseURI));
 export default async (given) => (await script).default(given);
 """
     return st.components.v2.component(name, js=js, isolate_styles=False)
