@@ -23,6 +23,8 @@ from cli.options import add_fields, filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
 LAYOUT = tuple(name for name in TrainingLayout.model_fields if name not in Layout.model_fields)
+ALIASES = {"vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size")}
+"""Megatron-LM's words for the same option."""
 RECIPE = ("recipe", "master", "states")
 INSTEAD = {"batch": "--micro-batch", "context": "--sequence"}
 """What stands in training for options that only serving knows."""
@@ -35,7 +37,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training", "with --train", argument_default=argparse.SUPPRESS)
     group.add_argument("--trainer", choices=tuple(TRAINERS), help="options as this trainer sets them by default")
     add_fields(group, TrainingWorkload, WORKLOAD)
-    add_fields(group, TrainingLayout, LAYOUT)
+    add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
     group.add_argument("--master", choices=("fp32", "none"), help="a copy of the weights that the optimizer updates")
     group.add_argument("--states", choices=tuple(WIDTH), help="storage of the optimizer's states")

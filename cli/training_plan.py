@@ -60,7 +60,7 @@ def run_training_plan(
 
 def training_plan_table(report: TrainingPlanReport) -> str:
     """For reading."""
-    head = f"{'GPU':20}{'layout':24}{'recompute':>10}{'micro-batch':>13}{'spare GiB':>11}{'step s':>9}"
+    head = f"{'GPU':20}{'layout':30}{'recompute':>10}{'micro-batch':>13}{'spare GiB':>11}{'step s':>9}"
     head += f"{'tokens/s/GPU':>14}{'MFU':>7}{'days':>10}{'from':>9}{'to':>9}{'MWh':>9}{'$':>13}"
     lines = [report.model, "", head, *map(line, report.plans)]
     if not report.plans:
@@ -78,7 +78,7 @@ def line(plan: TrainingPlan) -> str:
     time, found = plan.time, plan.campaign
     layout = f"{described_layout(plan)} ZeRO {plan.layout.zero}"
     return (
-        f"{plan.gpu:20}{layout:24}{plan.recompute:>10}{plan.micro_batch:>13,}{plan.headroom_gib:>11.1f}"
+        f"{plan.gpu:20}{layout:30}{plan.recompute:>10}{plan.micro_batch:>13,}{plan.headroom_gib:>11.1f}"
         f"{time.step_s.expected:>9.2f}{time.tokens_per_s_per_gpu.expected:>14,.0f}{time.mfu.expected:>7.1%}"
         f"{found.days.expected:>10,.1f}{found.days.low:>9,.1f}{found.days.high:>9,.1f}"
         f"{figure(found.energy_mwh, ',.1f'):>9}{figure(found.cost, ',.0f'):>13}"
@@ -87,7 +87,7 @@ def line(plan: TrainingPlan) -> str:
 
 def described_layout(plan: TrainingPlan) -> str:
     """Its ranks alone."""
-    ranks = plan.layout.model_dump(include={"tp", "pp", "dp", "ep"})
+    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
     return " ".join(f"{name.upper()} {n}" for name, n in ranks.items() if n > 1) or described(None) or "one GPU"
 
 

@@ -38,27 +38,28 @@ LLAMACPP_CHUNK = 512
 WAITING = 70_000
 """Tokens at once beyond which a run's own times grow with the number of requests: its cache was full."""
 HALVES, SEED = 40, 11
-BATCHES = {
-    ("Meta-Llama-3-8B", "gb300"): (128, 2),
-    ("Meta-Llama-3-8B", "gb200"): (128, 2),
-    ("Meta-Llama-3-8B", "b200"): (128, 2),
-    ("Meta-Llama-3-8B", "h100-sxm"): (128, 1),
-    ("Llama-3.1-405B", "gb300"): (1536, 1),
-    ("Llama-3.1-405B", "gb200"): (1536, 1),
-    ("Llama-3.1-405B", "b200"): (64, 1),
-    ("Llama-3.1-405B", "h100-sxm"): (512, 1),
-    ("DeepSeek-V3", "gb300"): (4096, 1),
-    ("DeepSeek-V3", "gb200"): (4096, 1),
-    ("DeepSeek-V3", "b200"): (2048, 1),
-    ("gpt-oss-120b", "gb300"): (1280, 2),
-    ("gpt-oss-120b", "gb200"): (1280, 1),
-    ("gpt-oss-120b", "b200"): (512, 4),
-    ("gpt-oss-120b", "h100-sxm"): (512, 4),
-    ("Qwen3-30B-A3B", "gb200"): (512, 4),
-    ("Qwen3-30B-A3B", "b200"): (512, 1),
-    ("Qwen3-30B-A3B", "h100-sxm"): (512, 2),
+RUNS = {
+    ("Meta-Llama-3-8B", "gb300"): (128, 2, 1),
+    ("Meta-Llama-3-8B", "gb200"): (128, 2, 1),
+    ("Meta-Llama-3-8B", "b200"): (128, 2, 1),
+    ("Meta-Llama-3-8B", "h100-sxm"): (128, 1, 1),
+    ("Llama-3.1-405B", "gb300"): (1536, 1, 4),
+    ("Llama-3.1-405B", "gb200"): (1536, 1, 4),
+    ("Llama-3.1-405B", "b200"): (64, 1, 8),
+    ("Llama-3.1-405B", "h100-sxm"): (512, 1, 8),
+    ("DeepSeek-V3", "gb300"): (4096, 1, 4),
+    ("DeepSeek-V3", "gb200"): (4096, 1, 4),
+    ("DeepSeek-V3", "b200"): (2048, 1, 1),
+    ("gpt-oss-120b", "gb300"): (1280, 2, 1),
+    ("gpt-oss-120b", "gb200"): (1280, 1, 1),
+    ("gpt-oss-120b", "b200"): (512, 4, 1),
+    ("gpt-oss-120b", "h100-sxm"): (512, 4, 1),
+    ("Qwen3-30B-A3B", "gb200"): (512, 4, 1),
+    ("Qwen3-30B-A3B", "b200"): (512, 1, 1),
+    ("Qwen3-30B-A3B", "h100-sxm"): (512, 2, 24),
 }
-"""Sequences of a step and of a micro-batch of Megatron-Bridge's runs, by its docs/performance-summary.md (25.11)."""
+"""Sequences of a step and of a micro-batch, and virtual pipeline stages, of Megatron-Bridge's runs, by its
+docs/performance-summary.md (25.11, GBS, MBS and VP)."""
 COLUMNS = ("kind", "model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
 COLUMNS += ("low", "expected", "high", "measured", "source")
 """Of a row of the file; the source is the number of one of `sources`."""
@@ -194,9 +195,9 @@ def training(case: Case) -> Timed | LeftOut:
 
     pp, cp, ep = stated("PP"), stated("CP"), stated("EP")
     dp = max(1, row["n_gpus"] // (row["tp"] * pp * cp))
-    micro_batch, accumulation = row["batch"], stated("grad accum")
+    micro_batch, accumulation, vp = row["batch"], stated("grad accum"), 1
     if micro_batch is None:
-        step, micro_batch = BATCHES[row["model"].rpartition("/")[2], row["gpu"]]
+        step, micro_batch, vp = RUNS[row["model"].rpartition("/")[2], row["gpu"]]
         accumulation = step // (micro_batch * dp)
     work = TrainingWorkload(
         micro_batch=micro_batch,
@@ -207,6 +208,7 @@ def training(case: Case) -> Timed | LeftOut:
     layout = TrainingLayout(
         tp=row["tp"],
         pp=pp,
+        vp=vp,
         cp=cp,
         dp=dp,
         ep=min(ep, dp * cp),

@@ -2,11 +2,11 @@
 
 python -m benchmarks.speed.moves [MOVES]
 
-All pages take their moves in turn, so that what else the machine does falls on all of them. Of each move: from the key
-press to the headline in the document, to its paint, to the last visible change; CPU of the server's process; what came
-over the websocket; changes of the document; the longest task of the browser's main thread, and what it spends in
-scripts, on styles and layout, and on all else, paint among it. Before, of each page's first visit: bytes over the wire
-and the time until nothing changes any more.
+All pages take their moves in turn, each round in another order, so that what else the machine does falls on all of
+them, and so does what a page does late. Of each move: from the key press to the headline in the document, to its paint,
+to the last visible change; CPU of the server's process; what came over the websocket; changes of the document; the
+longest task of the browser's main thread, and what it spends in scripts, on styles and layout, and on all else, paint
+among it. Before, of each page's first visit: bytes over the wire and the time until nothing changes any more.
 """
 
 import os
@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -171,8 +172,9 @@ def main(moves: int = 50) -> None:
         readers = {"floor": Reader(browser, floor, floor_process)}
         readers |= {name: Reader(browser, app + path, app_process) for name, path in PAGES.items()}
         found: dict[str, list[dict[str, float]]] = {name: [] for name in readers}
+        order = Random(0)
         for number in range(moves + 2):
-            for name, reader in readers.items():
+            for name, reader in sorted(readers.items(), key=lambda _: order.random()):
                 figures = reader.move("ArrowLeft" if number % 2 else "ArrowRight")
                 if number >= 2:  # the first moves warm both sides
                     found[name].append(figures)

@@ -41,14 +41,20 @@ class Slopes:
         return weight(self.architecture, self.precision, self.workload)
 
     def of(self, field: str, now: int, step: int) -> Slope | None:
-        """To the next valid value in steps; None where there is none near."""
-        for more in range(step, step * (TRIES + 1), step):
+        """To the next valid value in steps; None where there is none near. A refusal that names the next valid value
+        saves the steps on the way there."""
+        tried = now + step
+        while tried <= now + TRIES * step:
             try:
-                architecture = Architecture.from_config(override(self.config, {field: now + more}))
+                architecture = Architecture.from_config(override(self.config, {field: tried}))
                 parameters, nbytes = weight(architecture, self.precision, self.workload)
-            except ConfigError:
-                continue
-            return Slope(step=more, parameters=parameters - self.here[0], nbytes=nbytes - self.here[1])
+            except ConfigError as error:
+                valid = max((near for near in error.nearest if isinstance(near, int)), default=0)
+                on_the_way = error.field == field and valid > tried and (valid - now) % step == 0
+                tried = valid if on_the_way else tried + step
+            else:
+                parameters, nbytes = parameters - self.here[0], nbytes - self.here[1]
+                return Slope(step=tried - now, parameters=parameters, nbytes=nbytes)
         return None
 
     def cache_of(self, **workload: int) -> int:

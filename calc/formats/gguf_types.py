@@ -18,7 +18,7 @@ from calc.formats.mixes import (
     fitted,
     role_of,
     steps_of,
-    type_of,
+    types_of,
 )
 from calc.formats.precision import Precision
 from calc.formats.table import Format
@@ -57,8 +57,9 @@ class GGUFTypes:
         if role is None or not tensor.layers or not self.counted.is_mixed(tensor) or not self.hangs_on_place(role):
             return {self.format(tensor, tensor.layers[0] if tensor.layers else 0): tensor.layers}
         by_type: dict[str, list[int]] = {}
-        for layer in tensor.layers:
-            kind = type_of(self.weights, role, self.place(tensor, role, layer), sizes, imatrix=self.imatrix)
+        places = self.places(tensor, role, tensor.layers)
+        kinds = types_of(self.weights, role, places, sizes, imatrix=self.imatrix)
+        for layer, kind in zip(tensor.layers, kinds, strict=True):
             by_type.setdefault(kind, []).append(layer)
         alike: dict[Format, tuple[int, ...]] = {}
         for kind, layers in by_type.items():
@@ -73,13 +74,16 @@ class GGUFTypes:
         steps = steps_of(self.weights, role, self.counted.sizes, imatrix=self.imatrix)
         return bool(steps) and steps[0].where is not always
 
-    def place(self, tensor: Tensor, role: Role, layer: int) -> int:
-        """What the type of a role hangs on."""
+    def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
+        """What the types of a role hang on in some layers."""
         sizes = self.counted.sizes
         if tensor.excluded_as is not None:
-            return sizes.layers - 1  # a draft layer, behind the last
+            return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last
         by_layer = role != "v" and sizes.experts > 1 and MIXES[self.weights].of_eight != OF_EIGHT_TINY
-        return layer if by_layer or role not in COUNTED else self.counted.places[role][layer, tensor.name]
+        if by_layer or role not in COUNTED:
+            return layers
+        places = self.counted.places[role]
+        return [places[layer, tensor.name] for layer in layers]
 
     def format(self, tensor: Tensor, layer: int) -> Format:
         """The type of a tensor in a layer."""
@@ -96,7 +100,8 @@ class GGUFTypes:
             role = "output"
         if role == "output" and not sizes.falcon and columns % (MIX_TYPES[MIXES[weights].base].block[1] or 1):
             return fitted("Q8_0", columns)
-        return fitted(type_of(weights, role, self.place(tensor, role, layer), sizes, imatrix=self.imatrix), columns)
+        (kind,) = types_of(weights, role, self.places(tensor, role, (layer,)), sizes, imatrix=self.imatrix)
+        return fitted(kind, columns)
 
 
 @dataclass(frozen=True)

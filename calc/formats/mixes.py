@@ -5,7 +5,7 @@ A mix such as Q4_K_M names a base type; which matrices get another one is decide
 can't be made without.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
@@ -197,20 +197,27 @@ class ModelSizes(Frozen):
 
 def type_of(mix: WeightFormat, role: Role, i: int, sizes: ModelSizes, *, imatrix: bool = False) -> str:
     """The type of the i-th tensor of a role, or of the one in layer i; `Mix` says which."""
+    return types_of(mix, role, (i,), sizes, imatrix=imatrix)[0]
+
+
+def types_of(
+    mix: WeightFormat, role: Role, places: Sequence[int], sizes: ModelSizes, *, imatrix: bool = False
+) -> list[str]:
+    """The types of the tensors of a role in some places."""
     rules, eight = rules_of(mix, sizes), sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY
     if role in COUNTED:
-        count = sizes.values if role == "v" else sizes.layers
-        chosen = stepped(steps_of(mix, role, sizes, imatrix=imatrix), i, count) or rules.base
-        if role != "v":
-            return chosen
-        if sizes.of_70b and not tiny and chosen in ("Q3_K", "Q4_K"):
-            chosen = "Q5_K"  # the values of a 70B model are small
-        return chosen if tiny or not eight else rules.of_eight[2]
+        if role == "v" and eight and not tiny:
+            return [rules.of_eight[2]] * len(places)
+        count, steps = sizes.values if role == "v" else sizes.layers, steps_of(mix, role, sizes, imatrix=imatrix)
+        chosen = [stepped(steps, i, count) or rules.base for i in places]
+        if role == "v" and sizes.of_70b and not tiny:  # the values of a 70B model are small
+            return ["Q5_K" if one in ("Q3_K", "Q4_K") else one for one in chosen]
+        return chosen
     if eight and role in ("o", "k"):
-        return rules.of_eight[role == "k"] or rules.base
+        return [rules.of_eight[role == "k"] or rules.base] * len(places)
     plain = {"embedding": rules.embedding, "output": rules.output, "q": rules.q, "k": rules.k, "o": rules.o}
-    return plain.get(role) or rules.base
+    return [plain.get(role) or rules.base] * len(places)
 
 
 def rules_of(mix: WeightFormat, sizes: ModelSizes) -> Mix:
@@ -231,7 +238,10 @@ def steps_of(mix: WeightFormat, role: Role, sizes: ModelSizes, *, imatrix: bool 
 
 
 def stepped(steps: tuple[MixStep, ...], i: int, n: int) -> str | None:
-    return next((step.type for step in steps if step.where(i, n)), None)
+    for step in steps:
+        if step.where(i, n):
+            return step.type
+    return None
 
 
 def fitted(name: str, columns: int) -> Format:

@@ -1,43 +1,55 @@
 """Which part of a model stands on which pipeline stage."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.tensor import Tensor
 
 
-def layers_within(tensor: Tensor, stage: range) -> tuple[int, ...]:
-    """The layers of a stage that hold a tensor; layers are in ascending order."""
-    return tensor.layers[bisect_left(tensor.layers, stage.start) : bisect_left(tensor.layers, stage.stop)]
+def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
+    """The layers of a stage, in one piece or several, that hold a tensor; layers are in ascending order."""
+    return places_within(tensor.layers, pieces)
 
 
-def copies_within(architecture: Architecture, tensor: Tensor, stage: range) -> int:
-    """How many layers of a stage hold a tensor; 1 or 0 for one that stands outside the layers.
+def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int, ...]:
+    """Of layers in ascending order those of some pieces."""
+    parts = (places[bisect_left(places, piece.start) : bisect_left(places, piece.stop)] for piece in pieces)
+    return tuple(chain.from_iterable(parts))
 
-    The embedding, its positions and the vision encoder are on the first stage, all that follows the layers and the
+
+def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) -> int:
+    """How many layers of a stage, in one piece or several, hold a tensor; 1 or 0 for one that stands outside the
+    layers.
+
+    The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
     draft layers on the last; a tied head is the embedding once more.
     """
+    return sum([copies_within_piece(architecture, tensor, piece) for piece in pieces])
+
+
+def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
+    """The same of layers that follow each other."""
     first, last = stage.start == 0, stage.stop == architecture.num_layers
     if tensor.excluded_as == "vision":
         return int(first)
     if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
     if tensor.layers:
-        return len(layers_within(tensor, stage))
+        return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     if tensor.component == "embedding":
         head = architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"
         return int(first or (last and head))
     return int(last)
 
 
-def blocks_within(architecture: Architecture, stage: range) -> list[Block]:
-    """The part of each block that runs in a stage."""
+def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:
+    """The part of each block that runs in a stage, in one piece or several."""
     found = []
     for block in architecture.all_blocks:
-        places = block.runs_in  # in ascending order
-        where = places[bisect_left(places, stage.start) : bisect_left(places, stage.stop)]
+        where = places_within(block.runs_in, pieces)
         if where == block.layers and not block.places:
             found.append(block)
         elif where:
@@ -55,13 +67,20 @@ def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[in
     return kinds
 
 
-def alike_stages(rank: Architecture, stages: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
-    """For each stage the number of the first in which the same stands; what is listed apart, at the ends of the model,
-    aside."""
+def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
+    """For each piece of the model the number of the first in which the same stands; what is listed apart, at the ends
+    of the model, aside."""
     places = [block.runs_in for block in rank.all_blocks]
     places += [tensor.layers for tensor in tensors if tensor.excluded_as is None]
     kinds = layer_kinds(rank.num_layers, places)
     contents = [
-        (stage.start == 0, stage.stop == rank.num_layers, *sorted(kinds[stage.start : stage.stop])) for stage in stages
+        (piece.start == 0, piece.stop == rank.num_layers, *sorted(kinds[piece.start : piece.stop])) for piece in pieces
     ]
+    return [contents.index(content) for content in contents]
+
+
+def alike_stages(alike: Sequence[int], stages: int) -> list[int]:
+    """For each of so many stages, which take turns in the pieces of the model, the number of the first that holds the
+    same; `alike` are the pieces that stand for them."""
+    contents = [alike[stage::stages] for stage in range(stages)]
     return [contents.index(content) for content in contents]

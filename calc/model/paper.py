@@ -26,6 +26,7 @@ Anchor = Literal[
     "verdict",
     "time",
     "training",
+    "training_time",
     "norms",
     "attention",
     "ssm_linear",

@@ -22,7 +22,7 @@ def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
 
 
 def weight_bytes(
-    architecture: Architecture, pieces: Iterable[Piece], stage: range, included: frozenset[str] = frozenset()
+    architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
 ) -> dict[Product, int]:
     """Bytes of the weights of a stage by the product that reads them, all experts included; the rest by component."""
     sizes: dict[Product, int] = {}
@@ -30,20 +30,20 @@ def weight_bytes(
         tensor = piece.tensor
         if tensor.excluded_as is None or tensor.excluded_as in included:
             product = product_of(architecture, tensor)
-            held = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, stage)
+            held = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, *stage)
             sizes[product] = sizes.get(product, 0) + held
     return sizes
 
 
 def row_elements(
-    architecture: Architecture, stage: range, included: frozenset[str] = frozenset()
+    architecture: Architecture, *stage: range, included: frozenset[str] = frozenset()
 ) -> dict[Product, int]:
     """Elements that one row takes into the matrix products of a stage and brings out of them."""
     widths: dict[Product, int] = {}
     for tensor in architecture.tensors():
         if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included):
             product = product_of(architecture, tensor)
-            wide = sum(tensor.shape[-2:]) * copies_within(architecture, tensor, stage)
+            wide = sum(tensor.shape[-2:]) * copies_within(architecture, tensor, *stage)
             widths[product] = widths.get(product, 0) + wide
     return widths
 

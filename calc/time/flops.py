@@ -49,18 +49,18 @@ def product_of(architecture: Architecture, tensor: Tensor) -> Product:
 
 
 def product_flops(
-    architecture: Architecture, stage: range, included: frozenset[str] = frozenset()
+    architecture: Architecture, *stage: range, included: frozenset[str] = frozenset()
 ) -> dict[Product, Any]:
-    """FLOPs of one row through every matrix of a stage: 2 for each weight. A row of routed experts goes through one of
-    them. `apart` are tensors listed apart that run too."""
+    """FLOPs of one row through every matrix of a stage, in one piece or several: 2 for each weight. A row of routed
+    experts goes through one of them. `included` are tensors listed apart that run too."""
     flops: dict[Product, Any] = {}
     for tensor in architecture.tensors():
         if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included):
             product = product_of(architecture, tensor)
             each = tensor.active // max(1, len(tensor.layers))
             each = each // tensor.top_k if product == "experts_routed" else each
-            flops[product] = flops.get(product, 0) + 2 * copies_within(architecture, tensor, stage) * each
-    if architecture.tied and stage.stop == architecture.num_layers:
+            flops[product] = flops.get(product, 0) + 2 * copies_within(architecture, tensor, *stage) * each
+    if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)
     return flops
 

@@ -22,26 +22,23 @@ class Point(Frozen):
 
 def frontier(search: Search) -> list[Point]:
     """The points than which none of those tried is better in both, the most for a user first. Targets do not count."""
-    where, users, yields = [], [], []
-    for number, rows in enumerate(search.rows):
-        batches = search.batches(rows)
-        seconds = search.step(search.speed(rows), batches) / 1000
-        row = np.broadcast_to(np.arange(len(batches))[:, None], batches.shape)
-        where.append(np.stack([np.full(row.size, number), row.ravel(), batches.ravel().astype(int)], axis=1))
-        users.append((1 / seconds).ravel())
-        yields.append((batches / seconds / rows.gpus[:, None]).ravel())
-    if not where:
+    rows = search.rows
+    if not rows.fit.size:
         return []
-    places, user, of_gpu = np.concatenate(where), np.concatenate(users), np.concatenate(yields)
-    order = np.lexsort((-of_gpu, -user))
-    best = np.maximum.accumulate(of_gpu[order])
+    batches, speed = search.batches(rows), search.speed(rows)
+    seconds = np.concatenate([search.step(speed, batch[:, None]) for batch in batches.T], axis=1) / 1000
+    users, yields = (1 / seconds).ravel(), (batches / seconds / rows.gpus[:, None]).ravel()
+    order = np.lexsort((-yields, -users))
+    best = np.maximum.accumulate(yields[order])
     better = np.concatenate([[True], best[1:] > best[:-1]])
-    return [point(search, places[index].tolist(), user[index], of_gpu[index]) for index in order[better]]
+    return [
+        point(search, index // batches.shape[1], int(batches.flat[index]), users[index], yields[index])
+        for index in order[better].tolist()
+    ]
 
 
-def point(search: Search, place: list[int], user: float, of_gpu: float) -> Point:
-    number, row, batch = place
-    rows = search.rows[number]
+def point(search: Search, row: int, batch: int, user: float, of_gpu: float) -> Point:
+    rows = search.rows
     precision = search.precisions[rows.form[row]]
     return Point(
         gpu=search.gpus[rows.kind[row]].id,

@@ -9,7 +9,8 @@ import numpy as np
 from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
-from calc.time.efficiency import Edits, Efficiency, efficiency
+from calc.time.alike import Alike
+from calc.time.efficiency import Edits, Efficiency, Route, efficiency
 from calc.time.roofline import UNKNOWN, Machine, arithmetic, bus_gb_s, path
 from calc.time.sizes import Indices
 
@@ -24,38 +25,46 @@ class Cards:
         self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits | None = None
     ) -> None:
         self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited or {}
-        self.plain = [arithmetic("bf16", gpu) for gpu in gpus]
-        self.narrow = [[arithmetic(form, gpu) for gpu in gpus] for form in weights]
+        plain = [arithmetic("bf16", gpu) for gpu in gpus]
+        narrow = [[arithmetic(form, gpu) for gpu in gpus] for form in weights]
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
-        self.peak = self.peaks(self.plain)
-        self.peak_quantized = np.array([self.peaks(row) for row in self.narrow])
+        self.peak = self.peaks(plain)
+        self.peak_quantized = np.array([self.peaks(row) for row in narrow])
+        kinds = [(gpu.generation, one) for gpu, one in zip(gpus, plain, strict=True)]
+        self.by_kind = Alike.of((*kind, one) for row in narrow for kind, one in zip(kinds, row, strict=True))
+        self.kind = np.reshape(self.by_kind.which, self.peak_quantized.shape)
         self.known: dict[int, Any] = {}
 
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
         return np.array([gpu.tflops.get(one, UNKNOWN) * 1e12 for gpu, one in zip(self.gpus, dtypes, strict=True)])
 
-    def of(self, ranks: int, formats: Indices, kinds: Indices) -> Machine:
-        """Rows of a format and a GPU each, so many of which share a layer, as one machine of arrays, [rows, 1]."""
+    def of(self, ranks: Any, formats: Indices, kinds: Indices) -> Machine:
+        """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
+        arrays, [rows, 1]."""
+        unlike, which = np.unique(ranks, return_inverse=True)
+        known = np.stack([self.known_of(int(one)) for one in unlike], axis=1)
+        chosen = known[:, which, formats, kinds, None]
+        return Machine(**dict(zip(FIGURES, chosen, strict=True)))
+
+    def known_of(self, ranks: int) -> Any:
+        """The figures of a machine, [figures, formats, GPUs]."""
         if ranks not in self.known:
             figures = self.figures(ranks)
             self.known[ranks] = np.stack([figures[name] for name in FIGURES])
-        chosen = self.known[ranks][:, formats, kinds, None]
-        return Machine(**dict(zip(FIGURES, chosen, strict=True)))
+        return self.known[ranks]
+
+    def shares(self, kind: tuple[str | None, Dtype, Dtype], ranks: int, over: Route) -> list[float]:
+        """Expected shares of GPUs of a generation that compute in these types."""
+        generation, plain, narrow = kind
+        found = efficiency(generation, self.engine, plain, narrow, ranks, over).edited(self.edited)
+        return [getattr(found, name).expected for name in SHARES]
 
     def figures(self, ranks: int) -> dict[str, Any]:
         """What `machine` says of each, as usual, by name: [formats, GPUs]."""
         paths = [path(gpu, ranks, self.node) for gpu in self.gpus]
-        kinds = [(gpu.generation, plain, over) for gpu, plain, over in zip(self.gpus, self.plain, paths, strict=True)]
-        rows: dict[tuple[Any, ...], int] = {}
-        index = [
-            [rows.setdefault((kind, one), len(rows)) for kind, one in zip(kinds, narrow, strict=True)]
-            for narrow in self.narrow
-        ]
-        found = [
-            efficiency(generation, self.engine, plain, narrow, ranks, over).edited(self.edited)
-            for (generation, plain, over), narrow in rows
-        ]
-        table = np.array([[getattr(one, name).expected for name in SHARES] for one in found])[np.array(index)]
+        routes = tuple(dict.fromkeys(paths))
+        table = np.array([[self.shares(kind, ranks, over) for kind in self.by_kind.kinds] for over in routes])
+        table = table[[routes.index(over) for over in paths], self.kind]
         share = {name: table[..., i] for i, name in enumerate(SHARES)}
         bus = np.array([bus_gb_s(gpu, over) for gpu, over in zip(self.gpus, paths, strict=True)])
         network = np.array([over == "network" for over in paths])

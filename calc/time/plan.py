@@ -1,11 +1,11 @@
 """Which hardware, laid out how: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
-Memory and time are sums of a few terms linear in batch, context and their product, so that layouts that differ in
-nothing but their stages, with all formats and GPUs that they fit, are arrays: [rows, batches]. Nothing of a report is
-built.
+Memory and time are sums of a few terms linear in batch, context and their product, so that all layouts, with the
+formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built, and what is known to take
+more GPUs than another layout is not timed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -29,7 +29,7 @@ from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
 from calc.time.room import FittingRows, Room
 from calc.time.serving_time import Speed
-from calc.time.sizes import Array, Flags
+from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_shards import Shards, shards
 from calc.units import GIB
 
@@ -59,6 +59,11 @@ class Needs(Frozen):
         if self.users is not None and self.requests_per_s is not None:
             raise ValueError("users and requests a second are two ways to say the same; give one of them")
         return self
+
+    @property
+    def at_once(self) -> int | None:
+        """Requests that are answered at once, where users are what is known; of one user where nothing is."""
+        return (self.users or 1) if self.requests_per_s is None else None
 
     @property
     def cached(self) -> int:
@@ -99,7 +104,6 @@ class Found:
 
     rows: FittingRows
     batch: Array
-    headroom: Array
     ttft: Array
     tpot: Array
     replicas: Array
@@ -128,6 +132,11 @@ def check_engine(engine: Engine) -> None:
             engine=engine.title,
         )
         raise ConfigError(sentence, "engine", PLANNED)
+
+
+def at_place(figures: Array, place: Indices) -> Array:
+    """Of each row the figure in this place."""
+    return np.asarray(np.take_along_axis(figures, place[:, None], axis=1)[:, 0])
 
 
 class Search:
@@ -187,21 +196,48 @@ class Search:
         )
 
     @cached_property
-    def rows(self) -> list[FittingRows]:
+    def rows(self) -> FittingRows:
         """Every layout that the engine accepts, with the formats and GPUs that it fits with."""
-        alike: dict[tuple[Layout, tuple[int, ...]], list[Layout]] = {}
-        for layout, formats in layouts_by_format(self.architecture, self.engine, self.precisions, self.most, self.node):
-            alike.setdefault((layout.model_copy(update={"pp": 1}), formats), []).append(layout)
-        found = (
-            FittingRows.of([self.room.fit(self.shards(layout, formats), layout, formats) for layout in family])
-            for (_, formats), family in alike.items()
-        )
-        return [rows for rows in found if rows.form.size]
+        accepted = layouts_by_format(self.architecture, self.engine, self.precisions, self.most, self.node)
+        return self.fitting(accepted)
+
+    def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
+        """Layouts in some formats each, with the GPUs that they fit with."""
+        fits = [self.room.fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
+        return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
     @cached_property
-    def found(self) -> list[Found]:
+    def found(self) -> Found:
         """What all of them do."""
-        return [self.of(rows) for rows in self.rows]
+        return self.of(self.rows)
+
+    @cached_property
+    def contenders(self) -> Found:
+        """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
+        takes to meet the targets. Those on the fewest GPUs are timed first."""
+        rows, fewest = self.rows, self.fewest_gpus(self.rows)
+        on_fewest = fewest == self.least_of_each(rows, fewest)
+        found = self.of(rows.some(on_fewest))
+        met = np.full(rows.form.size, np.inf)
+        met[on_fewest] = np.where(found.meets, found.gpus, np.inf)
+        possible = fewest <= self.least_of_each(rows, met)
+        return found if (possible == on_fewest).all() else self.of(rows.some(possible))
+
+    def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
+        """For each row the least figure of its GPU and format."""
+        pairs = self.pairs(rows)
+        least = np.full(len(self.precisions) * len(self.gpus), np.inf)
+        np.minimum.at(least, pairs, figures)
+        return np.asarray(least[pairs])
+
+    def pairs(self, rows: FittingRows) -> Indices:
+        """A number for each GPU and format."""
+        return rows.form * len(self.gpus) + rows.kind
+
+    def fewest_gpus(self, rows: FittingRows) -> Array:
+        """That a layout takes at least: of as many replicas as the load fills."""
+        replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
+        return np.asarray(replicas * rows.gpus)
 
     def of(self, rows: FittingRows) -> Found:
         """What some of them do."""
@@ -211,14 +247,14 @@ class Search:
         ttft = self.first_token(speed, rows)
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Found(rows, batch, rows.headroom(batch), ttft, tpot, replicas, binding, meets)
+        return Found(rows, batch, ttft, tpot, replicas, binding, meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
-        demand = rows.fits[0].shard.demand(rows.form)
-        ranks = sharing(rows.fits[0].layout, experts=demand.routing is not None)
-        on = self.cards.of(ranks, rows.form, rows.kind)
-        return Speed((demand,), rows.layout, lambda end: on)
+        demand, layout = rows.demand, rows.layout
+        ranks = sharing(layout, experts=demand.routing is not None)
+        on = self.cards.of(ranks[:, 0], rows.form, rows.kind)
+        return Speed((demand,), layout, lambda end: on)
 
     def step(self, speed: Speed, batch: Any) -> Array:
         """Milliseconds of a step of a full server, prompts being prefilled beside."""
@@ -237,6 +273,11 @@ class Search:
                     by_bound[index] += part.seconds * binding
         return by_bound.argmax(axis=0)[:, 0], 1000 * by_bound.sum(axis=0)[:, 0]
 
+    def room_for(self, rows: FittingRows) -> Array:
+        """Sequences of a replica that the engine runs at once; at least one."""
+        sequences = np.array([limits.sequences for limits in self.limits], dtype=np.float64)[rows.kind]
+        return np.asarray(np.maximum(np.minimum(rows.capacity, sequences * np.ravel(rows.layout.dp)), 1))
+
     def batches(self, rows: FittingRows, users: int | None = None) -> Array:
         """Sequences of a replica that are tried, [rows, batches]: at most what there is room for, and no more than
         there are users."""
@@ -245,35 +286,42 @@ class Search:
         if users is not None:
             fewer = tried[:, (tried < users).any(axis=0)]
             tried = np.minimum(np.append(fewer, np.full((len(tried), 1), users), axis=1), users)
-        sequences = np.array([limits.sequences for limits in self.limits], dtype=np.float64)[rows.kind]
-        most = np.maximum(np.minimum(rows.capacity, sequences * layout.dp), 1)
-        return np.minimum(tried, most[:, None])
+        return np.minimum(tried, self.room_for(rows)[:, None])
 
     def largest_batch(self, speed: Speed, rows: FittingRows) -> Array:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
         of all that there is room for; at least one."""
-        needs = self.needs
-        users = (needs.users or 1) if needs.requests_per_s is None else None
-        batches = self.batches(rows, users)
+        batches = self.batches(rows, self.needs.at_once)
         largest = batches[:, -1].copy()
-        if needs.tpot_ms is None:
-            return largest
-        late = self.step(speed, largest[:, None])[:, 0] > needs.tpot_ms
-        fewer = batches[late, :-1]
-        if fewer.size:
-            allowed = self.step(self.speed(rows.some(late)), fewer) <= needs.tpot_ms
-            last = np.where(allowed.any(axis=1), allowed.shape[1] - 1 - allowed[:, ::-1].argmax(axis=1), 0)
-            largest[late] = np.take_along_axis(fewer, last[:, None], axis=1)[:, 0]
+        if self.needs.tpot_ms is not None:
+            late = ~self.in_time(speed, largest)
+            fewer = batches[late, :-1]
+            if fewer.size:
+                largest[late] = self.largest_in_time(self.speed(rows.some(late)), fewer)
         return largest
+
+    def largest_in_time(self, speed: Speed, batches: Array) -> Array:
+        """Of batches in ascending order the last that gets its tokens in time, else the first: found by halving, for a
+        larger batch takes longer."""
+        first = np.zeros(len(batches), dtype=np.int_)
+        last = first + batches.shape[1] - 1
+        while (first < last).any():
+            middle = (first + last + 1) // 2
+            in_time = self.in_time(speed, at_place(batches, middle))
+            first, last = np.where(in_time, middle, first), np.where(in_time, last, middle - 1)
+        return at_place(batches, first)
+
+    def in_time(self, speed: Speed, batch: Array) -> Flags:
+        """Whether so many sequences get their tokens in time."""
+        return np.asarray(self.step(speed, batch[:, None])[:, 0] <= (self.needs.tpot_ms or np.inf))
 
     def replicas(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
         """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
         second as many as arrive while one is answered (Little's law)."""
-        needs = self.needs
-        if needs.requests_per_s is None:
-            users = needs.users or 1
-            replicas = np.ceil(users / batch)
-            return replicas, np.minimum(batch, np.ceil(users / replicas))
+        needs, users = self.needs, self.needs.at_once
+        if needs.requests_per_s is None or users is not None:
+            replicas = np.ceil((users or 1) / batch)
+            return replicas, np.minimum(batch, np.ceil((users or 1) / replicas))
         running, tpot = batch, self.step(speed, batch[:, None])[:, 0]
         replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / batch)
         for _ in range(4):
@@ -292,19 +340,13 @@ class Search:
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
         and format the best layout, or all."""
-        if not self.found:
+        if not self.rows.fit.size:
             return []
-        places = np.concatenate(
-            [
-                np.stack([np.full(found.rows.form.size, number), np.arange(found.rows.form.size)], axis=1)
-                for number, found in enumerate(self.found)
-            ]
-        )
-        order = np.lexsort(np.concatenate([self.keys(found) for found in self.found], axis=1)[::-1])
+        found = self.contenders if best_of_each else self.found
+        order = np.lexsort(self.keys(found)[::-1])
         if best_of_each:
-            pairs = np.concatenate([found.rows.form * len(self.gpus) + found.rows.kind for found in self.found])
-            order = order[np.sort(np.unique(pairs[order], return_index=True)[1])]
-        return [self.plan(self.found[number], row) for number, row in places[order[:limit]].tolist()]
+            order = order[np.sort(np.unique(self.pairs(found.rows)[order], return_index=True)[1])]
+        return [self.plan(found, row) for row in order[:limit].tolist()]
 
     def keys(self, found: Found) -> Array:
         """What plans are ordered by, the first first."""
@@ -314,7 +356,7 @@ class Search:
         return np.array([~found.meets, found.gpus > self.most, unknown, cost, found.gpus, found.tpot])
 
     def plan(self, found: Found, row: int) -> Plan:
-        rows = found.rows
+        rows, fit = found.rows, found.rows.fits[found.rows.fit[row]]
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
         replicas, batch = int(found.replicas[row]), int(found.batch[row])
         tpot, gpus = float(found.tpot[row]), int(found.gpus[row])
@@ -323,12 +365,12 @@ class Search:
             gpu=gpu.id,
             gpus=gpus,
             replicas=replicas,
-            layout=rows.fits[rows.fit[row]].layout,
+            layout=fit.layout,
             weights=precision.weights,
             kv=precision.kv,
             batch=batch,
             capacity=int(rows.capacity[row]),
-            headroom_gib=float(found.headroom[row]) / GIB,
+            headroom_gib=fit.headroom(int(rows.form[row]), int(rows.kind[row]), batch) / GIB,
             ttft_ms=float(found.ttft[row]),
             tpot_ms=tpot,
             tokens_per_s_per_user=1000 / tpot,

@@ -13,6 +13,7 @@ from calc.time.roofline import Timed, machine, sharing, usual_rows, usual_shares
 from calc.time.serving_time import Speed
 from calc.time.time_operations import routing
 from calc.time.time_report import OperationTime, by_operation
+from calc.time.time_shards import of_rows
 
 
 class PlanRange(Frozen):
@@ -72,7 +73,7 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
     (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
     form = stored.index((plan.weights, plan.kv))
-    demand = search.shards(plan.layout, (form,)).demand(np.array([form]))
+    demand = of_rows([search.shards(plan.layout, (form,)).demand], np.array([0]), np.array([form]))
     ranks = sharing(plan.layout, experts=demand.routing is not None)
     shares = usual_shares(gpu, search.engine.name, plan.weights, ranks, search.node).edited(search.edited)
     return Speed(

@@ -195,17 +195,17 @@ def timed(operation: Operation, on: Machine) -> Timed:
     return Timed(operation.what, larger(compute, memory), compute, memory)
 
 
-def all_reduce(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+def all_reduce(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """A ring over `ranks` GPUs: each sends its share twice, arXiv:1802.05799."""
-    return 0.0 if ranks == 1 else on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link
+    return either(ranks == 1, 0.0, on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link)
 
 
-def all_to_all(on: Machine, ranks: int, nbytes: Any) -> Seconds:
+def all_to_all(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """Each GPU sends all but its own share of what it has."""
-    return 0.0 if ranks == 1 else on.all_reduce + (ranks - 1) / ranks * nbytes / on.link
+    return either(ranks == 1, 0.0, on.all_reduce + (ranks - 1) / ranks * nbytes / on.link)
 
 
-def sharing(layout: Layout, *, experts: bool) -> int:
+def sharing(layout: Layout, *, experts: bool) -> Any:
     """GPUs that work on one layer together: those of a copy, of all copies where these share routed experts."""
     return layout.tp * layout.dp if experts else layout.tp
 
@@ -216,19 +216,20 @@ def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: An
     Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
     second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
     whole = all_reduce(on, layout.tp, tokens * row)
-    if layout.dp == 1 or not sparse:
-        return 2 * layers * whole
-    if layout.ep == 1:
-        return 2 * layers * whole + 2 * sparse * all_to_all(on, layout.dp, layout.dp * tokens * row)
-    reach = min(top_k, layout.ep)
-    return (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
+    alone = 2 * layers * whole
+    if not sparse:
+        return alone
+    reach = either(layout.ep < top_k, layout.ep, top_k)
+    sent = (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
+    gathered = alone + 2 * sparse * all_to_all(on, layout.dp, layout.dp * tokens * row)
+    return either(layout.dp == 1, alone, either(layout.ep == 1, gathered, sent))
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
     """Ranks that share cached tokens gather the queries, attend to their own tokens, gather the sums of the softmax and
     hand out their parts of the outputs: three collectives a layer (vLLM `dcp_comm_backend`, ag_rs). `nbytes` are a
     rank's own queries and outputs, of all layers."""
-    return 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link
+    return either(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
 
 
 def binds(parts: Iterable[Timed]) -> Bound:

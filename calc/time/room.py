@@ -1,9 +1,9 @@
 """The room for cache on many GPUs at once: what an engine sets aside there, and what a sequence takes of it."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,53 +11,34 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
-from calc.serving.engines.engine import Engine, Limits
+from calc.serving.engines.engine import Engine, LaidOut, Limits
+from calc.time.alike import Alike
 from calc.time.sizes import Array, Flags, Indices
-from calc.time.time_shards import Shard
+from calc.time.time_operations import Demand
+from calc.time.time_shards import Shard, of_rows
 from calc.units import GIB
-
-Likeness = TypeVar("Likeness", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Alike(Generic[Likeness]):
-    """GPUs by something that many of them have alike."""
-
-    kinds: tuple[Likeness, ...]
-    first: list[int]  # the first GPU of each kind
-    which: list[int]  # the kind of each GPU
-
-    @classmethod
-    def of(cls, kinds: Iterable[Likeness]) -> "Alike[Likeness]":
-        of_each = tuple(kinds)
-        unlike = tuple(dict.fromkeys(of_each))
-        numbers = {kind: number for number, kind in enumerate(unlike)}
-        return cls(unlike, [of_each.index(kind) for kind in unlike], [numbers[kind] for kind in of_each])
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A layout in some formats on all GPUs: arrays [formats, GPUs]."""
+    """A layout in some formats on all GPUs."""
 
     layout: Layout
     formats: tuple[int, ...]
     shard: Shard
-    free: Array  # bytes for the cache on each stage, [formats, GPUs, stages]
+    free: Array  # bytes for the cache on each stage, [stages, formats, GPUs]
     each: Array  # that a sequence takes of them
-    capacity: Array  # sequences of all copies that there is room for
+    capacity: Array  # sequences of all copies that there is room for, [formats, GPUs]
 
-    def headroom(self, batch: Array) -> Array:
-        """Bytes that so many sequences leave on the most loaded GPU, of all formats and GPUs with room, one after the
-        other."""
-        has_room = self.capacity >= 1
-        taken = np.ceil(batch / self.layout.dp)[:, None] * self.each[has_room]
-        return np.asarray((self.free[has_room] - taken).min(axis=1), dtype=np.float64)
+    def headroom(self, form: int, kind: int, batch: int) -> float:
+        """Bytes that so many sequences leave on the most loaded GPU, in one of the formats on one kind of GPU."""
+        place = slice(None), self.formats.index(form), kind
+        return float((self.free[place] - -(-batch // self.layout.dp) * self.each[place]).min())
 
 
 @dataclass(frozen=True)
 class FittingRows:
-    """Layouts that differ in nothing but their pipeline stages, each with the formats and GPUs that it fits with:
-    arrays [rows]."""
+    """Layouts, each with the formats and GPUs that it fits with: arrays [rows]."""
 
     fits: tuple[Fit, ...]
     fit: Indices  # of these
@@ -66,16 +47,13 @@ class FittingRows:
     capacity: Array  # sequences that there is room for
 
     @classmethod
-    def of(cls, fits: Sequence[Fit]) -> "FittingRows":
-        """All of some layouts."""
-        places = [np.nonzero(fit.capacity >= 1) for fit in fits]
-        return cls(
-            fits=tuple(fits),
-            fit=np.repeat(np.arange(len(fits)), [len(f) for f, _ in places]),
-            form=np.concatenate([np.array(fit.formats)[f] for fit, (f, _) in zip(fits, places, strict=True)]),
-            kind=np.concatenate([g for _, g in places]),
-            capacity=np.concatenate([fit.capacity[place] for fit, place in zip(fits, places, strict=True)]),
-        )
+    def of(cls, fits: Sequence[Fit], formats: int, gpus: int) -> "FittingRows":
+        """All of some layouts, in so many formats and on so many kinds of GPUs."""
+        capacity = np.zeros((len(fits), formats, gpus))
+        for number, one in enumerate(fits):
+            capacity[number, one.formats] = one.capacity
+        fit, form, kind = np.nonzero(capacity >= 1)
+        return cls(tuple(fits), fit, form, kind, capacity[fit, form, kind])
 
     def some(self, which: Flags) -> "FittingRows":
         """Of these rows."""
@@ -83,19 +61,23 @@ class FittingRows:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of them all, with the stages of each."""
-        stages = np.array([fit.layout.pp for fit in self.fits])[self.fit]
-        return self.fits[0].layout.model_copy(update={"pp": stages[:, None]})
+        """Of them all, its degrees [rows, 1]."""
+        degrees: dict[str, Any] = {
+            name: np.array([getattr(fit.layout, name) for fit in self.fits])[self.fit, None]
+            for name in Layout.model_fields
+        }
+        return Layout.model_construct(**degrees)
 
     @property
     def gpus(self) -> Array:
         """Of one replica."""
         return np.array([fit.layout.gpus for fit in self.fits], dtype=np.float64)[self.fit]
 
-    def headroom(self, batch: Array) -> Array:
-        """Bytes that so many sequences leave on the most loaded GPU."""
-        of_each = [batch[self.fit == number] for number in range(len(self.fits))]
-        return np.concatenate([fit.headroom(running) for fit, running in zip(self.fits, of_each, strict=True)])
+    @property
+    def demand(self) -> Demand:
+        """What a rank does, all stages together: [rows, 1]."""
+        found: Demand = of_rows([fit.shard.demand for fit in self.fits], self.fit, self.form)
+        return found
 
 
 class Room:
@@ -116,14 +98,14 @@ class Room:
         """Sequences that there is surely room for, as many as in the middle of the overhead."""
         free, sure = self.free(shard, layout)
         each = np.broadcast_to(self.each(shard), free.shape)
-        capacity = np.floor(np.maximum((free / each).min(axis=2), 0)) * layout.dp
-        capacity = np.where((sure / each).min(axis=2) > 1, capacity, 0)
+        capacity = np.floor(np.maximum((free / each).min(axis=0), 0)) * layout.dp
+        capacity = np.where((sure / each).min(axis=0) > 1, capacity, 0)
         if layout.dcp > 1:
             capacity = np.where(self.starts(shard), capacity, 0)
         return Fit(layout, formats, shard, free, each, capacity)
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
-        """Bytes for the cache on each stage, [formats, GPUs, stages], in the middle and at the high end of the
+        """Bytes for the cache on each stage, [stages, formats, GPUs], in the middle and at the high end of the
         overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
         ranges = self.engine.overhead(layout.gpus)
         works = tuple(zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True))
@@ -135,7 +117,7 @@ class Room:
                 if item != "fragmentation"
             }
             budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
-            return np.stack(budgets, axis=1)[None] - shard.stage_bytes[:, None, :]
+            return np.stack(budgets)[:, None] - shard.stage_bytes[:, :, None]
 
         return at("middle"), at("high")
 
@@ -153,10 +135,10 @@ class Room:
         return self.budgets[key]
 
     def each(self, shard: Shard) -> Array:
-        """Bytes of cache of a sequence on each stage, [formats, GPUs, stages]."""
+        """Bytes of cache of a sequence on each stage, [stages, formats, GPUs]."""
         if shard.is_plain:
-            return shard.plain_bytes(self.length)[:, None, :]
-        return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions])
+            return shard.plain_bytes(self.length)[:, :, None]
+        return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
 
     def starts(self, shard: Shard) -> Flags:
         """Whether kernels of each GPU serve ranks that share cached tokens, [formats, GPUs]."""
@@ -172,22 +154,25 @@ class Room:
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
         """The same where an engine keeps windows and states in its own way, which hangs on a GPU's kernels:
-        [GPUs, stages]."""
+        [stages, GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.kept:
-            alike = self.alike(shard, kv)
-            sizes = {at: self.of_kernels(shard, kv, at, shard.ranges) for at in set(alike)}
-            self.kept[key] = np.array([sizes[at] for at in alike], dtype=np.float64)[self.by_kernels.which]
+            alike, laid_out = self.alike(shard, kv), shard.without_weights(kv)
+            sizes = {at: self.sequence_bytes(laid_out, at) for at in set(alike)}
+            self.kept[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[:, self.by_kernels.which]
         return self.kept[key]
 
     def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
         """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
         key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
-            whole = (range(shard.rank.num_layers),)
-            found = [self.of_kernels(shard, kv, at, whole)[0] for at in self.by_kernels.first]
+            whole = shard.without_weights(kv, (range(shard.rank.num_layers),))
+            found = [self.sequence_bytes(whole, at)[0] for at in self.by_kernels.first]
             self.kernels[key] = [self.by_kernels.first[found.index(size)] for size in found]
         return self.kernels[key]
 
-    def of_kernels(self, shard: Shard, kv: CacheFormat, gpu: int, ranges: tuple[range, ...]) -> list[float]:
-        return shard.sequence_bytes(self.engine, kv, self.gpus[gpu], self.limits[gpu], ranges, self.length)
+    def sequence_bytes(self, laid_out: LaidOut, gpu: int) -> list[float]:
+        """Bytes of cache of a sequence on each stage, as the engine keeps windows and states on a kind of GPU."""
+        cache = self.engine.cache(laid_out, self.gpus[gpu], self.limits[gpu])
+        stages = range(len(laid_out.ranges))
+        return [max(1.0, cache.required_bytes(stage, 1, self.length)) if cache else 1.0 for stage in stages]

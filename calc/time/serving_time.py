@@ -16,7 +16,17 @@ from calc.serving.engines.engine import Engine, LaidOut
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, full, prefill
-from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed, usual_shares
+from calc.time.roofline import (
+    Machine,
+    Timed,
+    communication,
+    either,
+    machine,
+    shared_tokens,
+    sharing,
+    timed,
+    usual_shares,
+)
 from calc.time.time_operations import Demand, demand, routing
 
 
@@ -42,13 +52,11 @@ class Speed:
         """Within the layers of a stage, and to the next."""
         row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
         within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
-        if stage.dcp > 1:
+        if np.any(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
-        passed_on, stages = on.all_reduce + forward.tokens * row / on.link, self.layout.pp
-        if isinstance(stages, np.ndarray):
-            return within + (stages > 1) * passed_on
-        return within if stages == 1 else within + passed_on
+        passed_on = on.all_reduce + forward.tokens * row / on.link
+        return either(self.layout.pp == 1, within, within + passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Of one pass through all stages."""

@@ -1,5 +1,5 @@
 """Where the time of a training step goes: its kinds of work on the slowest stage, forward, backward and recomputed, the
-pipeline's bubble, what replicas exchange, and the optimizer."""
+pipeline's bubble, what replicas exchange and further pieces of a stage send, and the optimizer."""
 
 from calc.errors import Frozen
 from calc.time.roofline import Bound
@@ -25,12 +25,15 @@ def step_operations(speed: TrainingSpeed) -> tuple[StepOperation, ...]:
     """All of a step, the longest first; their sum is its seconds."""
     each, once = speed.between_replicas("expected")
     busy, batches = speed.busy("expected"), speed.work.accumulation
-    exposed = speed.exposed(each, busy, "expected")
-    exchange = batches * exposed + speed.exposed(once, busy, "expected")
+    sends = speed.between_stages("expected")
+    exposed = speed.exposed(each + sends, busy, "expected")
+    sent = exposed * sends / (each + sends) if sends else 0.0
+    exchange = batches * (exposed - sent) + speed.exposed(once, busy, "expected")
     update = MS * speed.optimizer("expected")
     found = [
-        StepOperation(what="bubble", ms=MS * (speed.layout.pp - 1) * (busy + exposed), bound=None),
+        StepOperation(what="bubble", ms=MS * speed.bubble * (busy + exposed), bound=None),
         StepOperation(what="exchange", ms=MS * exchange, bound="link"),
+        StepOperation(what="sends", ms=MS * batches * sent, bound="link"),
         StepOperation(what="update", ms=update, memory_ms=update, bound="bandwidth"),
     ]
     for part in speed.parts(speed.demands[speed.slowest("expected")], "expected"):

@@ -1,6 +1,6 @@
 """How each time comes about: the functions that compute it, run on figures that remember their formulas."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -135,16 +135,16 @@ def traced_demand(figures: Figures, demand: Demand) -> Demand:
 
 
 def row_steps(
-    figures: Figures, rank: Architecture, stage: range, demand: Demand, *, decodes: bool
+    figures: Figures, rank: Architecture, stage: Sequence[range], demand: Demand, *, decodes: bool
 ) -> Iterator[TimeStep]:
     """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
     formulas = figures.apply(unrolled(rank))
-    for product, formula in product_flops(formulas, stage).items():
+    for product, formula in product_flops(formulas, *stage).items():
         yield figures.step(f"φ_{product}", Figure(demand.flops[product], formula), "FLOPs")
     stem, pairs = ("φ_qkd", demand.absorbed) if decodes else ("φ_qk", demand.pairs)
     attending = [
         (mixer, len(block.layers))
-        for block in blocks_within(formulas, stage)
+        for block in blocks_within(formulas, *stage)
         for mixer in block.mixers
         if not isinstance(mixer, Recurrent)
     ]
@@ -292,7 +292,7 @@ class ServingDerivations:
             lines.append(figures.step(f"t_stage_{stage + 1}", here, "s"))
             here = total(figures, [(f"t_stage_{i + 1}", seconds) for i, seconds in enumerate(stages)])
         lines += sums(here)
-        rows = tuple(row_steps(figures, laid_out.rank, laid_out.ranges[stage], stage_demand, decodes=decodes))
+        rows = tuple(row_steps(figures, laid_out.rank, (laid_out.ranges[stage],), stage_demand, decodes=decodes))
         return PassDerivation(
             rows=rows,
             machine=tuple(machine_steps(figures, reached)),

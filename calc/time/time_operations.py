@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from calc.formats import Precision
 from calc.formats.stored import Piece, StoredAs, stored
 from calc.hardware.parallel import Layout
@@ -52,8 +54,8 @@ class Routing:
 
     experts: int  # of the whole model
     top_k: int
-    share: float  # of a token's rows, those that one rank computes
-    copies: int  # data-parallel copies whose tokens the experts of a rank see
+    share: Any  # of a token's rows, those that one rank computes
+    copies: Any  # data-parallel copies whose tokens the experts of a rank see
 
     def rows(self, tokens: Any) -> Any:
         """Pairs of a token and one of its experts on a rank."""
@@ -76,18 +78,18 @@ class Demand:
     absorbed: dict[WindowTokens, Any]  # the same in decode
     read: dict[WindowTokens, Any]  # bits of cache of a token
     written: Any
-    queries: int  # elements of all heads' outputs
-    exchanged: int  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
+    queries: Any  # elements of all heads' outputs
+    exchanged: Any  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
     attending: int  # layers with attention
-    dcp: int  # ranks that share cached tokens
-    scan: int  # FLOPs of a token in recurrences
-    state: int  # bytes that a sequence reads and writes of recurrent state
+    dcp: Any  # ranks that share cached tokens
+    scan: Any  # FLOPs of a token in recurrences
+    state: Any  # bytes that a sequence reads and writes of recurrent state
     routing: Routing | None
     layers: int
     sparse: int  # layers with routed experts
     hidden: int
-    table_row: float  # bytes of one row of the embedding
-    tied_head: int  # bytes of a tied head
+    table_row: Any  # bytes of one row of the embedding
+    tied_head: Any  # bytes of a tied head
     width: int  # bytes of an activation
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
@@ -149,14 +151,14 @@ class Demand:
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
             found.append(Operation("scores", flops, cache=cache, activations=taken))
-        if self.state:
+        if np.any(self.state):
             found.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
         return found
 
     def bits_read(self, part: PassPart) -> Any:
         """Of the cache: in decode a rank's share of the tokens; a prompt's context passes every rank."""
         bits = sum(each * part.context(back) for back, each in self.read.items())
-        return bits / self.dcp if part.decodes and self.dcp > 1 else bits
+        return bits / self.dcp if part.decodes and np.any(self.dcp > 1) else bits
 
 
 def demand(
@@ -164,22 +166,22 @@ def demand(
     rank: Architecture,
     precision: Precision,
     layout: Layout,
-    stage: range,
+    *stage: range,
     included: frozenset[str] = frozenset(),
     file: StoredAs = stored,
 ) -> Demand:
-    """What one rank of a stage does, its weights stored as in an engine's files; `included` are tensors that do not
-    count as the model's and run too (a draft layer's)."""
+    """What one rank of a stage does, in one piece or several, its weights stored as in an engine's files; `included`
+    are tensors that do not count as the model's and run too (a draft layer's)."""
     whole, rank = unrolled(whole), unrolled(rank)
     pieces = file(whole, precision, rank)
-    blocks = blocks_within(rank, stage)
+    blocks = blocks_within(rank, *stage)
     mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
     attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]
     table = next(piece for piece in pieces if piece.tensor.component == "embedding")
     return Demand(
-        flops=product_flops(rank, stage, included),
-        weights=weight_bytes(rank, pieces, stage, included),
-        elements=row_elements(rank, stage, included),
+        flops=product_flops(rank, *stage, included=included),
+        weights=weight_bytes(rank, pieces, *stage, included=included),
+        elements=row_elements(rank, *stage, included=included),
         quantized=quantized(rank, pieces),
         pairs=of_all_layers(attending, pair_flops),
         absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
@@ -192,11 +194,11 @@ def demand(
         scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
         state=state_traffic(blocks),
         routing=routing(whole, layout),
-        layers=len(stage),
+        layers=sum(map(len, stage)),
         sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),
         hidden=rank.hidden,
         table_row=table.nbytes / table.tensor.shape[0],
-        tied_head=table.nbytes if whole.tied and stage.stop == whole.num_layers else 0,
+        tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
     )
 

@@ -1,4 +1,4 @@
-"""The time of an answer on paper: a decode step and the first pass of the prompts, line by line."""
+"""The time of an answer on paper: a decode step and the first pass of the prompts, or a training step, line by line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,14 @@ from calc.serving.workload import Workload
 from calc.time.figures import TimeStep
 from calc.time.legend import MACHINE, SHARES
 from calc.time.time_derivation import PassDerivation, ServingDerivations
+from calc.time.training_derivation import derive_step
+from calc.time.training_time import TrainingSpeed
 from calc.units import four_digits
+
+ROOFLINE = Message(
+    "Each kind of work takes as long as its FLOPs or its bytes do, whichever is longer: the roofline. What share of "
+    "the printed figures is reached is fitted to measured runs; here are the expected values."
+)
 
 
 def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
@@ -21,10 +28,7 @@ def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
         anchor="time",
         title=Message("Time"),
         items=(
-            Message(
-                "Each kind of work takes as long as its FLOPs or its bytes do, whichever is longer: the roofline. What "
-                "share of the printed figures is reached is fitted to measured runs; here are the expected values."
-            ),
+            ROOFLINE,
             Heading(title=Message("One decode step, half way through the output")),
             *passed(derivations.decode()),
             Heading(title=Message("First pass of the prompts, and the first token")),
@@ -33,12 +37,26 @@ def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
     )
 
 
+def step_time_section(speed: TrainingSpeed) -> Section:
+    """The expected time of a training step; Train states the range round it."""
+    return Section(
+        anchor="training_time",
+        title=Message("Time of a training step"),
+        items=(
+            ROOFLINE,
+            Heading(title=Message("A micro-batch on the stage that takes longest, forward and backward, and the step")),
+            *passed(derive_step(speed)),
+        ),
+    )
+
+
 def passed(found: PassDerivation) -> Iterator[Item]:
     """The lines of one pass, from the model's sizes to seconds."""
     yield Message("FLOPs of one row through each product, by the sizes of the model:")
     yield table(found.rows)
-    yield Message("What of the printed figures is reached:")
-    yield table(found.machine)
+    if found.machine:
+        yield Message("What of the printed figures is reached:")
+        yield table(found.machine)
     yield Message("Each kind of work:")
     yield PaperTable(
         head=HEAD,

@@ -1,14 +1,13 @@
 """What one rank of each layout holds and does, in several formats at once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from calc.formats import CacheFormat, Precision, WeightFormat
-from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
@@ -18,7 +17,7 @@ from calc.serving.engines.loading import vision_share
 from calc.serving.kv_cache import state_bytes
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
-from calc.time.sizes import Array, Flags, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
+from calc.time.sizes import Array, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_operations import Demand, Routing, demand, of_all_layers, routing
 
 BLOCK = 16
@@ -27,12 +26,12 @@ BLOCK = 16
 
 @dataclass(frozen=True)
 class Shard:
-    """A rank of a layout; arrays are [formats] first."""
+    """A rank of a layout."""
 
     weighed: "Weighed"  # in all formats that were asked for
     experts: "Weighed"  # where the routed experts are from: those of one GPU where each rank holds whole ones
-    stage_bytes: Array  # weights of each pipeline stage, [formats, stages]
-    bits: dict[WindowTokens, Array]  # of cache a token on each stage, [formats, stages]
+    stage_bytes: Array  # weights of each pipeline stage, [stages, formats]
+    bits: dict[WindowTokens, Array]  # of cache a token on each stage, [stages, formats]
     state: Array  # bytes of recurrent state a sequence, [stages]
     rank: Architecture
     whole: Architecture
@@ -51,7 +50,7 @@ class Shard:
         return set(self.bits) == {None} and not self.state.any()
 
     def plain_bytes(self, length: int) -> Array:
-        """Bytes of cache of a sequence on each stage, [formats, stages], in whole blocks."""
+        """Bytes of cache of a sequence on each stage, [stages, formats], in whole blocks."""
         own = -(-length // self.layout.dcp)
         return np.maximum(self.bits[None] * (-(-own // BLOCK) * BLOCK) / 8, 1.0)
 
@@ -59,58 +58,32 @@ class Shard:
         """As an engine lays its cache out."""
         return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, Precision(kv=kv))
 
-    def sequence_bytes(
-        self, engine: Engine, kv: CacheFormat, gpu: GPU, limits: Limits, ranges: tuple[range, ...], length: int
-    ) -> list[float]:
-        """Bytes of cache of a sequence on each of some stages, as the engine keeps windows and states."""
-        cache = engine.cache(self.without_weights(kv, ranges), gpu, limits)
-        return [max(1.0, cache.required_bytes(s, 1, length)) if cache else 1.0 for s in range(len(ranges))]
+    @cached_property
+    def ends(self) -> LaidOut:
+        """The first stage, where there are several, and the last, as an engine's passes run on them."""
+        ranges = tuple(dict.fromkeys((self.ranges[0], self.ranges[-1])))
+        return without_weights(self.whole, self.rank, ranges, self.layout, self.precisions[0])
 
     @cached_property
-    def unweighed(self) -> LaidOut:
-        """As an engine's passes run on it."""
-        return without_weights(self.whole, self.rank, self.ranges, self.layout, self.precisions[0])
-
-    def demand(self, forms: Indices) -> Demand:
-        """What the rank does in all stages together, of rows in some of the formats that were weighed: [rows, 1]."""
-
-        def column(values: Any) -> Any:
-            return np.asarray(values, dtype=np.float64)[forms][:, None]
-
-        route = routing(self.whole, self.layout)
-        share = share_of_experts(route, self.layout)
-        one, base = self.weighed, self.weighed.base
-        weights = {product: column(size) for product, size in one.products.items()}
-        flops, elements = dict(base.flops), dict(base.elements)
-        if "experts_routed" in weights:
-            weights["experts_routed"] = column(self.experts.products["experts_routed"] * share)
-            flops["experts_routed"] = self.experts.base.flops["experts_routed"]
-            elements["experts_routed"] = self.experts.base.elements["experts_routed"]
+    def demand(self) -> Demand:
+        """What the rank does, all stages together; weights and cache in all formats that were weighed, [formats]."""
+        own, experts = self.weighed.demand, self.experts.demand
+        found = replace(own, routing=routing(self.whole, self.layout), dcp=self.layout.dcp)
+        if found.routing is None:
+            return found
         return replace(
-            base,
-            flops=flops,
-            elements=elements,
-            weights=weights,
-            quantized={
-                product: bool(narrow[0]) if (narrow == narrow[0]).all() else narrow[forms][:, None]
-                for product, narrow in one.quantized.items()
-            },
-            read={back: column(bits) for back, bits in one.read.items()},
-            written=column(one.written),
-            routing=route,
-            table_row=column(one.table_row),
-            tied_head=column(one.tied_head),
-            dcp=self.layout.dcp,
+            found,
+            flops=own.flops | {"experts_routed": experts.flops["experts_routed"]},
+            elements=own.elements | {"experts_routed": experts.elements["experts_routed"]},
+            weights=own.weights
+            | {"experts_routed": experts.weights["experts_routed"] * share_of_experts(found.routing, self.layout)},
         )
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage; those between the first and the last are alike."""
-        stages = self.layout.pp
-
-        def peak(stage: int) -> int:
-            return max((int(one.bytes) for one in engine.peaks(self.unweighed, stage, limits)), default=0)
-
-        return [peak(0)] if stages == 1 else [peak(0)] * (stages - 1) + [peak(stages - 1)]
+        peaks = (engine.peaks(self.ends, end, limits) for end in range(len(self.ends.stages)))
+        *first, last = (max((int(one.bytes) for one in passes), default=0) for passes in peaks)
+        return first * (self.layout.pp - 1) + [last]
 
 
 def without_weights(
@@ -140,13 +113,26 @@ class Weighed:
     routed: Array
     first: Array
     last: Array
-    products: dict[Product, Array]
-    quantized: dict[Product, Flags]
-    read: dict[WindowTokens, Array]  # bits of cache of a token, of all layers
-    written: Array
-    table_row: Array
-    tied_head: Array
-    base: Demand
+    demand: Demand
+
+
+def of_rows(figures: Sequence[Any], which: Indices, forms: Indices) -> Any:
+    """Of the figures of some ranks, each one or [formats], those of rows of one rank and format each: [rows, 1]; one
+    figure where all are alike. Demands are rows of all their figures."""
+    first = figures[0]
+    if first is None:
+        return None
+    if isinstance(first, Mapping):
+        return {key: of_rows([one[key] for one in figures], which, forms) for key in first}
+    if isinstance(first, Demand | Routing):
+        names = [field.name for field in fields(first)]
+        return replace(
+            first, **{name: of_rows([getattr(one, name) for one in figures], which, forms) for name in names}
+        )
+    table = np.array(figures)
+    if (table == table.flat[0]).all():
+        return table.flat[0].item()
+    return table[which, None] if table.ndim == 1 else table[which, forms, None]
 
 
 Shards = Callable[[Layout, tuple[int, ...]], Shard]
@@ -248,13 +234,15 @@ def weighed(
         routed=routed,
         first=first,
         last=last,
-        products=products,
-        quantized={product: sign > 0 for product, sign in balance.items()},
-        table_row=table_row,
-        read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
-        written=np.array([written[p.kv] for p in precisions]),
-        tied_head=tied,
-        base=base,
+        demand=replace(
+            base,
+            weights=products,
+            quantized={product: sign > 0 for product, sign in balance.items()},
+            read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
+            written=np.array([written[p.kv] for p in precisions]),
+            table_row=table_row,
+            tied_head=tied,
+        ),
     )
 
 
@@ -273,9 +261,9 @@ def laid_out(
     experts = chosen if slices == layout.tp else of(1)
     ranges = list(engine.stages(whole.num_layers, layout.pp))
     by_layer = chosen.plain[held] + experts.routed[held] * share_of_experts(routing(whole, layout), layout)
-    stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges], axis=1)
-    stage_bytes[:, 0] += chosen.first[held]
-    stage_bytes[:, -1] += chosen.last[held] + (chosen.tied_head[held] if layout.pp > 1 else 0)
+    stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
+    stage_bytes[0] += chosen.first[held]
+    stage_bytes[-1] += chosen.last[held] + (chosen.demand.tied_head[held] if layout.pp > 1 else 0)
     bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
     states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
     return Shard(
@@ -306,14 +294,14 @@ def cache_bits(
         kv: [f for f, precision in enumerate(precisions) if precision.kv == kv] for kv in {p.kv for p in precisions}
     }
     for block in rank.all_blocks:
-        layers = np.array([sum(stage.start <= place < stage.stop for place in block.runs_in) for stage in ranges])
+        layers = np.array([[sum(stage.start <= place < stage.stop for place in block.runs_in)] for stage in ranges])
         for mixer in block.mixers:
             if isinstance(mixer, Recurrent):
                 continue
             for kv, formats in where.items():
                 for back, each in held_bits(mixer, kv).items():
-                    grid = rows.setdefault(back, np.zeros((len(precisions), len(ranges))))
-                    grid[formats] += layers * float(each)
+                    grid = rows.setdefault(back, np.zeros((len(ranges), len(precisions))))
+                    grid[:, formats] += layers * float(each)
     return rows
 
 

@@ -28,6 +28,7 @@ LAYOUT = {
     "cp": ("cp", "context-parallel ranks"),
     "ep": ("ep", "expert-parallel ranks"),
 }
+INTERLEAVED = LAYOUT | {"vp": ("vp", "pieces of the model on each pipeline stage")}
 
 
 def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
@@ -39,7 +40,7 @@ def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
         speed,
         demands=(demand,),
         work=traced_sizes(figures, speed.work, WORK),
-        layout=traced_sizes(figures, speed.layout, LAYOUT),
+        layout=traced_sizes(figures, speed.layout, LAYOUT if speed.layout.vp == 1 else INTERLEAVED),
         gpu=traced_gpu(figures, speed.gpu),
         shares=traced_shares(figures, speed.shares),
         trained=figures.figure("τ", speed.trained, "share of the weights that are trained"),
@@ -48,13 +49,14 @@ def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
     operations = operation_steps(figures, parts, demand.operations(traced.forward()))
     busy = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])
     lines = [figures.step("busy", busy, "s")]
-    rest = dict(zip(("each", "once"), traced.between_replicas(end), strict=True)) | {"update": traced.optimizer(end)}
+    rest = dict(zip(("each", "once"), traced.between_replicas(end), strict=True))
+    rest |= {"sends": traced.between_stages(end), "update": traced.optimizer(end)}
     lines += [figures.step(name, seconds, "s") for name, seconds in rest.items() if seconds]
     named = {
         name: seconds and figures.figure(f"t_{name}", float(seconds), MEANINGS[name])
         for name, seconds in {"busy": busy, **rest}.items()
     }
-    step = traced.step(named["busy"], named["each"], named["once"], named["update"], end)
+    step = traced.step(named["busy"], named["each"] + named["sends"], named["once"], named["update"], end)
     seconds = figures.figure("t_step", float(step), "seconds of a step")
     flops = figures.figure("φ", speed.model_flops(), "FLOPs of a token, forward and backward, nothing recomputed")
     lines += [
@@ -72,5 +74,6 @@ MEANINGS = {
     "busy": "seconds of a micro-batch on the slowest stage",
     "each": "seconds in which replicas exchange, each micro-batch",
     "once": "seconds in which replicas exchange, each step",
+    "sends": "seconds in which a stage hands on what its further pieces make, each micro-batch",
     "update": "seconds of the optimizer",
 }

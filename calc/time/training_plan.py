@@ -3,7 +3,7 @@ largest micro-batch that fits, and what it comes to in days, energy and money.""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from math import inf
 from typing import Any, get_args
 
@@ -18,9 +18,11 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
-from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
+from calc.time.stage_demands import RankDemands
+from calc.time.training_time import Campaign, TrainingSpeed, TrainingTime, training_speed
 from calc.training.parts import dot
 from calc.training.recipe import RECIPES, Recipe
+from calc.training.schedule import ROUNDS, interleaves
 from calc.training.sharding import TrainingLayout
 from calc.training.step import Shared, Training
 from calc.training.training_workload import Recompute, TrainingWorkload
@@ -28,6 +30,8 @@ from calc.units import GIB
 
 DEGREES = (1, 2, 4, 8, 16)
 """Ranks that share a layer, stages, and spreads of experts that are tried."""
+PIECES = (4, 2)
+"""Pieces of the model on each stage that are tried beside one; more shorten the bubble by little."""
 SAVINGS: tuple[Recompute, ...] = ("none", "alternate", "full")
 ZERO = get_args(TrainingLayout.model_fields["zero"].annotation)
 
@@ -77,9 +81,9 @@ class TrainingSearch:
     node: int = 8
     prices: Mapping[str, float] | None = None
     edits: Edits | None = None
-    demands: dict[tuple[int, int], RankDemands] = field(default_factory=dict)
+    demands: dict[tuple[int, int, int], RankDemands] = field(default_factory=dict)
     trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
-    speeds: dict[tuple[str, int, int], TrainingSpeed] = field(default_factory=dict)
+    speeds: dict[tuple[str, int, int, int], TrainingSpeed] = field(default_factory=dict)
     arithmetic: dict[tuple[str, int, int, Recompute], list[float]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
@@ -100,9 +104,22 @@ class TrainingSearch:
                         if accepted(layout, self.architecture):
                             yield layout
 
+    def interleaved(self, layout: TrainingLayout) -> list[TrainingLayout]:
+        """The same with several pieces on each stage, the most first."""
+        if layout.pp == 1 or self.share(layout) % layout.pp or not interleaves(self.recipe):
+            return []
+        several = (layout.model_copy(update={"vp": vp}) for vp in PIECES)
+        return [other for other in several if accepted(other, self.architecture)]
+
+    def shortest_bubble(self, speed: TrainingSpeed) -> TrainingSpeed:
+        """A step as if its stages had the most pieces that are tried, and these sent nothing."""
+        several = self.interleaved(speed.layout)
+        return replace(speed, layout=several[0]) if several else speed
+
     def training(self, layout: TrainingLayout, recompute: Recompute, accumulation: int) -> Training:
         """The memory of a step at any micro-batch; more micro-batches than a pipeline has in flight change nothing."""
-        key = layout, recompute, min(accumulation, max(2, layout.pp))
+        most = max(2, layout.pp) if layout.vp == 1 else ROUNDS * layout.pp
+        key = layout, recompute, min(accumulation, most)
         if key not in self.trainings:
             work = self.work.model_copy(update={"micro_batch": 1, "accumulation": key[2], "recompute": recompute})
             self.trainings[key] = Training(
@@ -115,9 +132,10 @@ class TrainingSearch:
         return self.needs.global_batch // layout.dp
 
     def micro_batches(self, layout: TrainingLayout) -> list[int]:
-        """Those that divide a replica's share of the step, from small to large."""
-        share = self.share(layout)
-        return [n for n in range(1, share + 1) if share % n == 0 and self.needs.micro_batch in (None, n)]
+        """Those that divide a replica's share of the step, from small to large; of interleaved stages into a multiple
+        of these."""
+        share, multiple = self.share(layout), layout.pp if layout.vp > 1 else 1
+        return [n for n in range(1, share + 1) if share % (n * multiple) == 0 and self.needs.micro_batch in (None, n)]
 
     def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
@@ -146,35 +164,47 @@ class TrainingSearch:
                 break
             if best is not None and self.shortest(gpu, *ways[number]) >= best.seconds:
                 continue
-            candidate = self.candidate(gpu, *ways[number])
-            if candidate is not None and (best is None or candidate.seconds < best.seconds):
-                best = candidate
+            for candidate in self.candidates(gpu, *ways[number]):
+                if best is None or candidate.seconds < best.seconds:
+                    best = candidate
         return best
+
+    def candidates(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> Iterator["Candidate"]:
+        """A layout; and where it fits, the same with the most pieces that do, for of equal layers these hold more."""
+        plain = self.candidate(gpu, layout, recompute)
+        if plain is not None:
+            yield plain
+            several = (self.candidate(gpu, other, recompute) for other in self.interleaved(layout))
+            yield from islice((candidate for candidate in several if candidate is not None), 1)
 
     def least(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
         """Seconds of a step that no micro-batch goes below."""
         key, speed = (gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
         if key not in self.arithmetic:
             self.arithmetic[key] = speed.arithmetic("expected")
-        return speed.least(self.arithmetic[key], "expected")
+        return self.shortest_bubble(speed).least(self.arithmetic[key], "expected")
 
     def shortest(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
         """Seconds of a step at the micro-batch that takes least, whether it fits or not: without a pipeline, the
         largest."""
         sizes = self.micro_batches(layout)
         sizes = sizes if layout.pp > 1 else sizes[-1:]
-        return min((self.speed(gpu, layout, recompute, n).seconds("expected") for n in sizes), default=inf)
+        speeds = (self.shortest_bubble(self.speed(gpu, layout, recompute, n)) for n in sizes)
+        return min((speed.without_sends("expected") for speed in speeds), default=inf)
 
     def speed(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute, n: int) -> TrainingSpeed:
-        key, ranks = (gpu.id, layout.tp, layout.pp), (layout.tp, layout.pp)
+        ranks = layout.tp, layout.pp, layout.vp
         if ranks not in self.demands:
             whole = next((known.whole for known in self.demands.values()), None)
             self.demands[ranks] = RankDemands.of(self.architecture, layout, whole)
-        if key not in self.speeds:
-            model, demands = (self.architecture, self.work, self.recipe), self.demands[ranks]
-            self.speeds[key] = training_speed(*model, layout, gpu, edits=self.edits, node=self.node, demands=demands)
         changes = {"micro_batch": n, "accumulation": self.share(layout) // n, "recompute": recompute}
-        return replace(self.speeds[key], work=self.work.model_copy(update=changes), layout=layout)
+        work = self.work.model_copy(update=changes)
+        if (gpu.id, *ranks) not in self.speeds:
+            model, demands = (self.architecture, work, self.recipe), self.demands[ranks]
+            self.speeds[gpu.id, *ranks] = training_speed(
+                *model, layout, gpu, edits=self.edits, node=self.node, demands=demands
+            )
+        return replace(self.speeds[gpu.id, *ranks], work=work, layout=layout)
 
     def plan(self, candidate: "Candidate") -> TrainingPlan:
         """With its ranges, and what stays free."""
@@ -266,5 +296,13 @@ def assumptions(search: TrainingSearch) -> Iterable[Message]:
         "of the {n:,} sequences of a step.",
         n=search.needs.global_batch,
     )
+    if interleaves(search.recipe):
+        most, fewer = PIECES
+        yield Message(
+            "Pipeline stages are interleaved where that makes the step shorter: {most} pieces on each (VP), or {fewer} "
+            "where no more fit; a replica's micro-batches are then a multiple of the stages.",
+            most=most,
+            fewer=fewer,
+        )
     yield Message("Energy is the board power of the GPUs alone, as printed; hosts, links and cooling come on top.")
     yield Message("Days are those of steps alone: no failures, evaluations or checkpoints.")

@@ -7,11 +7,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
-from calc.formats import Precision
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
-from calc.hardware.parallel import Layout
-from calc.hardware.shards import alike_stages
 from calc.model.architecture import Architecture
 from calc.time.efficiency import (
     OF_TRAINING,
@@ -24,8 +21,10 @@ from calc.time.efficiency import (
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
-from calc.time.time_operations import Demand, Operation, What, demand
+from calc.time.stage_demands import RankDemands, unlike
+from calc.time.time_operations import Demand, Operation, What
 from calc.training.recipe import WIDTH, Recipe
+from calc.training.schedule import check_schedule
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Recompute, TrainingWorkload
 
@@ -86,7 +85,7 @@ class TrainingSpeed:
     demands: tuple[Demand, ...]  # of each pipeline stage
     whole: Demand  # of the model on one GPU
     rank: Architecture
-    stages: tuple[range, ...]
+    stages: tuple[tuple[range, ...], ...]  # the pieces of each
     trained: float  # share of the weights that are trained
     work: TrainingWorkload
     recipe: Recipe
@@ -135,14 +134,14 @@ class TrainingSpeed:
         moved /= self.layout.tp if self.layout.sequence_parallel else 1
         if demand.routing is not None:
             moved += shares.routed.duration(end) * demand.routing.rows(tokens) * demand.sparse
-        seconds: float = passes / 3 * moved * demand.hidden
+        seconds: float = passes * moved * demand.hidden / 3
         return seconds / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
 
     def launches(self, demand: Demand, end: End) -> float:
         """Seconds that the host takes to launch the kernels of a micro-batch, which it does while they run."""
         shares, passes = self.shares, self.passes("host").all
         each = demand.layers * shares.layer_us.duration(end) + demand.sparse * shares.sparse_us.duration(end)
-        return passes / 3 * each * 1e-6
+        return passes * each / 3 * 1e-6
 
     def computing(self, what: What, flops: float, end: End) -> float:
         """Seconds of so many FLOPs of a forward pass, in all passes. Attention of a context-parallel rank: its share of
@@ -204,6 +203,18 @@ class TrainingSpeed:
             return passes * weights * WIDTH[recipe.compute] + trained * WIDTH[recipe.gradients], 0.0
         return 0.0, trained * (WIDTH[recipe.gradients] + WIDTH[recipe.weights])
 
+    def between_stages(self, end: End) -> float:
+        """Seconds of a micro-batch in which a stage hands on what its further pieces make, forward and back: with vp
+        pieces it sends vp times as often (arXiv:2104.04473 section 2.2.2). What one piece sends is left out."""
+        layout, vp = self.layout, self.layout.vp
+        if vp == 1:
+            return 0.0
+        passed = self.forward().tokens * self.demands[0].hidden * WIDTH[self.recipe.compute]
+        passed /= layout.tp if layout.sequence_parallel else 1
+        over = path(self.gpu, layout.gpus, self.node)
+        seconds: float = 2 * (vp - 1) * passed / (path_gb_s(self.gpu, over, self.shares, end) * 1e9)
+        return seconds
+
     def weights(self, demand: Demand) -> tuple[ReplicatedWeights, ReplicatedWeights]:
         """Of a rank: routed experts, spread over ep ranks, and all else."""
         layout, elements = self.layout, {what: size / WIDTH["bf16"] for what, size in demand.weights.items()}
@@ -263,21 +274,37 @@ class TrainingSpeed:
         busy = max(seconds + self.within_layers(demand, end, latency=False) for demand, seconds in stages)
         each, once = self.between_replicas(end)
         exchanged = (1 - self.shares.overlap.share(end)) * (self.layout.pp * each + once)
-        return (self.work.accumulation + self.layout.pp - 1) * busy + exchanged + self.optimizer(end)
+        return self.batches * busy + exchanged + self.optimizer(end)
 
     def exposed(self, exchange: float, busy: float, end: End) -> float:
-        """Seconds of what replicas exchange that do not hide behind so many seconds of compute."""
+        """Seconds of what replicas exchange, or further pieces send, that do not hide behind so many seconds of
+        compute."""
         return exchange - self.shares.overlap.share(end) * min(exchange, busy)
 
+    @property
+    def bubble(self) -> float:
+        """Micro-batches' time for which a stage waits in a step: pp - 1 with 1F1B, each of one piece only where stages
+        take turns in vp pieces (arXiv:2104.04473 section 2.2)."""
+        waited: float = self.layout.pp - 1
+        return waited if self.layout.vp == 1 else waited / self.layout.vp
+
+    @property
+    def batches(self) -> float:
+        """Micro-batches' time of a step, the bubble included."""
+        return self.work.accumulation + self.bubble
+
     def step(self, busy: float, each: float, once: float, update: float, end: End) -> float:
-        """Seconds of a step of such parts; 1F1B leaves a bubble of pp - 1 micro-batches (arXiv:2104.04473 section
-        2.2)."""
-        batches = self.work.accumulation + self.layout.pp - 1
-        return batches * (busy + self.exposed(each, busy, end)) + self.exposed(once, busy, end) + update
+        """Seconds of a step of such parts."""
+        return self.batches * (busy + self.exposed(each, busy, end)) + self.exposed(once, busy, end) + update
+
+    def without_sends(self, end: End) -> float:
+        """Seconds of a step whose further pieces send nothing."""
+        return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
 
     def seconds(self, end: End) -> float:
         """Of a step."""
-        return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
+        each, once = self.between_replicas(end)
+        return self.step(self.busy(end), each + self.between_stages(end), once, self.optimizer(end), end)
 
     @property
     def tokens(self) -> int:
@@ -329,37 +356,6 @@ class TrainingSpeed:
         )
 
 
-def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
-    """Of stages that do the same, which share one object, the first."""
-    return {id(demand): demand for demand in demands}.values()
-
-
-@dataclass(frozen=True)
-class RankDemands:
-    """What ranks of so many tensor-parallel ranks and pipeline stages do, and the whole model on one GPU."""
-
-    rank: Architecture
-    stages: tuple[range, ...]
-    demands: tuple[Demand, ...]
-    whole: Demand
-
-    @classmethod
-    def of(cls, architecture: Architecture, layout: TrainingLayout, whole: Demand | None = None) -> "RankDemands":
-        ranks, stored = Layout(tp=layout.tp), Precision()
-        rank = architecture.rank(layout.tp)
-        stages = tuple(layout.stages(architecture.num_layers))
-        demands: list[Demand] = []
-        for stage, first in zip(stages, alike_stages(rank, stages, rank.tensors()), strict=True):
-            here = demands[first] if first < len(demands) else demand(architecture, rank, stored, ranks, stage)
-            demands.append(next((known for known in demands if known == here), here))
-        return cls(
-            rank=rank,
-            stages=stages,
-            demands=tuple(demands),
-            whole=whole or demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
-        )
-
-
 def training_speed(
     architecture: Architecture,
     work: TrainingWorkload,
@@ -377,6 +373,7 @@ def training_speed(
     """A step of a model, its products in the recipe's type or in fp8; `trained` is the share of its weights that are
     (of LoRA, its adapters)."""
     layout.check(architecture)
+    check_schedule(work, recipe, layout)
     known = demands or RankDemands.of(architecture, layout)
     dtype = arithmetic("fp8" if products == "fp8" else "bf16" if recipe.compute == "bf16" else recipe.compute, gpu)
     return TrainingSpeed(

@@ -1,5 +1,5 @@
-"""What a micro-batch holds on its way through one rank of one pipeline stage, beside what is there all the time;
-whatever the batch and the length."""
+"""What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
+time; whatever the batch and the length."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -38,16 +38,22 @@ class Course:
     them."""
 
     def __init__(
-        self, passes: Passes, weights: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout
+        self,
+        passes: Passes,
+        weights: StageWeights,
+        piece: range,
+        work: TrainingWorkload,
+        recipe: Recipe,
+        layout: TrainingLayout,
     ) -> None:
         self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
         self.by_fsdp = layout.gathered_by_fsdp(recipe)
         self.units = weights.units_over(layout.replicas) if self.by_fsdp else weights.units
-        self.first, self.last = weights.stage.start == 0, weights.stage.stop == self.rank.num_layers
-        self.runs = list(self._runs(blocks_within(self.rank, weights.stage)))
+        self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
+        self.runs = list(self._runs(blocks_within(self.rank, piece)))
         self.sharded = Sharded(self.runs, layout) if self.by_fsdp else None
-        self.peaks = dict[Bytes, int]()
+        self.peaks = dict[tuple[Bytes, bool], int]()
 
     @property
     def recomputed(self) -> bool:
@@ -74,7 +80,7 @@ class Course:
         """The same of the largest unit."""
         return max(map(self.gathered, self.units))
 
-    # The parts of the model in this stage
+    # The parts of the model in this piece
 
     def _runs(self, blocks: list[Block]) -> Iterator[Run]:
         """Equal layers that follow each other, between the ends that stand here."""
@@ -232,14 +238,15 @@ class Course:
                 parts.setdefault((here.phase, here.profile), []).append(here)
         return list(parts.values())
 
-    def peak_bytes(self, units: Bytes) -> int:
-        """Bytes at the peak, for a batch and a length."""
-        if units not in self.peaks:
-            self.peaks[units] = max(
+    def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
+        """Bytes at the peak of the way forward or back, for a batch and a length."""
+        if (units, backward) not in self.peaks:
+            self.peaks[units, backward] = max(
                 max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
                 for depths in self.depths
+                if (depths[0].phase == "backward") == backward
             )
-        return self.peaks[units]
+        return self.peaks[units, backward]
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:

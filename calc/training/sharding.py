@@ -1,9 +1,10 @@
-from collections.abc import Iterator
+from itertools import accumulate
 from typing import Literal, Self
 
 from pydantic import Field
 
 from calc.errors import ConfigError, Message
+from calc.hardware.division import nearest
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
@@ -12,9 +13,17 @@ from calc.training.recipe import Recipe
 
 class TrainingLayout(Degrees):
     """How a training step is spread. Each of dp replicas sees its own sequences, each of cp ranks its part of them;
-    routed experts are spread over ep of these ranks. ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
+    routed experts are spread over ep of these ranks. Each of pp stages holds vp pieces of the model, of which the
+    stages take turns (arXiv:2104.04473 section 2.2.2). ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
 
+    vp: int = Field(
+        default=1,
+        ge=1,
+        le=512,
+        description="Virtual pipeline stages (VP), Megatron-LM's --num-virtual-stages-per-pipeline-rank: pieces of the "
+        "model on each pipeline stage; more than 1 is the interleaved schedule.",
+    )
     cp: int = Field(
         default=1, ge=1, le=1024, description="Context parallel (CP): ranks that share each sequence's tokens."
     )
@@ -38,15 +47,18 @@ class TrainingLayout(Degrees):
         default=True, description="Norms and what they read are divided over the tensor-parallel ranks too."
     )
 
-    def stages(self, layers: int) -> Iterator[range]:
-        """The layers of each stage: what does not divide goes one each to the last stages but the very last, which
-        holds the head."""
-        each, more = divmod(layers, self.pp)
-        start = 0
-        for stage in range(self.pp):
-            stop = start + each + (self.pp - 1 - more <= stage < self.pp - 1)
-            yield range(start, stop)
-            start = stop
+    def pieces(self, layers: int) -> list[range]:
+        """The layers of each piece of the model: what does not divide goes one each to the last pieces but the very
+        last, which holds the head."""
+        count = self.pp * self.vp
+        each, more = divmod(layers, count)
+        sizes = [each + (count - 1 - more <= piece < count - 1) for piece in range(count)]
+        return [range(stop - size, stop) for size, stop in zip(sizes, accumulate(sizes), strict=True)]
+
+    def stages(self, layers: int) -> list[tuple[range, ...]]:
+        """The pieces of each stage, which take turns in them."""
+        pieces = self.pieces(layers)
+        return [tuple(pieces[stage :: self.pp]) for stage in range(self.pp)]
 
     @property
     def gpus(self) -> int:
@@ -74,6 +86,40 @@ class TrainingLayout(Degrees):
     def gathered_by_fsdp(self, recipe: Recipe) -> bool:
         """Whether PyTorch's FSDP2 gathers the weights."""
         return self.fully_sharded and not recipe.buffers
+
+    def check(self, architecture: Architecture) -> None:
+        super().check(architecture)
+        if self.vp == 1:
+            return
+        if self.pp == 1:
+            sentence = "vp is {vp:,}, but there is one pipeline stage: an interleaved schedule needs two."
+            raise ConfigError(Message(sentence, vp=self.vp), "vp", [1])
+        if not self.cuts_evenly(architecture):
+
+            def allowed(vp: int) -> bool:
+                return self.model_copy(update={"vp": vp}).cuts_evenly(architecture)
+
+            sentence = (
+                "pp times vp is {pieces:,}, which does not divide the {layers:,} layers, with or without the "
+                "embedding, the loss and multi-token prediction (MTP) counted as layers."
+                if architecture.prediction
+                else "pp times vp is {pieces:,}, which does not divide the {layers:,} layers, with or without the "
+                "embedding and the loss counted as layers."
+            )
+            raise ConfigError(
+                Message(sentence, pieces=self.pp * self.vp, layers=architecture.num_layers),
+                "vp",
+                nearest(self.vp, allowed),
+            )
+
+    def cuts_evenly(self, architecture: Architecture) -> bool:
+        """Whether the pieces are of as many layers, where the embedding, the loss and the layers of multi-token
+        prediction may count as some: Megatron-LM's account_for_embedding_in_pipeline_split and
+        account_for_loss_in_pipeline_split (Megatron-Core 0.16.1, transformer_config.py), and the layouts that
+        Megatron-Bridge writes out for DeepSeek-V3."""
+        layers, count = architecture.num_layers, self.pp * self.vp
+        ends = 2 + sum(len(module.block.layers) for module in architecture.prediction)
+        return count <= layers and -layers % count <= ends
 
     def check_experts(self, architecture: Architecture) -> None:
         if self.replicas % self.ep:

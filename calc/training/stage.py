@@ -2,6 +2,7 @@
 
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from calc.training.autograd import Bytes, CountedBy
 from calc.training.course import Course
@@ -10,24 +11,47 @@ from calc.training.parts import dot
 from calc.training.passes import Passes
 from calc.training.profile import undominated
 from calc.training.recipe import WIDTH
+from calc.training.schedule import peak_turns
 from calc.training.sharding import TrainingLayout
 from calc.training.states import States
 from calc.training.training_workload import TrainingWorkload
 
 
+class PieceAtWork(NamedTuple):
+    """A piece of a stage at work forward or backward, and all that is there beside."""
+
+    course: Course
+    backward: bool
+    alive: Alive
+
+
 class TrainingStage:
-    """One rank of a pipeline stage: what is there all the time, round the course of a micro-batch."""
+    """One rank of a pipeline stage: what is there all the time, round the course of a micro-batch through a piece of
+    it. `courses` are those of its pieces; alike pieces have one."""
 
     def __init__(
-        self, course: Course, states: States, work: TrainingWorkload, layout: TrainingLayout, number: int
+        self, courses: tuple[Course, ...], states: States, work: TrainingWorkload, layout: TrainingLayout, number: int
     ) -> None:
-        self.course, self.states, self.work, self.layout, self.number = course, states, work, layout, number
-        self.rank, self.recipe = course.rank, course.recipe
+        self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
+        self.course = courses[0]
+        self.rank, self.recipe = self.course.rank, self.course.recipe
 
-    @property
-    def in_flight(self) -> int:
-        """Micro-batches under way at once, with 1F1B (arXiv:2104.04473 section 2.2)."""
-        return min(self.work.accumulation, self.layout.pp - self.number)
+    @cached_property
+    def at_work(self) -> list[PieceAtWork]:
+        """The turns of its schedule at which most waits."""
+        kinds = tuple(self.courses.index(course) for course in self.courses)
+        found = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
+        return [
+            PieceAtWork(self.courses[one.piece], one.backward, self.during.plus(self.waiting(one.waiting)))
+            for one in found
+        ]
+
+    def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
+        """What so many micro-batches in each piece keep for their backward pass."""
+        several = zip(self.courses, pieces, strict=True)
+        return list(
+            chain.from_iterable(run.waiting(n * run.layers) for course, n in several if n for run in course.runs)
+        )
 
     @property
     def passes(self) -> Passes:
@@ -81,8 +105,6 @@ class TrainingStage:
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.passes.settings.rest
         tensors.append(Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables"))
-        for run in self.course.runs if self.in_flight > 1 else ():
-            tensors += run.waiting((self.in_flight - 1) * run.layers)
         return tensors
 
     def bucketed(self) -> int:
@@ -138,7 +160,10 @@ class TrainingStage:
 
     def passing(self, units: Bytes) -> int:
         """The same while a micro-batch passes."""
-        return dot(self.during.bytes, units) + self.course.peak_bytes(units)
+        return max(
+            dot(alive.bytes, units) + course.peak_bytes(units, backward=backward)
+            for course, backward, alive in self.at_work
+        )
 
     @property
     def divided(self) -> int:
@@ -149,15 +174,17 @@ class TrainingStage:
 
     @cached_property
     def during(self) -> Alive:
-        """What is there all the time during a micro-batch."""
+        """What is there all the time during a micro-batch, beside others that are under way."""
         return Alive().plus(self.running())
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
-        for phase, moments in self.course.moments.items():
-            phases[phase] = [self.during.around(moment) for moment in moments]
+        for course, backward, alive in self.at_work:
+            for phase, moments in course.moments.items():
+                if (phase == "backward") == backward:
+                    phases.setdefault(phase, []).extend(map(alive.around, moments))
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
         return phases

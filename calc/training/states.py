@@ -77,7 +77,7 @@ class States:
 class StageWeights:
     """The weights of a stage, however many replicas there are."""
 
-    stage: range
+    pieces: tuple[range, ...]
     weights: list[RankWeight]
     trained: list[RankWeight]
     separate_embedding: bool
@@ -93,16 +93,16 @@ class StageWeights:
 
 
 def stage_weights(
-    rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
+    rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
     """All that a stage holds, and what of it is trained."""
-    weights = list(weights_of(rank, stage, layout, frozen, plain=plain_experts(work, frozen)))
+    weights = list(weights_of(rank, pieces, layout, frozen, plain=plain_experts(work, frozen)))
     trained = [
         weight if tensor is weight.tensor else replace(weight, tensor=tensor)
         for weight in weights
         for tensor in trained_of(rank, weight.tensor, work)
     ]
-    return StageWeights(stage, weights, trained, layout.separate_embedding and not rank.tied)
+    return StageWeights(pieces, weights, trained, layout.separate_embedding and not rank.tied)
 
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
@@ -213,15 +213,15 @@ def last_matrix(trained: list[RankWeight]) -> int:
 
 
 def weights_of(
-    rank: Architecture, stage: range, layout: TrainingLayout, frozen: Precision, *, plain: bool
+    rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, *, plain: bool
 ) -> Iterator[RankWeight]:
     """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
     last, and there a tied head too."""
     for piece in stored(rank, frozen):
         tensor = piece.tensor
-        copies = copies_within(rank, tensor, stage) if tensor.excluded_as is None else 0
+        copies = copies_within(rank, tensor, *pieces) if tensor.excluded_as is None else 0
         if copies:
-            layers = layers_within(tensor, stage)
+            layers = layers_within(tensor, *pieces)
             here = tensor if layers == tensor.layers else replace(tensor, layers=layers)
             a_layer = tensor.count // len(tensor.layers) if tensor.layers else 1
             routed = tensor.component == "experts_routed"

@@ -1,6 +1,6 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -9,7 +9,7 @@ from calc.errors import ConfigError, Message
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
-from calc.hardware.shards import alike_stages
+from calc.hardware.shards import alike_pieces, alike_stages
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
@@ -23,6 +23,7 @@ from calc.training.passes import Passes, settings_of
 from calc.training.peft import plain_experts, trained_of
 from calc.training.profile import undominated
 from calc.training.recipe import Recipe
+from calc.training.schedule import check_schedule
 from calc.training.sharding import TrainingLayout
 from calc.training.stage import TrainingStage
 from calc.training.states import StageWeights, stage_weights, states_of
@@ -70,7 +71,7 @@ class Shared:
     def __init__(self) -> None:
         self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
         self.ranks = dict[int, Architecture]()
-        self.alike = dict[tuple[int, int, Precision], list[int]]()
+        self.alike = dict[tuple[int, int, int, Precision], list[int]]()
         self.weights = dict[tuple[object, ...], StageWeights]()
         self.passes = dict[tuple[int, Settings], Passes]()
         self.courses = dict[tuple[object, ...], Course]()
@@ -90,6 +91,7 @@ class Training:
         shared: "Shared | None" = None,
     ) -> None:
         layout.check(architecture)
+        check_schedule(work, recipe, layout)
         self.architecture = architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.shared = shared or Shared()
@@ -105,13 +107,19 @@ class Training:
     # The stages of the pipeline
 
     @cached_property
-    def alike(self) -> list[int]:
-        """For each stage the first that weighs the same, but for the micro-batches in flight."""
-        key = self.layout.tp, self.layout.pp, self.frozen
+    def alike_pieces(self) -> list[int]:
+        """For each piece of the model the first that weighs the same."""
+        layout = self.layout
+        key = layout.tp, layout.pp, layout.vp, self.frozen
         if key not in self.shared.alike:
             tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
-            self.shared.alike[key] = alike_stages(self.rank, self.layout.stages(self.rank.num_layers), tensors)
+            self.shared.alike[key] = alike_pieces(self.rank, layout.pieces(self.rank.num_layers), tensors)
         return self.shared.alike[key]
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """For each stage the first that weighs the same, but for the micro-batches in flight."""
+        return alike_stages(self.alike_pieces, self.layout.pp)
 
     @cached_property
     def unlike(self) -> list[int]:
@@ -125,8 +133,8 @@ class Training:
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
-            course = self._course(weights, self._passes(single=single))
-            self.built[index, single] = TrainingStage(course, states, self.work, self.layout, index)
+            courses = tuple(self._courses(weights, index, self._passes(single=single)))
+            self.built[index, single] = TrainingStage(courses, states, self.work, self.layout, index)
         return self.built[index, single]
 
     def _weights(self, index: int) -> StageWeights:
@@ -134,10 +142,11 @@ class Training:
         layout, work = self.layout, self.work
         adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
         plain = plain_experts(work, self.frozen)
-        key = layout.tp, layout.pp, index, layout.ep, layout.separate_embedding, self.frozen, plain, adapters
+        stage = layout.tp, layout.pp, layout.vp, index
+        key = *stage, layout.ep, layout.separate_embedding, self.frozen, plain, adapters
         if key not in self.shared.weights:
-            stage = list(layout.stages(self.rank.num_layers))[index]
-            self.shared.weights[key] = stage_weights(self.rank, stage, layout, self.frozen, work)
+            pieces = layout.stages(self.rank.num_layers)[index]
+            self.shared.weights[key] = stage_weights(self.rank, pieces, layout, self.frozen, work)
         return self.shared.weights[key]
 
     def _passes(self, *, single: bool) -> Passes:
@@ -147,13 +156,19 @@ class Training:
             self.shared.passes[key] = Passes(self.rank, settings)
         return self.shared.passes[key]
 
-    def _course(self, weights: StageWeights, passes: Passes) -> Course:
+    def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
+        """Those of each piece of a stage; alike pieces have one."""
+        kinds = self.alike_pieces[index :: self.layout.pp]
+        for kind in kinds:
+            yield self._course(weights, weights.pieces[kinds.index(kind)], passes)
+
+    def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
         work, layout = self.work, self.layout
         gathered = (layout, work.accumulation) if layout.gathered_by_fsdp(self.recipe) else None
-        key = passes, weights, self.recipe, work.recompute, work.offload_activations, gathered
+        key = passes, weights, piece, self.recipe, work.recompute, work.offload_activations, gathered
         if key not in self.shared.courses:
-            self.shared.courses[key] = Course(passes, weights, work, self.recipe, layout)
+            self.shared.courses[key] = Course(passes, weights, piece, work, self.recipe, layout)
         return self.shared.courses[key]
 
     def changed(

@@ -95,6 +95,10 @@ def sharded(stage: int) -> Callable[[Largest, TrainingSetting], TrainingSetting 
     return on
 
 
+def plain_schedule(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    return None if now.layout.vp == 1 else now.spread(vp=1)
+
+
 def less_at_once(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
     """The largest micro-batch that fits, or of one sequence; the same sequences in a step, where gradients can be
     accumulated."""
@@ -181,6 +185,16 @@ CHANGES: tuple[StepChange, ...] = (
         resharded,
         said(Message("Reshard after the forward pass")),
         said(Message("Each layer's weights are gathered once more.")),
+    ),
+    StepChange(
+        "one_piece",
+        "time",
+        plain_schedule,
+        said(Message("One piece on each pipeline stage")),
+        lambda after: Message(
+            "Fewer micro-batches under way, and a longer bubble: {share:.1%} of the step's work.",
+            share=(after.layout.pp - 1) / after.work.accumulation,
+        ),
     ),
     StepChange(
         "micro-batch",

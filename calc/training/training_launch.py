@@ -18,7 +18,20 @@ def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
     nodes, each = machines(layout.gpus, node)
     several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
     where = several if nodes > 1 else ("--standalone",)
-    return Launch(words=("torchrun", *where, "--nproc-per-node", str(each), SCRIPT))
+    words = ("torchrun", *where, "--nproc-per-node", str(each), SCRIPT)
+    return Launch(words=words, notes=tuple(interleaved(layout)))
+
+
+def interleaved(layout: TrainingLayout) -> Iterator[Message]:
+    """How the script is told to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
+    config/configs.py)."""
+    if layout.vp > 1:
+        yield Message(
+            "Interleaved stages are set in the script: Megatron-LM's --num-virtual-stages-per-pipeline-rank {vp:,}; "
+            "torchtitan's --parallelism.pipeline_parallel_schedule Interleaved1F1B, with the layers of a piece as "
+            "--parallelism.pipeline_parallel_layers_per_stage.",
+            vp=layout.vp,
+        )
 
 
 def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout, node: int = NODE) -> Launch:

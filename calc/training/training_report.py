@@ -171,6 +171,11 @@ def training_assumptions(
         yield Message(
             "Selective recomputation drops attention scores, which flash attention does not keep in any case."
         )
+    if layout.vp > 1:
+        yield Message(
+            "Pieces are interleaved as Megatron-LM does by default: {pp:,} micro-batches in a row through each.",
+            pp=layout.pp,
+        )
     if layout.zero == 3 and training.recipe.reuse:
         yield Message("Of sharded weights, DeepSpeed keeps the head and those that are needed again soon gathered.")
     elif layout.fully_sharded:

@@ -52,6 +52,20 @@ def test_options_reach_the_memory(capsys, options, part, nbytes):
     assert json.loads(out)["memory"][part] == pytest.approx(nbytes, rel=1e-6)
 
 
+@pytest.mark.parametrize("flag", ["--vp", "--num-virtual-stages-per-pipeline-rank"])
+def test_interleaved_stages_by_megatron_s_flag(capsys, flag):
+    status, out, _ = run(
+        capsys, "Qwen/Qwen2.5-3B", "--train", "--pp", "4", flag, "3", "--accumulation", "8", "--time", "--json"
+    )
+    found = json.loads(out)
+    assert (status, found["scenario"]["layout"]["vp"]) == (0, 3)
+    plain = json.loads(
+        run(capsys, "Qwen/Qwen2.5-3B", "--train", "--pp", "4", "--accumulation", "8", "--time", "--json")[1]
+    )
+    assert found["time"]["step_s"]["expected"] < plain["time"]["step_s"]["expected"]
+    assert found["memory"]["activations"] > plain["memory"]["activations"]
+
+
 def test_table(capsys):
     status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--tp", "2", "--cp", "2", "--gpu", "h100-sxm")
     assert status == 0

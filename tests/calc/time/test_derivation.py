@@ -77,6 +77,7 @@ def test_every_line_gives_its_result_and_all_lines_the_report(model, weights, la
     [
         pytest.param("meta-llama/Llama-3.1-8B", {"dp": 8, "zero": 3}, {}, id="fsdp"),
         pytest.param("meta-llama/Llama-3.1-70B", {"tp": 8, "pp": 4, "dp": 4, "zero": 1}, {"accumulation": 16}, id="3d"),
+        pytest.param("meta-llama/Llama-3.1-70B", {"tp": 8, "pp": 4, "vp": 5}, {"accumulation": 16}, id="interleaved"),
         pytest.param("Qwen/Qwen3-30B-A3B", {"dp": 8, "ep": 8, "zero": 1}, {"recompute": "full"}, id="experts"),
         pytest.param("meta-llama/Llama-3.1-8B", {"cp": 4, "dp": 2}, {"sequence": 32_768}, id="context-parallel"),
     ],

@@ -16,7 +16,6 @@ from calc.time.layouts import layouts, refusal
 from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
-from calc.time.room import FittingRows
 from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
@@ -139,8 +138,8 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
     shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
-    assert shard.stage_bytes[0] == pytest.approx(stages, abs=1)
-    free, usable = found.room.free(shard, layout)[0][0, 0], gpus()[gpu].usable_bytes
+    assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
+    free, usable = found.room.free(shard, layout)[0][:, 0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
@@ -159,6 +158,34 @@ def test_plans_meet_their_targets_or_say_so():
         assert plan.gpus == plan.replicas * plan.layout.gpus
 
 
+@pytest.mark.parametrize(
+    "needs",
+    [
+        pytest.param(Needs(users=48, prompt=2000, output=200), id="users"),
+        pytest.param(Needs(users=48, prompt=2000, output=200, tpot_ms=20, ttft_ms=600), id="targets"),
+        pytest.param(Needs(requests_per_s=8, prompt=2000, output=200, tpot_ms=30), id="requests"),
+        pytest.param(Needs(users=4000, prompt=2000, output=200), id="out-of-reach"),
+    ],
+)
+def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
+    found = search(needs=needs)
+    best = {}
+    for plan in found.plans(10**6, best_of_each=False):
+        best.setdefault((plan.gpu, plan.weights), plan)
+    assert found.plans(10**6) == list(best.values())
+    assert found.contenders.rows.form.size < found.rows.form.size
+
+
+def test_the_batch_is_the_largest_in_time():
+    needs = Needs(users=256, prompt=2000, output=200, tpot_ms=40)
+    found = search(needs=needs)
+    speed, batches = found.speed(found.rows), found.batches(found.rows, 256)
+    in_time = found.step(speed, batches) <= 40
+    largest = found.largest_batch(speed, found.rows)
+    assert largest.tolist() == np.where(in_time, batches, batches[:, :1]).max(axis=1).tolist()
+    assert len(set(largest)) > 3
+
+
 def test_the_cheapest_comes_first():
     plans = [plan for plan in search(kinds=("h100-sxm", "h200-sxm", "b200")).plans() if plan.meets]
     assert [plan.usd_per_hour for plan in plans] == sorted(plan.usd_per_hour for plan in plans)
@@ -173,7 +200,7 @@ def test_a_stated_price_decides():
 def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     found = search(kinds=("h100-sxm",), formats=("fp8",))
     plan = found.plans(1)[0]
-    alone = found.of(FittingRows.of([found.room.fit(found.shards(plan.layout, (0,)), plan.layout, (0,))]))
+    alone = found.of(found.fitting([(plan.layout, (0,))]))
     assert plan.tpot_ms == pytest.approx(float(alone.tpot[0]))
     serving = Serving(
         architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"](), Precision(weights="fp8"), plan.layout, Overhead()

@@ -2,13 +2,15 @@
 
 import pytest
 
-from calc import Workload
+from calc import RECIPES, Architecture, TrainingLayout, TrainingWorkload, Workload
 from calc.hardware.gpus import gpus
 from calc.model.paper import Code, Formula, PaperTable
 from calc.model.typeset import latex, mathml, parsed
 from calc.time.figures import shown
-from calc.time.time_paper import time_section
+from calc.time.time_paper import step_time_section, time_section
 from calc.time.time_report import time_report
+from calc.time.training_time import training_speed
+from presets import models
 from tests.calc.time.test_derivation import CASES, serving
 
 WORK = Workload(batch=16, context=6000, generated=500)
@@ -28,6 +30,22 @@ def test_the_lines_end_with_the_report(model, weights, layout):
     step, first = report.decode.step_ms.expected, report.prefill.ttft_ms.expected
     assert results["step"] == (f"{step:.4g} ms" if step < 1000 else f"{step / 1000:,.4g} s")
     assert results["ttft"] == (f"{first:.4g} ms" if first < 1000 else f"{first / 1000:,.4g} s")
+    for table in tables:
+        for cell in (cell for row in table.rows for cell in row if isinstance(cell, Formula) and cell.written):
+            assert latex(parsed(cell.written))
+            assert mathml(parsed(cell.written))
+
+
+@pytest.mark.parametrize(("layout", "work"), [({"dp": 8, "zero": 3}, {}), ({"pp": 4, "vp": 4}, {"accumulation": 8})])
+def test_the_lines_of_a_step_end_with_its_seconds(layout, work):
+    architecture = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
+    asked = TrainingWorkload(**work)
+    speed = training_speed(architecture, asked, RECIPES["master"], TrainingLayout(**layout), gpus()["h100-sxm"])
+    tables = [item for item in step_time_section(speed).items if isinstance(item, PaperTable)]
+    formulas = {row[0].written: row for table in tables for row in table.rows if isinstance(row[0], Formula)}
+    seconds = speed.time().step_s.expected
+    assert formulas["step"][1].text == (f"{1000 * seconds:.4g} ms" if seconds < 1 else f"{seconds:,.4g} s")
+    assert ("vp" in formulas["step"][2].written) == ("vp" in layout)
     for table in tables:
         for cell in (cell for row in table.rows for cell in row if isinstance(cell, Formula) and cell.written):
             assert latex(parsed(cell.written))

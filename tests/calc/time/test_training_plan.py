@@ -2,9 +2,10 @@
 
 import pytest
 
-from calc import ConfigError
+from calc import RECIPES, Architecture, ConfigError
 from calc.hardware.gpus import gpus
-from calc.time.training_plan import TrainingNeeds, training_plan_report
+from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
+from calc.time.training_time import training_speed
 from calc.training.training_report import training_report
 from calc.training.training_workload import TrainingWorkload
 from cli.plan import main
@@ -64,6 +65,32 @@ def test_a_micro_batch_that_is_set_is_kept():
     needs = NEEDS.model_copy(update={"micro_batch": 2})
     found = training_plan_report(LLAMA, needs, gpus=KINDS[:1])
     assert {plan.micro_batch for plan in found.plans} == {2}
+
+
+def test_stages_are_interleaved_where_that_is_faster_and_fits():
+    """Of the same layout none is faster, with as many pieces as are tried or with fewer."""
+    config, card = models()["meta-llama/Llama-3.1-70B"].config, gpus()["h100-sxm"]
+    needs = TrainingNeeds(gpus=64, global_batch=256)
+    (plan,) = training_plan_report(config, needs, gpus=[card]).plans
+    assert plan.layout.vp == PIECES[0]
+    work = TrainingWorkload(micro_batch=plan.micro_batch, accumulation=plan.accumulation, recompute=plan.recompute)
+    seconds = []
+    for vp in (*PIECES, 1):
+        layout = plan.layout.model_copy(update={"vp": vp})
+        found = training_report(config, workload=work, layout=layout, gpus=[card])
+        assert found.verdicts[0].verdict == "fits"
+        speed = training_speed(Architecture.from_config(config), work, RECIPES["master"], layout, card)
+        seconds.append(speed.seconds("expected"))
+    assert plan.time.step_s.expected == pytest.approx(seconds[0])
+    assert seconds == sorted(seconds)
+    assert plan.accumulation % plan.layout.pp == 0
+
+
+def test_deepspeed_has_one_piece_on_each_stage():
+    config, card = models()["meta-llama/Llama-3.1-70B"].config, gpus()["h100-sxm"]
+    needs = TrainingNeeds(gpus=64, global_batch=256)
+    report = training_plan_report(config, needs, gpus=[card], recipe=RECIPES["deepspeed"])
+    assert {plan.layout.vp for plan in (*report.plans, *report.savings)} == {1}
 
 
 def test_gpus_that_no_layout_divides_are_an_error():

@@ -55,6 +55,12 @@ def test_torchrun_starts_a_process_a_gpu():
     assert "--nnodes 4" in " ".join(torchrun(TrainingLayout(dp=8, tp=4)).words)
 
 
+def test_interleaved_stages_are_the_script_s():
+    assert not torchrun(TrainingLayout(pp=4)).notes
+    (note,) = torchrun(TrainingLayout(pp=4, vp=2)).notes
+    assert "--num-virtual-stages-per-pipeline-rank 2" in str(note)
+
+
 def test_what_a_command_can_not_say_is_said_beside_it():
     launch = accelerate(TrainingWorkload(), RECIPES["master"], TrainingLayout(pp=2))
     assert "Megatron-LM" in str(launch.notes[0])

@@ -122,6 +122,15 @@ def test_the_least(gpu, step, what):
     assert (least and least.changes) == what
 
 
+def test_one_piece_a_stage_holds_less():
+    """Whoever interleaves is told what it costs: a bubble of (p - 1) / m, arXiv:2104.04473 section 2.2.1."""
+    step = training("Qwen/Qwen3-8B", layout=TrainingLayout(pp=4, vp=3), accumulation=8)
+    lever = next(lever for lever in Smaller(gpus()["h100-sxm"], step).levers if lever.name == "one_piece")
+    assert lever.changes == {"vp": 1}
+    assert lever.saves == step.memory().total - changed(step, lever.changes).memory().total > 0
+    assert "37.5%" in str(lever.cost)
+
+
 def test_replicas_of_experts_are_whole():
     """A replica holds every expert whole; so 5 of them do, and 1,024, though neither divides the 768 columns."""
     for dp in (5, 1024):

@@ -73,6 +73,10 @@ class Plans:
     def graph(self, context: ContextSizes) -> Graph:
         return forward(self.file, self.placement, context, self.layers)
 
+    def unlike_layers(self, context: ContextSizes) -> Graph:
+        """The same with each of its unlike layers once."""
+        return forward(self.file, self.placement, context, representative(self.file, self.placement, repeats=1))
+
     @cached_property
     def weights(self) -> Counter[int]:
         """Bytes of weights on each device."""
@@ -145,7 +149,8 @@ class Plans:
         return context if self.flash[probe] else replace(context, flash=False)
 
     def attends_in_place(self, context: ContextSizes) -> bool:
-        graph, devices = self.graph(context), self.machine.devices()
+        """Whether each layer's attention is computed where the layer is, which the operations around it decide."""
+        graph, devices = self.unlike_layers(context), self.machine.devices()
         assign(graph, devices)
         return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
 
@@ -159,6 +164,9 @@ class PredictionPlans(Plans):
 
     def graph(self, context: ContextSizes) -> Graph:
         return prediction(self.file, self.placement, context)
+
+    def unlike_layers(self, context: ContextSizes) -> Graph:
+        return self.graph(context)
 
     @cached_property
     def weights(self) -> Counter[int]:

@@ -275,9 +275,9 @@ def head_of(b: Building) -> GraphNode:
     return b.outer(name, b.placement.output)
 
 
-def representative(file: ModelFile, placement: Placement) -> list[int]:
-    """Layers that stand for all: of those that repeat one after the other, so many that the buffers have grown to
-    their size."""
+def representative(file: ModelFile, placement: Placement, repeats: int | None = None) -> list[int]:
+    """Layers that stand for all: of those that repeat one after the other `repeats`, or so many that the buffers have
+    grown to their size."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
     period = 4 if ARCHITECTURES.get(file.architecture.model_type) in ROTATED_BUT_FOURTH else 1
@@ -289,7 +289,7 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
         return *alike, tuple(on_host)
 
     kinds = [kind(layer) for layer in range(file.architecture.num_layers)]
-    most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
+    most = repeats or (REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL)
     kept: list[int] = []
     at = 0
     while at < len(kinds) - 1:

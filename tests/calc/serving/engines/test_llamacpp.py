@@ -1,6 +1,7 @@
 """llama.cpp 0c1e57098 against its own dry runs, which allocate everything but weights (tests/data/llamacpp.json)."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from benchmarks.accuracy.llamacpp import compared
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.engines.llamacpp.planner import assign
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
 from calc.time.time_report import time_of
@@ -61,6 +63,27 @@ def test_what_is_certain_before_a_pass_is_planned(name, gpus):
     for stage, buffer in enumerate(found[:-1]):
         held, asked = buffer.context + buffer.compute, (stage, 1, 32_768)
         assert one.cache.least_bytes(*asked) <= held <= one.cache.most_bytes(*asked)
+
+
+@pytest.mark.parametrize("name", [LLAMA, EXPERTS, "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
+@pytest.mark.parametrize(
+    ("options", "in_place"),
+    [
+        pytest.param({}, True, id="all layers on the GPU"),
+        pytest.param({"n_gpu_layers": 12}, True, id="few tokens are computed where the weights are"),
+        pytest.param({"n_gpu_layers": 12, "parallel": 64}, False, id="many tokens are taken over by the GPU"),
+    ],
+)
+def test_one_of_each_unlike_layer_tells_where_all_attend(name, options, in_place):
+    one = allocation(name, batch=options.get("parallel", 1), **options)
+    plans, tokens = one.cache.plans, options.get("parallel", 1)
+    ((_, context),) = one.cache.contexts(tokens, 32_768)
+    probe = replace(context, cells=256, tokens=tokens, outputs=tokens, flash=True)
+    graph = plans.graph(probe)
+    assign(graph, plans.machine.devices())
+    attention = [node for node in graph.nodes if node.op == "flash_attn_ext"]
+    assert all(node.backend == node.layer for node in attention) == plans.attends_in_place(probe) == in_place
+    assert len(attention) > sum(node.op == "flash_attn_ext" for node in plans.unlike_layers(probe).nodes)
 
 
 def compute(name, **options):
