@@ -26,10 +26,10 @@ NAMING = ("calc/model", "calc/serving", "calc/time", "calc/training")
 WORDS = re.compile(r"(?=.*[a-z]{2}.* )[A-Za-z0-9({][\w ,'’/.(){}-]*[\w})]")
 SINGLE = set(
     """
-    activated activation alpha attention available beta blocks bytes communication convolution decay dt embeddings
-    experts gate gated headroom host keys latents logits loss mask norm overhead_high overhead_low parameters places
-    positions probabilities product prompts queries relu requested rotated router scan scores seconds sequences squares
-    state states tokens turned up values weighted weights
+    activated activation alpha attention available beta blocks bytes communication convolution decay dt elementwise
+    embeddings experts gate gated headroom host keys latents logits loss mask norm overhead_high overhead_low
+    parameters places positions probabilities product prompts queries relu requested rotated router scan scores
+    seconds sequences squares state states tokens turned up values weighted weights
     """.split()
 )
 """Names of one word."""

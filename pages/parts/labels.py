@@ -41,6 +41,7 @@ FIELDS: dict[str, Message] = {
     "price": Message("US dollars per GPU-hour"),
     "tp": Message("Tensor parallel (TP)"),
     "pp": Message("Pipeline parallel (PP)"),
+    "vp": Message("Virtual pipeline stages (VP)"),
     "dp": Message("Data parallel (DP)"),
     "ep": Message("Expert parallel (EP)"),
     "cp": Message("Context parallel (CP)"),

@@ -15,7 +15,10 @@ def anchors(app):
 def test_all_sections_in_their_order():
     assert anchors(page("derive", **QWEN)) == SECTIONS
     without_hand = tuple(anchor for anchor in SECTIONS if anchor != "hand")
-    assert anchors(page("derive", model="google/gemma-3-4b-it", gpu="h100-sxm")) == without_hand
+    gemma = {"model": "google/gemma-3-4b-it", "gpu": "h100-sxm"}
+    assert anchors(page("derive", **gemma, method="lora")) == without_hand
+    not_trained_there = tuple(anchor for anchor in without_hand if anchor != "training_time")
+    assert anchors(page("derive", **gemma)) == not_trained_there
 
 
 def test_the_contents_lead_to_every_section():

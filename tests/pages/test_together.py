@@ -66,6 +66,54 @@ def test_a_short_run_comes_as_its_beginning_and_the_rest():
     asyncio.run(run())
 
 
+def at(message, *path):
+    message.metadata.delta_path.extend(path)
+    return message
+
+
+def known(name):
+    message = ForwardMsg()
+    message.ref_hash = name
+    return message
+
+
+def block():
+    message = ForwardMsg()
+    message.delta.add_block.vertical.SetInParent()
+    return message
+
+
+def test_what_a_browser_knows_goes_into_no_block_that_never_came():
+    """Streamlit drops what a part of the page had not sent when it runs again, but not what is said by its hash."""
+
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        whole = [at(block(), 0, 0), at(known("a"), 0, 0, 0), at(known("b"), 0, 0, 1), at(known("c"), 1, 0)]
+        cut = [at(block(), 0, 0), at(known("a"), 0, 1, 0), at(known("b"), 0, 0, 2)]
+        for message in (begins(), *whole, END, begins(), *cut, END):
+            await sender.take(event(message))
+        assert browser.since() == [begins(), *whole, END, begins(), cut[0], END]
+
+    asyncio.run(run())
+
+
+def test_the_answer_comes_before_the_sidebar():
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        outline, answer, sliders = at(block(), 1, 0), at(element("fits"), 0, 0), at(element("help"), 1, 0, 0)
+        for message in (begins(), status(running=True), outline, answer):
+            await sender.take(event(message))
+        assert browser.since() == [begins()]
+        await sender.take(event(sliders))
+        assert browser.since() == [outline, answer]
+        await sender.take(event(status(running=False)))
+        assert browser.since() == [sliders, status(running=False)]
+
+    asyncio.run(run())
+
+
 def test_the_path_of_a_page_comes_behind_its_query_string(monkeypatch):
     monkeypatch.setattr(together, "LONGEST", 0.01)
     path, address = ForwardMsg(), ForwardMsg()

@@ -133,10 +133,25 @@ def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sente
 
 
 def test_every_option_has_a_control():
-    app = opened(train(model="Qwen/Qwen2.5-0.5B", method="qlora"), "spread_drawer", "details_drawer")
+    app = opened(train(model="Qwen/Qwen2.5-0.5B", method="qlora", pp="2"), "spread_drawer", "details_drawer")
     controls = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
     known = places(("training",)).keys() - {"weights"} | {"frozen"}
     assert known <= {control.key for control in controls}
+
+
+def test_pieces_are_asked_for_where_there_are_stages():
+    """A way out of each rule that is broken is one click; the address carries the pieces."""
+    app = opened(train(model="Qwen/Qwen3-8B", gpu="h100-sxm"), "spread_drawer")
+    assert "vp" not in {control.key for control in app.number_input}
+    app = opened(train(model="Qwen/Qwen3-8B", gpu="h100-sxm", pp="4", accumulation="8"), "spread_drawer")
+    run(app.number_input(key="vp").set_value(4))
+    assert "36 layers" in app.error[0].value
+    run(app.button(key="near_3").click())
+    assert dict(app.query_params) == {"gpu": "h100-sxm", "pp": "4", "vp": "3", "accumulation": "8"}
+    assert not app.error
+    said = texts(opened(app, "derive_activations").caption)
+    # 2 (p - i - 1) + (v - 1) p and one more, Megatron-LM's get_pp_rank_microbatches on the first of four stages
+    assert any("+ 1, 3 · 8) = **15** pieces under way" in text for text in said)
 
 
 def test_every_choice_has_its_words():

@@ -6,7 +6,7 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState
 from calc import families
 from calc.design.slope import Slopes
 from calc.serving.engines import ENGINES
-from pages.parts.state import url
+from pages.parts.state import widgets
 from pages.parts.state.scenario import places
 from presets import gpus, models
 from tests.pages.app import DRAWERS, charts, components, metrics, opened, page, rows, run, texts
@@ -203,10 +203,48 @@ def test_the_first_key_after_a_restart_is_heard(monkeypatch):
     """A browser whose server was started again sends its widgets as they were left, one of them moved."""
     slider = WidgetState(id=page(model="Qwen/Qwen2.5-3B").slider(key="field_num_hidden_layers").id)
     slider.double_array_value.data.append(35)
-    monkeypatch.setattr(url, "_widget_states", lambda: [slider])
+    monkeypatch.setattr(widgets, "_heard", lambda: [slider])
     app = page(model="Qwen/Qwen2.5-3B", batch="4")
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "batch": "4", "num_hidden_layers": "35"}
     assert app.slider(key="field_num_hidden_layers").value == 35
+
+
+HIDDEN, FFN, HEAD = "field_hidden_size", "field_intermediate_size", "field_head_dim"
+
+
+def test_a_key_held_down_moves_one_slider():
+    """Where a wider model moves two others, a browser that has not heard of it says them as they were, then as it heard
+    first: the reader moved neither."""
+    app = page(model="Qwen/Qwen2.5-3B")
+    before = [app.slider(key=key).value for key in (FFN, HEAD)]
+    run(app.slider(key=HIDDEN).set_value(2112))
+    first = [app.slider(key=key).value for key in (FFN, HEAD)]
+    assert first != before
+    for width, said in ((2176, before), (2240, first)):
+        for key, value in zip((FFN, HEAD), said, strict=True):
+            app.slider(key=key).set_value(value)
+        run(app.slider(key=HIDDEN).set_value(width))
+        assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "hidden_size": str(width)}
+    assert [app.slider(key=key).value for key in (FFN, HEAD)] == [round(11_008 / 2240, 4), 2240 // 16]
+
+
+def test_a_slider_goes_back_to_where_the_server_took_it_from():
+    app = page(model="Qwen/Qwen2.5-3B")
+    before = app.slider(key=FFN).value
+    run(app.slider(key=HIDDEN).set_value(2112))
+    run(app.slider(key=FFN).set_value(before))
+    assert app.query_params["intermediate_size"] == str(round(before * 2112))
+
+
+def test_an_address_from_before_a_click_is_not_gone_back_to():
+    """The browser says the address that it has with what its reader did next."""
+    app = page(model="Qwen/Qwen2.5-3B")
+    old = dict(app.query_params)
+    run(app.slider(key=HIDDEN).set_value(2112))
+    app.query_params.clear()
+    app.query_params.update(old)
+    run(app.slider(key=HEAD).set_value(64))
+    assert {"hidden_size", "head_dim"} <= app.query_params.keys()
 
 
 def test_eight_h200_for_64_users_at_32k():

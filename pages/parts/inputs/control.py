@@ -8,7 +8,8 @@ import streamlit as st
 from calc import ConfigError, Range
 from calc.options import Option
 from pages.parts.state.scenario import Place, Scenario
-from pages.parts.state.url import bind, change, show
+from pages.parts.state.url import bind, change
+from pages.parts.state.widgets import show
 from pages.parts.words import choice, field, say, value
 
 LARGEST = 2**53 - 1
@@ -32,7 +33,8 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
     elif option.is_number:
         number(place, shown, usual)
     else:
-        st.text_input(**shown, placeholder=default(usual), on_change=_take_text, **viewed(place, ""))
+        now = place.of(st.session_state.scenario) or ""
+        st.text_input(**shown, placeholder=default(usual), **show(name, now, _take_text, place))
     faults(error, place)
 
 
@@ -69,8 +71,8 @@ def number(place: Place, shown: dict[str, Any], usual: Any) -> None:
 def worded(place: Place, shown: dict[str, Any], usual: Any) -> None:
     """A number, or a word in its place."""
     now = place.of(st.session_state.scenario)
-    show(place.name, "" if now is None else str(now))
-    st.text_input(**shown, placeholder=default(usual), key=place.name, on_change=_take_worded, args=(place,))
+    text = "" if now is None else str(now)
+    st.text_input(**shown, placeholder=default(usual), **show(place.name, text, _take_worded, place))
 
 
 def _take_worded(place: Place) -> None:
@@ -80,12 +82,6 @@ def _take_worded(place: Place) -> None:
         change({place: place.option.parse(text) if text else None})
     except ValueError:
         change({place: text})
-
-
-def viewed(place: Place, empty: Any) -> dict[str, Any]:
-    """Arguments of a widget that shows nothing as `empty`."""
-    show(place.name, place.of(st.session_state.scenario) or empty)
-    return {"key": place.name, "args": (place,)}
 
 
 def _take_text(place: Place) -> None:
@@ -122,16 +118,13 @@ def ranged(place: Place, usual: Range, most: float) -> None:
     now: Range = place.of(st.session_state.scenario) or usual
     key = f"range_{place.name}"
     most = max(most, now.high)
-    show(key, (now.low, now.high), most)
     st.slider(
         field(place.name),
         0.0,
         most,
         step=0.01,
         format="%.2f",
-        key=key,
-        on_change=_take_range,
-        args=(place, key, usual),
+        **show(key, (now.low, now.high), _take_range, place, key, usual, limits=(most,)),
     )
 
 

@@ -9,7 +9,8 @@ from pages.parts.inputs.control import control, explain, faults, help_of
 from pages.parts.inputs.serving import workload
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.scenario import places
-from pages.parts.state.url import change, show
+from pages.parts.state.url import change
+from pages.parts.state.widgets import show
 from pages.parts.words import field, say
 from presets import gpus
 
@@ -24,18 +25,15 @@ def machine(answer: LocalAnswer) -> None:
     place = known["my_gpus"]
     own = [name for name in dict.fromkeys((*computer.my_gpus, *answer.scenario.gpu)) if name not in gpus()]
     for slot in range(min(MOST, len(computer.my_gpus) + 1)):
-        key = f"card_{slot}"
-        show(key, computer.my_gpus[slot] if slot < len(computer.my_gpus) else None)
+        card = computer.my_gpus[slot] if slot < len(computer.my_gpus) else None
         st.selectbox(
             say("Card {n}", n=slot + 1),
             [*own, *gpus()],
             index=None,
             format_func=lambda name: find_gpu(name).name,
-            key=key,
             placeholder=say("none") if slot else say("none: the CPU computes"),
             help=help_of(place.option) if not slot else None,
-            on_change=_take_cards,
-            args=(place,),
+            **show(f"card_{slot}", card, _take_cards, place),
         )
     faults(answer.error, place)
     if computer.is_unified:
@@ -62,15 +60,13 @@ def cache_format(answer: LocalAnswer) -> None:
     place = places(("serving",), answer.scenario.serving.engine)["kv"]
     kinds = ["bf16", "q8_0", "q4_0"]
     now = place.of(st.session_state.scenario)
-    show("local_kv", now)
     st.segmented_control(
         field("kv"),
         kinds if now in kinds else [*kinds, now],
         format_func=lambda kind: "f16" if kind == "bf16" else kind,
         required=True,
-        key="local_kv",
         help=say("f16 is llama.cpp's own; q8_0 takes half, and with CUDA a 16-bit copy of one layer."),
-        on_change=lambda: change({place: st.session_state.local_kv}),
+        **show("local_kv", now, lambda: change({place: st.session_state.local_kv})),
     )
     if answer.error is not None and answer.error.field == "kv":
         explain(answer.error, lambda near: change({place: near}))

@@ -11,8 +11,9 @@ from calc.text import parse_config
 from pages.parts.inputs import hub_picker
 from pages.parts.inputs.drawer import drawer
 from pages.parts.state.scenario import DEFAULT_MODEL, Source
-from pages.parts.state.url import change, choose, show
+from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
+from pages.parts.state.widgets import show
 from pages.parts.words import say
 from presets import models
 from presets.hub import HubModel, is_id, preferred
@@ -25,16 +26,14 @@ MOST = 12
 def model_picker(answer: Answer) -> None:
     """A list by maker, in which one also types any words: they are looked for among presets, then on the Hub."""
     published = answer.model.published
-    show("model", published.preset.id if published.preset else None)
     st.selectbox(
         say("Model"),
         by_maker(),
         index=None,
         format_func=lambda name: label(name) if name in models() else name,
         placeholder=answer.model.name,
-        key="model",
         accept_new_options=True,
-        on_change=_take_model,
+        **show("model", published.preset.id if published.preset else None, _take_model),
         help=say(
             "Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04; or an id of the Hub."
         ),
@@ -105,12 +104,14 @@ def _take_match(name: str) -> None:
 def several_files(source: Source, model: HubModel) -> None:
     """The choice between the GGUF files of a repository without a config.json."""
     if "config.json" not in model.files and len(model.gguf_files) > 1:
-        show("file", source.file or preferred(model.gguf_files))
         st.selectbox(
             say("GGUF file"),
             model.gguf_files,
-            key="file",
-            on_change=lambda: choose(source.model, source.revision, st.session_state.file),
+            **show(
+                "file",
+                source.file or preferred(model.gguf_files),
+                lambda: choose(source.model, source.revision, st.session_state.file),
+            ),
         )
 
 

@@ -14,8 +14,9 @@ from pages.parts.inputs.control import control, default, explain, faults, help_o
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.planned import Planned, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
-from pages.parts.state.url import bind, change, show
+from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
+from pages.parts.state.widgets import show
 from pages.parts.words import field, say
 from presets import gpus
 
@@ -58,7 +59,6 @@ def targets(answer: Planned) -> None:
 def rate(place: Place) -> None:
     """Tokens a second of a user; the scenario has the time of one."""
     ms = place.of(st.session_state.scenario)
-    show("min_rate", None if ms is None else round(1000 / ms, 2))
     st.number_input(
         field(place.name),
         min_value=0.01,
@@ -67,9 +67,7 @@ def rate(place: Place) -> None:
         format="%g",
         placeholder=say("any"),
         help=say("20 tokens/s are a time per output token (TPOT) of 50 ms."),
-        key="min_rate",
-        on_change=_take_rate,
-        args=(place,),
+        **show("min_rate", None if ms is None else round(1000 / ms, 2), _take_rate, place),
     )
 
 
@@ -99,14 +97,11 @@ def hardware(answer: Answer) -> None:
     """Which GPUs may be used."""
     known = of_planning()
     place = known["plan_gpus"]
-    show(place.name, list(place.of(st.session_state.scenario)))
     st.multiselect(
         field(place.name),
         [*own_gpus(answer.scenario), *gpus()],
         format_func=lambda name: find_gpu(name).name,
-        key=place.name,
-        on_change=_take_list,
-        args=(place,),
+        **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place),
         help=help_of(place.option),
         placeholder=say("The usual ones")
         if answer.scenario.planning.purpose == "train"
@@ -121,13 +116,10 @@ def formats(answer: Planned) -> None:
     usual = {"weight_formats": answer.model.native, "kv_formats": "bf16"}
     for name, all_of_them in FORMATS.items():
         place = known[name]
-        show(name, list(place.of(st.session_state.scenario)))
         st.multiselect(
             field(name),
             all_of_them,
-            key=name,
-            on_change=_take_list,
-            args=(place,),
+            **show(name, list(place.of(st.session_state.scenario)), _take_list, place),
             help=help_of(place.option),
             placeholder=say("{format} (default)", format=usual[name]),
         )
@@ -162,14 +154,12 @@ def engine(answer: Planned) -> None:
 def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
     """Those that set memory aside at start, or others."""
     asked = scenario.serving.engine
-    show("engine", asked if asked in engines else None)
     st.segmented_control(
         field("engine"),
         list(engines),
         format_func=lambda name: ENGINES[name].title,
         help=say("What serves the model."),
-        key="engine",
-        on_change=_take_engine,
+        **show("engine", asked if asked in engines else None, _take_engine),
     )
 
 
@@ -189,7 +179,6 @@ def prices(answer: Answer) -> None:
         shown = list(dict.fromkeys([*stated, *planned]))[:MOST_PRICES]
         for gpu in shown:
             listed = price_of(gpu)
-            show(f"price_{gpu}", stated.get(gpu))
             st.number_input(
                 find_gpu(gpu).name,
                 min_value=0.0,
@@ -198,9 +187,7 @@ def prices(answer: Answer) -> None:
                 step=0.1,
                 format="%g",
                 placeholder=say("no list price") if listed is None else say("list price: {usd}", usd=f"{listed:g}"),
-                key=f"price_{gpu}",
-                on_change=_take_price,
-                args=(place, gpu),
+                **show(f"price_{gpu}", stated.get(gpu), _take_price, place, gpu),
             )
         st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
 

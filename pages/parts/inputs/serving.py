@@ -15,8 +15,9 @@ from pages.parts.inputs.draft import draft_model
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.scenario import Place, ServingChoice, places
-from pages.parts.state.url import bind, change, show
+from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer, Weighed
+from pages.parts.state.widgets import show
 from pages.parts.words import field, say, tokens
 
 CONTEXTS = [2**power for power in range(7, 21)]
@@ -55,14 +56,17 @@ def context_length(answer: Answer, context: Place, cost: Costs) -> None:
     def told(n: int) -> str:
         return say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n)
 
-    show(context.name, chosen, told(chosen))
     st.select_slider(
         field("context"),
         sorted({*stops, chosen}),
         format_func=told,
         help=cost.of_context(help_of(context.option) or "", chosen),
-        key=context.name,
-        on_change=lambda: change({context: st.session_state[context.name]}),
+        **show(
+            context.name,
+            chosen,
+            lambda: change({context: st.session_state[context.name]}),
+            limits=(told(chosen),),
+        ),
     )
     if made_for:
         st.caption(trained_for(made_for, chosen, learned=bool(architecture and architecture.positions)))
@@ -83,15 +87,12 @@ def gpus(answer: Weighed) -> None:
     sidebar.gpu_picker(answer)
     known, asked = of_serving(answer), answer.scenario.serving
     count = known["num_gpus"]
-    show(count.name, asked.num_gpus or asked.layout.gpus)
     st.number_input(
         field(count.name),
         min_value=1,
         max_value=count.option.most,
         help=help_of(count.option),
-        key=count.name,
-        on_change=_take_count,
-        args=(count,),
+        **show(count.name, asked.num_gpus or asked.layout.gpus, _take_count, count),
     )
     faults(answer.error, count)
     if answer.error is None and answer.report.scenario.layout.gpus > 1:
@@ -124,15 +125,12 @@ def formats(answer: Answer) -> None:
 def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
     """A format of weights; the usual one is no choice."""
     chosen: Any = place.of(st.session_state.scenario) or usual
-    show(key, chosen, format_label(chosen, usual))
     st.selectbox(
         label or field("weights"),
         WEIGHT_FORMATS,
         format_func=lambda name: format_label(name, usual),
-        key=key,
-        on_change=_take_format,
-        args=(place, usual, key),
         help=help_of(place.option),
+        **show(key, chosen, _take_format, place, usual, key, limits=(format_label(chosen, usual),)),
     )
 
 
@@ -156,15 +154,13 @@ def engine(answer: Weighed) -> None:
     with drawer(say("Engine"), "engine_drawer", opened=concerns(error, {"engine", "generated", *flags})) as is_open:
         if not is_open:
             return
-        show("engine", asked.engine)
         st.segmented_control(
             field("engine"),
             list(ENGINES),
             required=True,
             format_func=lambda name: ENGINES[name].title,
             help=say("What serves the model; each engine has flags of its own."),
-            key="engine",
-            on_change=_take_engine,
+            **show("engine", asked.engine, _take_engine),
         )
         if concerns(error, {"engine"}) and error is not None:
             explain(error, lambda near: change(serving=asked.with_engine(near)))

@@ -14,8 +14,9 @@ from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.changed import effect_of
 from pages.parts.state.scenario import Scenario, places
-from pages.parts.state.url import change, show
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
+from pages.parts.state.widgets import show
 from pages.parts.words import field, language, more, say, times, value
 from presets import gpus
 
@@ -35,29 +36,37 @@ Room = tuple[Any, Section[A]]
 
 def draw(answer: A, sections: Iterable[Section[A]]) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
-    for room, section in outline(answer, sections, ()):
-        with room:
-            section(answer)
+    fill(outline(answer, sections, ()), answer)
 
 
 def outline(answer: A, sections: Iterable[Section[A]], moving: Collection[Section[A]]) -> list[Room[A]]:
-    """The inputs on which a slider has no effect, and between them rooms for the others. A room has a key: what is
-    drawn above it takes no slider's focus away."""
+    """The inputs on which a slider has no effect, and between them rooms for the others. Each has a room with a key: a
+    button that comes or goes in one of them moves no other, which would lose its sliders' focus while it is filled
+    again."""
     rooms: list[Room[A]] = []
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="brand"):
         st.markdown("### :material/scale: Weighbridge")
         rooms.append((st.container(key="room_reset", width="content"), reset_everything))
-    model_picker(answer)
+    with st.container(key="room_model"):
+        model_picker(answer)
     for number, section in enumerate(sections):
+        room = st.container(key=f"room_{number}")
         if section in moving:
-            rooms.append((st.container(key=f"room_{number}"), section))
+            rooms.append((room, section))
         else:
-            section(answer)
+            with room:
+                section(answer)
     if answer.model.published.settings:
         st.markdown(say("**Architecture**"))
         rooms.append((st.container(key="room_sliders"), sliders))
     st.page_link("glossary.py", label=say("Glossary"), icon=":material/menu_book:")
     return rooms
+
+
+def fill(rooms: Iterable[Room[A]], answer: A) -> None:
+    for room, section in rooms:
+        with room:
+            section(answer)
 
 
 def hangs_on(answer: Answer) -> object:
@@ -164,10 +173,8 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         label = say("{label}: {width:,} wide", label=label, width=now)
     if now != original:
         label = say("{label} :orange-badge[changed]", label=label)
-    taken: dict[str, Any] = {"on_change": _take, "args": (key, name, original)}
     if isinstance(control, Switch):
-        show(key, now)
-        st.toggle(label, key=key, help=say(control.help), width="stretch", **taken)
+        st.toggle(label, help=say(control.help), width="stretch", **show(key, now, _take, key, name, original))
     elif name in MULTIPLIERS:
         multiplier(label, name, control, original, values, cost)
     else:
@@ -175,15 +182,14 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         if control is KV_HEADS:  # as far as multi-head attention
             high = max(high, *(values.get(heads) or 0 for heads, other in CONTROLS.items() if other is HEADS))
         low, high = min(low, now), max(high, now)
-        show(key, now, low, high, control.step)
         st.slider(
             label,
             min_value=low,
             max_value=high,
+            value=now,
             step=control.step,
-            key=key,
             help=cost.of_field(say(control.help), name, now, control.step),
-            **taken,
+            **show(key, now, _take, key, name, original, limits=(low, high, control.step)),
         )
 
 
@@ -192,16 +198,19 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
     key, hidden = f"field_{name}", values[MULTIPLIERS[name]]
     now = round(values[name] / hidden, 4)
     low, high = min(0.125, now), max(16.0, now)
-    show(key, now, low, high)
+
+    def take() -> None:
+        put(name, control.multiple(st.session_state[key], hidden), original)
+
     st.slider(
         label,
         min_value=low,
         max_value=high,
+        value=now,
         step=0.125,
         format="%.4g",
-        key=key,
         help=cost.of_field(say(control.help), name, values[name], control.multiple(0.125, hidden)),
-        on_change=lambda: put(name, control.multiple(st.session_state[key], hidden), original),
+        **show(key, now, take, limits=(low, high)),
     )
 
 
@@ -221,13 +230,11 @@ def put(name: str, chosen: Any, original: Any) -> None:
 
 def gpu_picker(answer: Answer) -> None:
     own = [name for name in answer.scenario.gpu if name not in gpus()]
-    show("gpu", list(answer.scenario.gpu))
     st.multiselect(
         field("gpu"),
         [*own, *gpus()],
         format_func=gpu_label,
-        key="gpu",
-        on_change=lambda: change(gpu=tuple(st.session_state.gpu)),
+        **show("gpu", list(answer.scenario.gpu), lambda: change(gpu=tuple(st.session_state.gpu))),
         help=say("Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."),
         placeholder=say("Choose GPUs"),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
+from calc.training.sharding import TrainingLayout
 from calc.training.step import usual_overhead
 from calc.training.trainers import TRAINERS
 from pages.parts.inputs.control import control, faults, help_of
@@ -11,8 +12,9 @@ from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import BATCHES, CONTEXTS, MOST, ranges, weight_format
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.trained_as import by_method, trained_as, trainer_of
-from pages.parts.state.url import bind, change, show
+from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Trained
+from pages.parts.state.widgets import show
 from pages.parts.words import choice, field, say, tokens
 
 FIRST = ("accumulation", "optimizer", "recipe", "recompute")
@@ -50,7 +52,6 @@ def step(answer: Trained) -> None:
 def trainer(answer: Trained) -> None:
     """All flags at once, as a trainer has them by default."""
     name = trainer_of(answer.scenario.training)
-    show("trainer", name)
     st.selectbox(
         say("Flags of"),
         list(TRAINERS),
@@ -58,8 +59,7 @@ def trainer(answer: Trained) -> None:
         format_func=lambda name: TRAINERS[name].title,
         placeholder=say("your own"),
         help=say("Sets every flag below as this trainer has it by default; batch, length, adapters and GPUs stay."),
-        key="trainer",
-        on_change=_take_trainer,
+        **show("trainer", name, _take_trainer),
     )
     if name is not None:
         st.caption(say("Read in {source}.", source=TRAINERS[name].source))
@@ -72,17 +72,19 @@ def _take_trainer() -> None:
 def method(answer: Trained) -> None:
     """Which weights are trained; each method starts with the flags that it is run with."""
     place = of_training()["method"]
-    show(place.name, place.of(answer.scenario))
     st.segmented_control(
         field(place.name),
         place.option.choices,
         required=True,
         format_func=lambda chosen: choice(place.name, chosen),
         help=help_of(place.option),
-        key=place.name,
-        on_change=lambda: change(training=by_method(st.session_state.scenario.training, st.session_state.method)),
+        **show(place.name, place.of(answer.scenario), _take_method),
     )
     faults(answer.error, place)
+
+
+def _take_method() -> None:
+    change(training=by_method(st.session_state.scenario.training, st.session_state.method))
 
 
 def adapters(answer: Trained) -> None:
@@ -96,12 +98,19 @@ def adapters(answer: Trained) -> None:
 
 def spread(answer: Trained) -> None:
     """How the step is spread over GPUs."""
-    layout = [place for place in of_training().values() if "layout" in place.path]
-    names = {place.name for place in layout}
-    with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, names)) as is_open:
+    known = {place.name: place for place in of_training().values() if "layout" in place.path}
+    with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, known.keys())) as is_open:
         if is_open:
-            for place in layout:
+            pieces = known.pop("vp")
+            for place in known.values():
                 control(place, answer.error)
+                if place.name == "pp" and interleaves(answer.scenario.training.layout):
+                    control(pieces, answer.error)
+
+
+def interleaves(layout: TrainingLayout) -> bool:
+    """Whether there are pipeline stages to interleave."""
+    return layout.pp > 1 or layout.vp > 1
 
 
 def details(answer: Trained) -> None:

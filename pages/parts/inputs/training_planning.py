@@ -9,7 +9,8 @@ from pages.parts.inputs.control import control, faults
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.training_planned import TrainingPlanned
-from pages.parts.state.url import change, show
+from pages.parts.state.url import change
+from pages.parts.state.widgets import show
 from pages.parts.words import say
 
 STEP = ("global_batch", "sequence", "micro_batch")
@@ -36,16 +37,13 @@ def run(answer: TrainingPlanned) -> None:
 
 def tokens(place: Place) -> None:
     """In billions; the scenario has single ones."""
-    show("billions", place.of(st.session_state.scenario) / BILLION)
     st.number_input(
         say("Tokens to train on, billions"),
         min_value=1e-6,
         max_value=1e9,
         format="%g",
         step=10.0,
-        key="billions",
-        on_change=_take_tokens,
-        args=(place,),
+        **show("billions", place.of(st.session_state.scenario) / BILLION, _take_tokens, place),
     )
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts.inputs import sidebar
 from pages.parts.outputs import share, unknown
-from pages.parts.state import url
+from pages.parts.state import url, widgets
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer
@@ -48,19 +48,21 @@ def quick_page(
 def quick(
     here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], rooms: Iterable[sidebar.Room[A]]
 ) -> None:
-    """What a slider runs. A change on which the rest of the page hangs runs that too."""
+    """What a slider runs: the answer, then the inputs. A change on which the rest of the page hangs runs that too."""
     state = st.session_state
     answer: A | None = state.pop("answer", None)
     if answer is None:
-        url.hear()
+        widgets.hear()
         answer = calculate(url.current(here))
         if sidebar.hangs_on(answer) != state.hangs_on:
-            url.run_whole()
+            widgets.run_whole()
     state.hangs_on = sidebar.hangs_on(answer)
-    for room, section in rooms:
-        with room:
-            section(answer)
-    draw(begin(answer, here, calculate))
+    if answer.error is None:
+        draw(begin(answer, here, calculate))
+        sidebar.fill(rooms, answer)
+    else:  # what is wrong stands beside its control
+        sidebar.fill(rooms, answer)
+        draw(begin(answer, here, calculate))
 
 
 def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:

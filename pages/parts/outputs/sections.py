@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from pages.parts.state.scenario import Place, Tab, places
-from pages.parts.state.url import change, show
+from pages.parts.state.url import change
+from pages.parts.state.widgets import show
 from pages.parts.words import say
 
 Section = tuple[str, Callable[[], None]]
@@ -18,16 +19,13 @@ def draw(sections: Mapping[Tab, Section]) -> None:
     names = list(sections)
     chosen = place.of(st.session_state.scenario)
     number = names.index(chosen) if chosen in names else 0
-    show("sections", names[number])
     st.segmented_control(
         say("Sections"),
         names,
         required=True,
         format_func=lambda name: sections[name][0],
-        key="sections",
         label_visibility="collapsed",
-        on_change=_take,
-        args=(place, names),
+        **show("sections", names[number], _take, place, names),
     )
     sections[names[number]][1]()
 

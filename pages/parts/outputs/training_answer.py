@@ -44,7 +44,7 @@ def where(verdict: TrainingVerdict, layout: TrainingLayout) -> str:
 
 def spelled(layout: TrainingLayout) -> str:
     """Its degrees, and how much is sharded."""
-    degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "dp", "ep", "cp"))
+    degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "vp", "dp", "ep", "cp"))
     some = [text for text in degrees if not text.endswith(" 1")]
     return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
 

@@ -6,6 +6,7 @@ import streamlit as st
 
 from calc.errors import ConfigError
 from calc.training.moments import Phase, TrainingComponent
+from calc.training.schedule import in_flight
 from calc.training.step_derivation import phase_steps
 from calc.training.training_report import PEAKS
 from calc.training.training_verdict import TrainingVerdict
@@ -18,7 +19,7 @@ from pages.parts.words import field, say
 
 class TrainingDerivations:
     def __init__(self, answer: Trained) -> None:
-        self.answer, self.report = answer, answer.report
+        self.answer, self.report, self.stage = answer, answer.report, answer.training.most_loaded
 
     def trained(self) -> None:
         """Which weights are trained."""
@@ -95,6 +96,23 @@ class TrainingDerivations:
         legend(meanings)
         if self.report.scenario.layout.gpus > 1:
             st.caption(say("On the most loaded GPU, divided as laid out."))
+        if self.report.scenario.layout.vp > 1:
+            self.in_flight()
+
+    def in_flight(self) -> None:
+        """Pieces of the model that are under way on the most loaded stage."""
+        layout, batches, stage = self.report.scenario.layout, self.report.scenario.workload.accumulation, self.stage
+        st.caption(
+            say(
+                "Interleaved 1F1B: stage {stage:,} of {pp:,} has min(2 · ({pp:,} − {stage:,}) + ({vp:,} − 1) · {pp:,} "
+                "+ 1, {vp:,} · {batches:,}) = **{n:,}** pieces under way, each for one micro-batch.",
+                stage=stage + 1,
+                pp=layout.pp,
+                vp=layout.vp,
+                batches=batches,
+                n=in_flight(layout.pp, layout.vp, batches, stage),
+            )
+        )
 
     def memory(self) -> None:
         """Every part at the peak, and the sum."""

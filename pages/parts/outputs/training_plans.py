@@ -80,7 +80,7 @@ def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
 
 def layout(plan: TrainingPlan) -> str:
     """TP 2, DP 8, ZeRO-3."""
-    ranks = plan.layout.model_dump(include={"tp", "pp", "dp", "ep"})
+    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
     parts = [f"{name.upper()} {n:,}" for name, n in ranks.items() if n > 1]
     return ", ".join([*parts, *([f"ZeRO-{plan.layout.zero}"] if plan.layout.zero else [])]) or "–"
 
@@ -116,7 +116,7 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str) ->
         selection_mode="single-row",
         column_config={
             "gpu": text(say("GPU"), pinned=True),
-            "layout": text(say("Layout"), width=150),
+            "layout": text(say("Layout"), width=230),
             "recompute": text(say("Activation checkpointing")),
             "micro": number(say("Micro-batch"), width=85),
             "days": number(say("Days"), format="%.1f", width=70),

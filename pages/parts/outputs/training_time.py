@@ -1,5 +1,8 @@
 """How fast a training step is, and where its time goes."""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
 
 from calc.errors import Message
@@ -10,6 +13,7 @@ from calc.time.training_time import TrainingSpeed
 from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import paper
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -18,6 +22,7 @@ STEP_WORK: dict[str, Message] = {
     "communication": Message("Communication within layers"),
     "bubble": Message("Pipeline bubble"),
     "exchange": Message("Exchange between replicas that nothing hides"),
+    "sends": Message("Further sends between interleaved stages"),
     "update": Message("Optimizer"),
 }
 """Of a training step, where it is other work or has another name."""
@@ -41,11 +46,11 @@ def draw(answer: Trained) -> None:
         mfu=f"{found.mfu.expected:.0%}",
     )
     st.markdown(f":material/speed: {told}")
-    operations(speed, "step")
+    operations(speed, "step", on_paper=partial(paper.link, answer, "training_time"))
 
 
-def operations(speed: TrainingSpeed, name: str) -> None:
-    """A step by its kinds of work, in a drawer, computed when it is opened."""
+def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | None = None) -> None:
+    """A step by its kinds of work, in a drawer, computed when it is opened; and the way to its formulas."""
     with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
         if not is_open:
             return
@@ -56,12 +61,22 @@ def operations(speed: TrainingSpeed, name: str) -> None:
                 "arithmetic and its memory traffic. What stages send each other, and the host, are left out."
             )
         )
+        if speed.layout.vp > 1:
+            st.caption(
+                say(
+                    "Interleaved stages send {n:,} times as often; what goes beyond once is counted, as far as compute "
+                    "does not hide it.",
+                    n=speed.layout.vp,
+                )
+            )
         recomputes = any(one.recomputed_ms for one in rows)
         head = [say("Work"), say("ms"), say("Share"), say("Forward"), say("Backward")]
         head += [say("Recomputed")] if recomputes else []
         head += [say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
         whole = sum(one.ms for one in rows)
         st.markdown(words.table(head, [row(one, whole, recomputes=recomputes) for one in rows], numbers=len(head) - 2))
+        if on_paper is not None:
+            on_paper()
 
 
 def row(one: StepOperation, whole: float, *, recomputes: bool) -> tuple[str, ...]:

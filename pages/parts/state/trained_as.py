@@ -7,7 +7,7 @@ from pages.parts.state.scenario import TrainingChoice
 
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")
 """Fields of the step that no trainer decides."""
-DEGREES = ("tp", "pp", "dp", "ep", "cp")
+DEGREES = ("tp", "pp", "vp", "dp", "ep", "cp")
 """The same of the layout."""
 
 

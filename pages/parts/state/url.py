@@ -1,8 +1,7 @@
 """The scenario and the language of this session and its address: the one module that touches `st.query_params`.
 
 The scenario is written in two ways: `change`, called by a control with the fields that it sets, and `current`, which
-reads the address when a reader arrives, and when they go back or forward. Widgets are views of it: `show` sets each one
-before it is drawn.
+reads the address when a reader arrives, and when they go back or forward. Widgets are views of it (widgets.py).
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
-from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from calc.errors import Message, shown
@@ -18,6 +17,7 @@ from pages.parts import words
 from pages.parts.state.published import forget, published
 from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
+from pages.parts.state.widgets import hear, show
 
 
 def arrive() -> None:
@@ -34,21 +34,6 @@ def arrive() -> None:
         state.arrival = page, st.query_params.to_dict()
 
 
-def hear() -> list[WidgetState]:
-    """What every run begins with: its language, and the widgets that the browser has drawn."""
-    words.begin()
-    heard = _widget_states()
-    if not st.session_state.pop("heard", False):
-        st.session_state.drawn = {widget.id.split("-", 2)[-1] for widget in heard}
-    return heard
-
-
-def run_whole() -> None:
-    """The run of a part of a page becomes one of the whole, which hears nothing of the browser itself."""
-    st.session_state.heard = True
-    st.rerun()
-
-
 def resume() -> None:
     """What a reader did before this process knew them: a browser whose server was started again speaks up with its
     widgets as they were left and one of them moved, which nothing here could hear yet. For the router, at its end."""
@@ -57,12 +42,6 @@ def resume() -> None:
     if widgets and context is not None:
         context.session_state.on_script_will_rerun(WidgetStates(widgets=widgets))
         st.rerun()
-
-
-def _widget_states() -> list[WidgetState]:
-    """What the browser says of the widgets that it has drawn."""
-    context = get_script_run_ctx()
-    return [] if context is None else context.session_state.get_widget_states()
 
 
 def current(page: Page) -> Scenario:
@@ -84,11 +63,18 @@ def current(page: Page) -> Scenario:
         # Back to the path alone, which the navigation may leave in the history before its query string follows.
         state.scenario, state.problems = state.entered[1], []
         _write(page)
-    elif params != state.written:
+    elif params != state.written and _is_chosen():
         _read(page, params)
     state.page = page
     scenario: Scenario = state.scenario
     return scenario
+
+
+def _is_chosen() -> bool:
+    """Whether an address is the reader's: that of a link, or one they go back to. A browser that says what else they
+    did may say the address as it was before the server wrote it."""
+    context = get_script_run_ctx()
+    return not st.session_state.acted or (context is not None and context.is_history_navigation)
 
 
 def _read(page: Page, params: dict[str, str]) -> None:
@@ -168,25 +154,10 @@ def link(scenario: Scenario, page: Page) -> str | None:
     return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
-def show(key: str, value: Any, *limits: float | str) -> None:
-    """Set a widget to the scenario's value before it is drawn. A slider of other limits is a new one, which Streamlit
-    puts at its lowest, and so is one that the browser has heard of and not drawn when its reader clicks on; a list says
-    back the text that it shows, which is another in another language; and a browser that was answered before it was
-    heard has all of them set again."""
-    state = st.session_state
-    limits = (words.language(), *limits)
-    known: dict[str, tuple[float | str, ...]] = state.setdefault("limits", {})
-    new = key not in state.drawn or known.get(key, limits) != limits
-    if state.get(key) != value or new or state.get("resumed"):
-        state[key] = value
-    known[key] = limits
-
-
 def bind(place: Place, key: str | None = None) -> dict[str, Any]:
     """Arguments that make a widget the view of one field of the scenario."""
     key = key or place.name
-    show(key, place.of(st.session_state.scenario))
-    return {"key": key, "on_change": _take, "args": (place, key)}
+    return show(key, place.of(st.session_state.scenario), _take, place, key)
 
 
 def _take(place: Place, key: str) -> None:

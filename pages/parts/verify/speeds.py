@@ -78,9 +78,9 @@ def kinds(found: SpeedAccuracy) -> None:
     if "training, with experts" in found.by_kind:
         st.caption(
             say(
-                "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs, "
-                "interleaved stages and recomputation are not stated in the records, and the range is as wide as what "
-                "they change. What their makers' recipes state, and where we are wrong, is in {file}.",
+                "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
+                "recomputation are not stated in the records, and the range is as wide as what they change. What their "
+                "makers' recipes state, and where we are wrong, is in {file}.",
                 file="docs/training_speed.md",
             )
         )
