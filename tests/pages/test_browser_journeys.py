@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.pages.readers import choose
+
 
 def first_screen(page, text):
     answer = page.get_by_text(re.compile(text)).first
@@ -47,12 +49,7 @@ def test_eight_h200_for_64_users_at_32k(page, address):
 
 def test_the_smallest_gpu_in_two_clicks_and_what_a_slider_of_heads_saves(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&context=32768")
-    formats = page.get_by_role("combobox", name="Weight format")
-    expect(page.locator(".stApp[data-test-script-state=notRunning]")).to_be_visible()
-    formats.hover()  # scrolls there: a list closes while the page moves
-    page.wait_for_timeout(500)
-    formats.click()
-    page.get_by_role("option", name="int4 ·").first.click()
+    choose(page, "Weight format", "int4", "int4 ·")
     page.get_by_role("button", name="Smallest GPU that fits").click()
     first_screen(page, "Fits on .*, with .* headroom per GPU")
     expect(page).to_have_url(re.compile("gpu=[a-z0-9-]+&"))
@@ -60,6 +57,14 @@ def test_the_smallest_gpu_in_two_clicks_and_what_a_slider_of_heads_saves(page, a
     heads = page.get_by_role("slider", name="KV heads")
     press(page, heads, "ArrowRight", 2)  # 4 of 16; the cache is twice that of 2
     expect(page.get_by_role("button", name="KV heads 2 → 4: KV cache ×2, +37.77 M parameters")).to_be_visible()
+
+
+def test_a_key_held_down_moves_one_slider(page, address):
+    """A wider model moves other sliders; the browser says where they were with every key."""
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B")
+    press(page, page.get_by_role("slider", name="Hidden size"), "ArrowRight", 10)
+    expect(page).to_have_url(re.compile("hidden_size=2688$"))
+    expect(page.get_by_role("slider", name=re.compile("FFN multiplier"))).to_have_attribute("aria-valuetext", "4.095")
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.pages.readers import choose
+
 
 def test_a_reader_s_walk(browser, page, address, tmp_path):
     page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)
     page.goto(f"{address}/?gpu=h200-sxm&num_gpus=8")
-    page.get_by_role("combobox", name="Model", exact=True).click()
-    page.keyboard.type("DeepSeek-V3")
-    page.get_by_role("option", name="DeepSeek-V3 ·").click()
+    choose(page, "Model", "DeepSeek-V3", "DeepSeek-V3 ·")
     expect(page.get_by_text("671,026,404,352").first).to_be_visible()
 
     page.get_by_role("button", name=re.compile("^KV cache, total")).click()
@@ -27,9 +27,7 @@ def test_a_reader_s_walk(browser, page, address, tmp_path):
     download.value.save_as(tmp_path / "report.html")
 
     page.get_by_test_id("stTopNavLink").filter(has_text="对比").click()
-    page.get_by_role("combobox", name="添加模型").click()
-    page.keyboard.type("Qwen3-235B-A22B")
-    page.get_by_role("option", name="Qwen3-235B-A22B", exact=True).click()
+    choose(page, "添加模型", "Qwen3-235B-A22B", "Qwen3-235B-A22B")
     expect(page.get_by_role("cell", name=re.compile(r"^235\.09 B"))).to_be_visible()
     expect(page).to_have_url(re.compile("with=Qwen"))
     link = page.url

@@ -1,0 +1,12 @@
+"""What a reader does with a control, in a browser."""
+
+from playwright.sync_api import Page, expect
+
+
+def choose(page: Page, name: str, typed: str, option: str) -> None:
+    """Types into a list, which then offers this option, and presses Enter. A list closes while the page moves and opens
+    again with what is typed; below a mouse an option may move away."""
+    page.get_by_role("combobox", name=name, exact=True).click()
+    page.keyboard.type(typed)
+    expect(page.get_by_role("option", name=option).first).to_be_visible()
+    page.keyboard.press("Enter")
