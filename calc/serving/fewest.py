@@ -45,17 +45,16 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
                     continue
                 working[negative] = several.working(shape)
             taken = working[negative]
-            if several.hold(stored, ranges, taken) and several.hold(alone.weighing_of(shape).stored, ranges, taken):
+            if several.hold(stored, ranges, taken) and several.hold(alone.weighing_of(shape).loaded, ranges, taken):
                 whole = serving.spread(shape)
                 if negative not in least:
                     least[negative] = several.least_stages_with_cache(whole)
                 if least[negative] > stages:
                     wait(-negative, shape, least[negative])
                     continue
-                if several.hold(whole.weighing.loaded, ranges, taken):
-                    laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
-                    if laid_out.on(gpu, workload).surely_fits:
-                        return laid_out.layout
+                laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
+                if laid_out.on(gpu, workload).surely_fits:
+                    return laid_out.layout
         wait(-negative, shape, stages + 1)
     return None
 
@@ -122,9 +121,9 @@ class Several:
         held = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
         return max(1, -(-held // self.room(MIDDLE)))
 
-    def hold(self, stored: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
+    def hold(self, held: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
-        within = [stored.layers[stage.stop] - stored.layers[stage.start] for stage in stages]
-        last = within[-1] + stored.behind + stored.beside
-        other = max(*within, within[0] + stored.before) + stored.beside
+        within = [held.layers[stage.stop] - held.layers[stage.start] for stage in stages]
+        last = within[-1] + held.behind + held.beside
+        other = max(*within, within[0] + held.before) + held.beside
         return other <= self.room(HIGH, working) and last <= self.room(HIGH, max(working, self.sampling))

@@ -17,7 +17,7 @@ from calc.serving.workload import Workload
 class CacheRoom(NamedTuple):
     """What an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
 
-    budgets: list[Budget]
+    budgets: Sequence[Budget]
     """How the GPU of each stage is divided."""
     available: list[int]
     """Bytes for the cache on each stage."""
@@ -126,12 +126,13 @@ class Requirements:
         key = usable_bytes, end
         if key not in self.rooms:
             divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
-            budgets = [divide(usable_bytes, limits, *of_stage, overhead) for of_stage in self.at_start]
+            at_start = self.at_start
+            budgets = self.laid_out.of_each_stage(lambda index: divide(usable_bytes, limits, *at_start[index], overhead))
             self.rooms[key] = cache_room(budgets, self.pool)
         return self.rooms[key]
 
 
-def cache_room(budgets: list[Budget], pool: Pool | None) -> CacheRoom:
+def cache_room(budgets: Sequence[Budget], pool: Pool | None) -> CacheRoom:
     """What the blocks of a pool, if it is one, find on GPUs that are divided so."""
     available = [budget.cache for budget in budgets]
     least = min(available)

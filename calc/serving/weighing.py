@@ -16,6 +16,10 @@ from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
 
 
+StepSize = tuple[int, int]
+"""Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""
+
+
 class LayerBytes(NamedTuple):
     """Bytes on a rank: of all layers up to each, of what stands before and behind them, and on each stage beside."""
 
@@ -47,7 +51,8 @@ class Weighing:
         self.rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
-        self.peaks = dict[Limits, KindPeaks]()
+        self.peaks = dict[StepSize, KindPeaks]()
+        self.block_peaks = dict[StepSize, list[Peak | None]]()
 
     @cached_property
     def pieces(self) -> list[Piece]:
@@ -123,13 +128,6 @@ class Weighing:
         return self.shares[shape]
 
     @cached_property
-    def stored(self) -> LayerBytes:
-        """What this rank stores, and its tables."""
-        each = self.stored_each
-        before, behind = (self.at_end(first=first, last=not first)[0] for first in (True, False))
-        return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
-
-    @cached_property
     def loaded(self) -> LayerBytes:
         """What it takes once it is loaded, with the tables of each stage."""
         each = [loaded.total for loaded in self.loaded_each]
@@ -194,15 +192,24 @@ class Weighing:
 
     def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
         """The same of a layer of each kind, and of what stands behind them."""
-        if limits not in self.peaks:
-            blocks = [[block for block in self.rank.all_blocks if at in block.runs_in] for at in self.firsts]
-            layers = [self.peak(engine, limits, run) for run in blocks]
-            self.peaks[limits] = KindPeaks(layers, self.peak(engine, limits, self.drafts, last=True))
-        return self.peaks[limits]
+        size = limits.step_tokens, limits.sequences
+        if size not in self.peaks:
+            of_blocks = [*zip(self.rank.all_blocks, self.peaks_of_blocks(engine, limits), strict=True)]
+            runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
+            layers = [largest(peaks) if peaks else None for peaks in runs]
+            self.peaks[size] = KindPeaks(layers, self.peak(engine, limits, self.drafts, last=True))
+        return self.peaks[size]
+
+    def peaks_of_blocks(self, engine: Engine, limits: Limits) -> list[Peak | None]:
+        """The same of each block."""
+        size = limits.step_tokens, limits.sequences
+        if size not in self.block_peaks:
+            self.block_peaks[size] = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
+        return self.block_peaks[size]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
-        peaks = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
+        peaks = self.peaks_of_blocks(engine, limits)
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
     def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool = False) -> Peak | None:
