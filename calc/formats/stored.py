@@ -31,7 +31,7 @@ class Piece:
     @property
     def scales(self) -> int:
         """Bytes of one occurrence's scales and zero points."""
-        return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor))
+        return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor)) if self.form.has_scales else 0
 
     @property
     def a_layer(self) -> int:

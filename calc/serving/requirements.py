@@ -127,7 +127,9 @@ class Requirements:
         if key not in self.rooms:
             divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
             at_start = self.at_start
-            budgets = self.laid_out.of_each_stage(lambda index: divide(usable_bytes, limits, *at_start[index], overhead))
+            budgets = self.laid_out.of_each_stage(
+                lambda index: divide(usable_bytes, limits, *at_start[index], overhead)
+            )
             self.rooms[key] = cache_room(budgets, self.pool)
         return self.rooms[key]
 

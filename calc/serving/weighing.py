@@ -63,8 +63,13 @@ class Weighing:
         return [piece for piece in stored if piece.tensor.excluded_as in counted]
 
     @cached_property
-    def layers(self) -> list[Piece]:
-        return [piece for piece in self.pieces if piece.tensor.layers and piece.tensor.excluded_as is None]
+    def layers(self) -> dict[tuple[int, ...], list[Piece]]:
+        """Those of the layers, by the layers that hold them."""
+        found: dict[tuple[int, ...], list[Piece]] = {}
+        for piece in self.pieces:
+            if piece.tensor.layers and piece.tensor.excluded_as is None:
+                found.setdefault(piece.tensor.layers, []).append(piece)
+        return found
 
     @cached_property
     def ends(self) -> list[Piece]:
@@ -74,7 +79,7 @@ class Weighing:
     @cached_property
     def kinds(self) -> list[int]:
         """The number of each layer's kind: layers of one weigh the same."""
-        places = [*(block.runs_in for block in self.rank.all_blocks), *(piece.tensor.layers for piece in self.layers)]
+        places = [*(block.runs_in for block in self.rank.all_blocks), *self.layers]
         kinds = layer_kinds(self.rank.num_layers, places)
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         return [numbers[kind] for kind in kinds]
@@ -87,9 +92,11 @@ class Weighing:
     @cached_property
     def of_kind(self) -> list[tuple[list[Piece], range]]:
         """The tensors of the first layer of each kind, and that layer."""
-        places = {piece.tensor.layers: frozenset(piece.tensor.layers) for piece in self.layers}
         return [
-            ([piece for piece in self.layers if first in places[piece.tensor.layers]], range(first, first + 1))
+            (
+                [piece for places, alike in self.layers.items() if first in places for piece in alike],
+                range(first, first + 1),
+            )
             for first in self.firsts
         ]
 

@@ -8,7 +8,7 @@ from typing import Literal
 from calc.formats import FORMATS
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import copies_within
+from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
@@ -37,11 +37,10 @@ class Loader:
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
         parts = defaultdict[str, int](int)
         for stored in pieces:
+            if not (copies := copies_within_piece(rank, stored.tensor, stage)):
+                continue
             piece = stored if stored.form.outer is None else self.resident(stored)
             tensor = piece.tensor
-            copies = copies_within(rank, tensor, stage)
-            if not copies:
-                continue
             if tensor.excluded_as == "vision":
                 parts["vision"] += vision_share(tensor, layout)
                 continue

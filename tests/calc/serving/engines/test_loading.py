@@ -183,8 +183,8 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     layout = Layout(pp=min(pp, architecture.num_layers))
     serving = Serving(architecture, kind(), Precision(weights=weights), layout, Overhead())
     for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
-        pieces = serving.weighings[layout.model_copy(update={"pp": 1})]
-        whole = kind().loaded(serving.laid_out.rank, pieces.layers + pieces.ends, layers, layout)
+        pieces = serving.weighings[layout.model_copy(update={"pp": 1})].pieces
+        whole = kind().loaded(serving.laid_out.rank, pieces, layers, layout)
         tables = kind().tables(serving.laid_out.rank)
         assert stage.loaded == LoadedWeights.sum([(1, whole), (1, tables)])
         if weights != "nf4-dq":
