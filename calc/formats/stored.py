@@ -1,8 +1,8 @@
 """Weights as stored: the tensors of one rank, each with its format."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 from calc.formats.format_names import FLOATS
 from calc.formats.gguf_tensors import gguf_tensors
@@ -16,27 +16,24 @@ from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A tensor of one rank in the layers that store it in the same format."""
 
     tensor: Tensor
     form: Format
+    a_layer: int
+    """How many times it occurs in a layer."""
+    nbytes: int
+    """Bytes of one occurrence, scales included."""
+    scales: int
+    """Bytes of one occurrence's scales and zero points."""
 
-    @cached_property
-    def nbytes(self) -> int:
-        """Bytes of one occurrence, scales included."""
-        return -(-self.tensor.numel * self.form.bits // 8) + self.scales
-
-    @property
-    def scales(self) -> int:
-        """Bytes of one occurrence's scales and zero points."""
-        return self.form.scale_nbytes(self.tensor.shape, matrices(self.tensor)) if self.form.has_scales else 0
-
-    @property
-    def a_layer(self) -> int:
-        """How many times it occurs in a layer."""
-        return self.tensor.experts if "{expert}" in self.tensor.name else 1
+    @classmethod
+    def of(cls, tensor: Tensor, form: Format) -> Self:
+        """A tensor as a format stores it."""
+        scales = form.scale_nbytes(tensor.shape, matrices(tensor)) if form.has_scales else 0
+        each = tensor.experts if "{expert}" in tensor.name else 1
+        return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
 
 
 StoredAs = Callable[[Architecture, Precision, Architecture], list[Piece]]
@@ -54,7 +51,7 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
         if differs and tensor.layers:
             pieces += by_format(tensor, choose)
         else:
-            pieces.append(Piece(tensor, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
+            pieces.append(Piece.of(tensor, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
     return pieces
 
 
@@ -77,8 +74,8 @@ def by_format(tensor: Tensor, choose: Callable[[Tensor, int], Format]) -> list[P
 def pieces_of(tensor: Tensor, alike: Mapping[Format, tuple[int, ...]]) -> list[Piece]:
     """A tensor, or a rank's part of it, in the formats that its layers store it in."""
     if len(alike) == 1:
-        return [Piece(tensor, form) for form in alike]
-    return [Piece(replace(tensor, layers=layers), form) for form, layers in alike.items()]
+        return [Piece.of(tensor, form) for form in alike]
+    return [Piece.of(replace(tensor, layers=layers), form) for form, layers in alike.items()]
 
 
 def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[[Tensor, int], Format], bool]:

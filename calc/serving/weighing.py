@@ -15,7 +15,6 @@ from calc.model.block import Block
 from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
 
-
 StepSize = tuple[int, int]
 """Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""
 

@@ -64,7 +64,7 @@ class Loader:
     def resident(self, piece: Piece) -> Piece:
         """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
         doubled = self.undoes_double_quantization and piece.form == FORMATS["nf4-dq"]
-        return Piece(piece.tensor, FORMATS["nf4"]) if doubled else piece
+        return Piece.of(piece.tensor, FORMATS["nf4"]) if doubled else piece
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""

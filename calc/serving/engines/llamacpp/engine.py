@@ -354,7 +354,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
         if tensor.excluded_as is not None and not (tensor.excluded_as == "multi_token_prediction" and predicts):
             continue
         if tensor.name == "token_embd.weight" and tied and placement.output != HOST:
-            yield Piece(replace(tensor, component="lm_head"), piece.form)
+            yield Piece.of(replace(tensor, component="lm_head"), piece.form)
         elif tensor.name in ON_HOST or (not tensor.layers and placement.output == HOST):
             continue
         elif not tensor.layers:
@@ -363,7 +363,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
             name = tensor.name.removeprefix("blk.{layer}.")
             layers = tuple(layer for layer in tensor.layers if placement.of_weight(name, layer) != HOST)
             if layers:
-                yield Piece(replace(tensor, layers=layers), piece.form)
+                yield Piece.of(replace(tensor, layers=layers), piece.form)
 
 
 def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
