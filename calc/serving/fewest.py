@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 from heapq import heappop, heappush
+from operator import sub
 
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, MIDDLE, OverheadSizes, at_end
@@ -123,7 +124,8 @@ class Several:
 
     def hold(self, held: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
-        within = [held.layers[stage.stop] - held.layers[stage.start] for stage in stages]
+        upto = [held.layers[stage.stop] for stage in stages]
+        within: list[int] = list(map(sub, upto, [0, *upto]))
         last = within[-1] + held.behind + held.beside
         other = max(*within, within[0] + held.before) + held.beside
         return other <= self.room(HIGH, working) and last <= self.room(HIGH, max(working, self.sampling))
