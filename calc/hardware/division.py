@@ -13,8 +13,7 @@ MOST_RANKS = 64
 
 def undivided(architecture: Architecture, tp: int, slices: int) -> Message | None:
     """Why tp ranks can't share every layer evenly, each routed expert cut into so many slices; None where they can."""
-    found = heads(architecture, tp), kv_heads(architecture, tp), columns(architecture, tp, slices)
-    return next((message for message in found if message is not None), None)
+    return heads(architecture, tp) or kv_heads(architecture, tp) or columns(architecture, tp, slices)
 
 
 def heads(architecture: Architecture, tp: int) -> Message | None:

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from functools import cache
 from typing import Self
 
 from pydantic import Field
@@ -94,12 +95,18 @@ def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
     """Ways to share every layer: tensor parallelism inside a server; where there are routed experts, also these whole
     on each rank, and copies of the attention that share them (data-parallel attention with expert parallelism)."""
     sparse = any(isinstance(block.ffn, MoE) for block in architecture.blocks)
-    candidates = [Layout(tp=tp) for tp in range(1, node + 1)]
-    if sparse:
-        candidates += [Layout(tp=tp, ep=tp) for tp in range(2, node + 1)]
-        candidates += [
-            Layout(tp=tp, dp=ranks // tp, ep=ranks) for ranks in (2, 4, 8, 16, 32, 64) for tp in (1, 2, 4) if tp < ranks
-        ]
-    for layout in candidates:
+    for layout in candidates(node, sparse=sparse):
         if layout.undivided(architecture) is None:
             yield layout
+
+
+@cache
+def candidates(node: int, *, sparse: bool) -> tuple[Layout, ...]:
+    """Those of any model, with routed experts or without."""
+    found = [Layout(tp=tp) for tp in range(1, node + 1)]
+    if sparse:
+        found += [Layout(tp=tp, ep=tp) for tp in range(2, node + 1)]
+        found += [
+            Layout(tp=tp, dp=ranks // tp, ep=ranks) for ranks in (2, 4, 8, 16, 32, 64) for tp in (1, 2, 4) if tp < ranks
+        ]
+    return tuple(found)
