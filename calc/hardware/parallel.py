@@ -61,23 +61,24 @@ class Degrees(Frozen):
         self.check_experts(architecture)
 
     def spreads_experts(self, architecture: Architecture) -> bool:
-        """Whether its ranks can share the routed experts evenly, where there are any."""
+        """Whether its ranks can share the routed experts evenly; without any, nothing is spread."""
         ranks, experts = self.tp * self.dp, [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)]
+        if not experts:
+            return self.ep == 1
         return ranks % self.ep == 0 and all(
             self.ep <= moe.n_experts and moe.expert.divides(ranks // self.ep) for moe in experts
         )
 
     def check_experts(self, architecture: Architecture) -> None:
         """The same for the routed experts."""
-        experts, ranks = [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)], self.tp * self.dp
-        if self.ep > 1 and not experts:
+        if self.spreads_experts(architecture):
+            return
+        if not any(isinstance(block.ffn, MoE) for block in architecture.blocks):
             raise ConfigError(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
-
-        if not self.spreads_experts(architecture):
-            degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
-            possible = [other.ep for other in degrees if other.spreads_experts(architecture)]
-            sentence = "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks."
-            raise ConfigError(Message(sentence, ep=self.ep, ranks=ranks), "ep", possible)
+        degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
+        possible = [other.ep for other in degrees if other.spreads_experts(architecture)]
+        sentence = "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks."
+        raise ConfigError(Message(sentence, ep=self.ep, ranks=self.tp * self.dp), "ep", possible)
 
 
 class Layout(Degrees):

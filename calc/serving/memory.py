@@ -9,7 +9,7 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from calc.errors import ConfigError, Message
+from calc.errors import Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, at_end, bounds, sizes
@@ -101,11 +101,7 @@ class Serving:
         """Whether the engine takes the model laid out so."""
         if self.engine.layout_refusal(self.architecture, self.precision, layout) is not None:
             return False
-        try:
-            layout.check(self.architecture)
-        except ConfigError:
-            return False
-        return True
+        return layout.pp <= self.architecture.num_layers and layout.spreads_experts(self.architecture)
 
     @cached_property
     def shapes(self) -> list[Layout]:
