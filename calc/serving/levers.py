@@ -137,15 +137,42 @@ def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: 
     return next((way for way in each if way.verdict == "fits"), found[0]).layout
 
 
+class Trials:
+    """Settings of a model tried on one kind of GPU, each once; weights of a format are weighed for all of them."""
+
+    def __init__(self, gpu: GPU, serving: Serving) -> None:
+        self.gpu, self.serving = gpu, serving
+        self.formats = {serving.precision: serving}
+        self.known = dict[Setting, Allocation | None]()
+
+    def of(self, setting: Setting) -> Allocation | None:
+        """What the GPU holds then; None where the engine does not take it."""
+        if setting not in self.known:
+            try:
+                self.known[setting] = self.laid_out(setting).on(self.gpu, setting.workload)
+            except ConfigError:
+                self.known[setting] = None
+        return self.known[setting]
+
+    def laid_out(self, setting: Setting) -> Serving:
+        """Raises ConfigError where the engine does not take it."""
+        serving, precision = self.serving, setting.precision
+        if precision not in self.formats:
+            model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
+            self.formats[precision] = Serving(*model)
+        changed = self.formats[precision].with_layout(setting.layout)
+        return changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
+
+
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     """The changes with which it fits, the least first; where none does it alone without less work, two together. More
     GPUs come last."""
     now = Setting(serving.engine, serving.precision, serving.layout, workload)
-    before = serving.on(gpu, workload)
+    trials, before = Trials(gpu, serving), serving.on(gpu, workload)
 
     def found(settings: Iterable[Setting]) -> Iterator[Lever]:
         for setting in settings:
-            after = allocated(gpu, serving, setting)
+            after = trials.of(setting)
             if after is not None and said(after) == "fits":
                 yield Lever(
                     what=tuple(setting.sentences(now)),
@@ -155,40 +182,26 @@ def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
                     gpus=setting.layout.gpus,
                 )
 
-    does = tuple(found(alone(before, now)))
+    does = tuple(found(alone(before, now, trials)))
     if all(lever.changes.keys() & WORK for lever in does):
-        does = (*found(together(before, now)), *does)
+        does = (*found(together(now, trials)), *does)
     more = fewest_gpus(gpu, serving, workload)
     if more is not None and more.gpus > serving.layout.gpus:
         does += tuple(found([replace(now, layout=more)]))
     return does
 
 
-def allocated(gpu: GPU, serving: Serving, setting: Setting) -> Allocation | None:
-    """A setting weighed; None where the engine does not take it."""
-    try:
-        if setting.precision == serving.precision:
-            changed = serving.with_layout(setting.layout)
-            return (changed if setting.engine is serving.engine else changed.with_engine(setting.engine)).on(
-                gpu, setting.workload
-            )
-        model = serving.architecture, setting.engine, setting.precision, setting.layout, serving.overhead
-        return Serving(*model).on(gpu, setting.workload)
-    except ConfigError:
-        return None
-
-
-def alone(before: Allocation, now: Setting) -> Iterator[Setting]:
+def alone(before: Allocation, now: Setting, trials: Trials) -> Iterator[Setting]:
     """One change each: flags, the best other layout, a smaller cache, smaller weights, fewer users, a shorter
     context."""
-    gpu, serving, workload = before.gpu, before.serving, now.workload
+    serving, workload = before.serving, now.workload
     if (flags := remedy(before)) is not None:
         yield replace(now, engine=now.engine.with_options(**flags))
-    for way in ways(gpu, serving, workload, now.layout.gpus)[:1]:
+    for way in ways(before.gpu, serving, workload, now.layout.gpus)[:1]:
         if way.layout != now.layout:
             yield replace(now, layout=way.layout)
     yield from smaller_caches(now)
-    yield from smaller_weights(before, now)
+    yield from smaller_weights(now, trials)
     fewer, shorter = max_batch(before, now.layout.dp), max_context(before)
     if fewer is not None and 1 <= fewer < workload.batch:
         yield replace(now, workload=workload.model_copy(update={"batch": fewer}))
@@ -196,13 +209,13 @@ def alone(before: Allocation, now: Setting) -> Iterator[Setting]:
         yield replace(now, workload=workload.model_copy(update={"context": shorter}))
 
 
-def together(before: Allocation, now: Setting) -> Iterator[Setting]:
+def together(now: Setting, trials: Trials) -> Iterator[Setting]:
     """Two changes each: smaller weights, or a smaller cache, in the layout that is best then; both of them."""
-    weights, caches = list(smaller_weights(before, now)), list(smaller_caches(now))
+    weights, caches = list(smaller_weights(now, trials)), list(smaller_caches(now))
     for setting in [*caches, *weights]:
-        changed = allocated(before.gpu, before.serving, setting)
+        changed = trials.of(setting)
         if changed is not None:
-            for way in ways(before.gpu, changed.serving, now.workload, now.layout.gpus)[:1]:
+            for way in ways(trials.gpu, changed.serving, now.workload, now.layout.gpus)[:1]:
                 yield replace(setting, layout=way.layout)
     for setting in weights:
         for cache in caches:
@@ -217,10 +230,10 @@ def smaller_caches(now: Setting) -> Iterator[Setting]:
             yield replace(now, precision=now.precision.model_copy(update={"kv": kv}))
 
 
-def smaller_weights(before: Allocation, now: Setting) -> Iterator[Setting]:
+def smaller_weights(now: Setting, trials: Trials) -> Iterator[Setting]:
     """The weights in each smaller format that the engine loads."""
     for weights in now.engine.weight_formats:
         setting = replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
-        after = allocated(before.gpu, before.serving, setting)
-        if after is not None and after.serving.weights < before.serving.weights:
+        after = trials.of(setting)
+        if after is not None and after.serving.weights < trials.serving.weights:
             yield setting
