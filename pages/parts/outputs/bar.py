@@ -17,38 +17,35 @@ def bar(memory: Memory, usable: int, parts: Iterable[str], *, labelled: bool = T
     sizes = {name: size for name in parts if (size := getattr(memory, name))}
     cells = [cell(words.color(name), size / end) for name, size in sizes.items()]
     cells.append(cell(HATCHED, (memory.high - memory.total) / end))
-    keys = [
-        key(f'<em style="{SWATCH};background:{words.color(name)}"></em>', words.part(name), size)
-        for name, size in sizes.items()
-    ]
+    keys = [key(swatch(words.color(name)), words.part(name), size) for name, size in sizes.items()]
     keys.append(key("<b>|</b> ", say("Usable"), usable))
-    ends = f'<i style="{END};left:{100 * usable / end:.3f}%"></i>'
+    ends = f'<i style="left:{100 * usable / end:.3f}%"></i>'
     spoken = escape(told(memory, usable), quote=True)
     st.html(
-        f'<div style="{BAR}" role="img" aria-label="{spoken}">{"".join(cells)}{ends}</div>'
-        + (f'<div style="{KEYS}">{"".join(keys)}</div>' if labelled else "")
+        f'<div class="weighbridge-bar" role="img" aria-label="{spoken}">{"".join(cells)}{ends}</div>'
+        + (f'<div class="weighbridge-keys">{"".join(keys)}</div>' if labelled else "")
     )
 
 
 HATCHED = "repeating-linear-gradient(45deg,#9EA3AC 0 2px,transparent 2px 6px)"
-BAR = "position:relative;display:flex;height:34px;margin:6px 0;background:rgba(128,128,128,.14)"
-END = "position:absolute;top:-5px;bottom:-5px;width:3px;margin-left:-2px;background:currentColor"
-KEYS = "display:flex;flex-wrap:wrap;gap:2px 18px;margin-top:10px;font-size:14px"
-SWATCH = "display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px"
 
 
 def cell(background: str, share: float) -> str:
-    return f'<span style="display:block;height:100%;width:{100 * share:.3f}%;background:{background}"></span>'
+    return f'<span style="width:{100 * share:.3f}%;background:{background}"></span>'
 
 
 def key(mark: str, label: str, size: int) -> str:
     return f"<span>{mark}{escape(label)} <b>{words.gib(size)}</b></span>"
 
 
+def swatch(color: str) -> str:
+    return f'<em style="background:{color}"></em>'
+
+
 def keys(entries: Iterable[tuple[str, str]]) -> str:
     """Colours with what they stand for."""
-    cells = (f'<span><em style="{SWATCH};background:{color}"></em>{escape(label)}</span>' for color, label in entries)
-    return f'<div style="{KEYS}">{"".join(cells)}</div>'
+    cells = (f"<span>{swatch(color)}{escape(label)}</span>" for color, label in entries)
+    return f'<div class="weighbridge-keys">{"".join(cells)}</div>'
 
 
 def told(memory: Memory, usable: int) -> str:

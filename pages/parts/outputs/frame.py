@@ -22,7 +22,7 @@ def page(
 ) -> A:
     """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
     link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
-    answer = calculate(url.current(here))
+    answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
         sidebar.draw(answer, sections)
     return begin(answer, here, calculate, needs_answer=needs_answer)
@@ -37,7 +37,7 @@ def quick_page(
 ) -> None:
     """A page of which a slider runs, sends and draws a part: the answer, the sliders and the `moving` sections, whose
     helps say what a step costs. The rest of the sidebar stays in the browser as it is."""
-    answer = calculate(url.current(here))
+    answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
         rooms = sidebar.outline(answer, sections, moving)
     st.session_state.answer = answer
@@ -63,6 +63,12 @@ def quick(
     else:  # what is wrong stands beside its control
         sidebar.fill(rooms, answer)
         draw(begin(answer, here, calculate))
+
+
+def titled(answer: A, here: Page) -> A:
+    """The browser's tab says what the page is about."""
+    st.set_page_config(page_title=share.title(answer.model.name, here))
+    return answer
 
 
 def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:
@@ -117,5 +123,4 @@ def without_model(here: Page, title: str) -> Scenario:
 
 def assumptions(sentences: Iterable[Message]) -> None:
     """What the numbers take for granted, at the end."""
-    st.header(say("Assumptions"), anchor=False)
-    st.markdown("\n".join(f"- {say(sentence)}" for sentence in sentences))
+    st.markdown("\n".join([f"## {say('Assumptions')}", "", *(f"- {say(sentence)}" for sentence in sentences)]))

@@ -22,7 +22,6 @@ def title(name: str, page: Page) -> str:
 
 def header(answer: Answer, page: Page) -> None:
     name = answer.model.name
-    st.set_page_config(page_title=title(name, page))
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
         copy_link(answer, page)
