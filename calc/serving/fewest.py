@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 from heapq import heappop, heappush
-from operator import sub
+from operator import add, sub
 
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, MIDDLE, OverheadSizes, at_end
@@ -53,9 +53,10 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
                 if least[negative] > stages:
                     wait(-negative, shape, least[negative])
                     continue
-                laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
-                if laid_out.on(gpu, workload).surely_fits:
-                    return laid_out.layout
+                if several.hold_cache(whole, ranges, taken):
+                    laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
+                    if laid_out.on(gpu, workload).surely_fits:
+                        return laid_out.layout
         wait(-negative, shape, stages + 1)
     return None
 
@@ -124,8 +125,29 @@ class Several:
 
     def hold(self, held: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
-        upto = [held.layers[stage.stop] for stage in stages]
-        within: list[int] = list(map(sub, upto, [0, *upto]))
-        last = within[-1] + held.behind + held.beside
-        other = max(*within, within[0] + held.before) + held.beside
-        return other <= self.room(HIGH, working) and last <= self.room(HIGH, max(working, self.sampling))
+        return self.hold_each(within(held, stages), held, HIGH, working)
+
+    def hold_cache(self, serving: Serving, stages: Sequence[range], working: int) -> bool:
+        """The same with each stage's share of the cache, where it is known before the stages are laid out and set aside
+        out of what is left."""
+        layout, loaded = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing.loaded
+        work, engine = self.workload.of_copy(layout.dp), serving.engine
+        limits = engine.limits(work, self.gpu, serving.architecture, layout)
+        pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
+        if pool is None or pool.stated_bytes(0) is not None:
+            return True
+        cache = pool.required_each(work.batch, work.context)
+        return self.hold_each(list(map(add, within(loaded, stages), cache)), loaded, MIDDLE, working)
+
+    def hold_each(self, each: Sequence[int], held: LayerBytes, end: int, working: int) -> bool:
+        """Whether they have room for so much in the layers of each stage, and for what stands before, behind and beside
+        them, at this end of the overhead."""
+        last = each[-1] + held.behind + held.beside
+        other = max(*each, each[0] + held.before) + held.beside
+        return other <= self.room(end, working) and last <= self.room(end, max(working, self.sampling))
+
+
+def within(held: LayerBytes, stages: Sequence[range]) -> list[int]:
+    """Bytes of the layers of each stage."""
+    upto = [held.layers[stage.stop] for stage in stages]
+    return list(map(sub, upto, [0, *upto]))

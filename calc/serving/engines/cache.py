@@ -37,7 +37,16 @@ class Pool(Cache):
         """Blocks of a request of that length."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return batch * self.request_blocks(length) * self.block_bytes[stage] + self.fixed_bytes(stage)
+        return self.bytes_of(stage, batch * self.request_blocks(length))
+
+    def required_each(self, batch: int, length: int) -> list[int]:
+        """The same on every stage."""
+        blocks = batch * self.request_blocks(length)
+        return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
+
+    def bytes_of(self, stage: int, blocks: int) -> int:
+        """Bytes of so many blocks on a stage."""
+        return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
     def fixed_bytes(self, stage: int) -> int:
         """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""

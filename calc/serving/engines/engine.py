@@ -17,7 +17,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.cache_rules import check_cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.launch import Launch, spelled
@@ -298,6 +298,11 @@ class Engine(ABC):
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
         """How the cache is kept; None for a model that keeps nothing."""
+
+    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> Pool | None:
+        """The cache that is set aside of a rank whose layers are cut into such pipeline stages, of engines that know it
+        before these are laid out."""
+        return None
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes. Of

@@ -24,7 +24,7 @@ from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import Division, divide
+from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
 from calc.serving.engines.vllm.since import holds
@@ -151,7 +151,10 @@ class VLLM(Engine):
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        return self.division(laid_out, gpu).plan(laid_out.ranges, limits)
+        return self.cache_over(laid_out.ranges, laid_out, gpu, limits)
+
+    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> CachePlan | None:
+        return self.division(laid_out, gpu).plan(stages, limits)
 
     def division(self, laid_out: LaidOut, gpu: GPU) -> Division:
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
