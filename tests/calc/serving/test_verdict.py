@@ -283,6 +283,8 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
     [
         pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", "vllm", 8, id="experts"),
         pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "vllm", 64, id="cache"),
+        pytest.param("google/gemma-3-27b-it", "a100-sxm-40gb", "vllm", 64, id="windows"),
+        pytest.param("deepseek-ai/DeepSeek-V4-Flash", "h100-sxm", "vllm", 640, id="packed"),
         pytest.param("Qwen/Qwen3-14B", "a100-sxm-40gb", "sglang", 3, id="sglang"),
         pytest.param("ibm-granite/granite-4.0-h-small", "a100-sxm-80gb", "sglang", 3, id="states"),
         pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, id="transformers"),
