@@ -195,15 +195,10 @@ class ModelSizes(Frozen):
     of_70b: bool = False  # one of the families that have a model of 80 layers with grouped values
 
 
-def type_of(mix: WeightFormat, role: Role, i: int, sizes: ModelSizes, *, imatrix: bool = False) -> str:
-    """The type of the i-th tensor of a role, or of the one in layer i; `Mix` says which."""
-    return types_of(mix, role, (i,), sizes, imatrix=imatrix)[0]
-
-
 def types_of(
     mix: WeightFormat, role: Role, places: Sequence[int], sizes: ModelSizes, *, imatrix: bool = False
 ) -> list[str]:
-    """The types of the tensors of a role in some places."""
+    """The types of the tensors of a role: of the i-th ones, or of those in some layers; `Mix` says which."""
     rules, eight = rules_of(mix, sizes), sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY
     if role in COUNTED:

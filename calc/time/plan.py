@@ -319,13 +319,13 @@ class Search:
         """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
         second as many as arrive while one is answered (Little's law)."""
         needs, users = self.needs, self.needs.at_once
-        if needs.requests_per_s is None or users is not None:
-            replicas = np.ceil((users or 1) / batch)
-            return replicas, np.minimum(batch, np.ceil((users or 1) / replicas))
-        running, tpot = batch, self.step(speed, batch[:, None])[:, 0]
-        replicas = np.ceil(needs.requests_per_s * needs.output * tpot / 1000 / batch)
+        if users is not None:
+            replicas = np.ceil(users / batch)
+            return replicas, np.minimum(batch, np.ceil(users / replicas))
+        rate, running, tpot = needs.requests_per_s or 0.0, batch, self.step(speed, batch[:, None])[:, 0]
+        replicas = np.ceil(rate * needs.output * tpot / 1000 / batch)
         for _ in range(4):
-            arrived = np.ceil(needs.requests_per_s / replicas * needs.output * tpot / 1000)
+            arrived = np.ceil(rate / replicas * needs.output * tpot / 1000)
             running = np.minimum(batch, np.maximum(arrived, 1))
             tpot = self.step(speed, running[:, None])[:, 0]
         return replicas, running

@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Precision, report
-from calc.formats.mixes import MIX_TYPES, ModelSizes, fitted, type_of
+from calc.formats.mixes import MIX_TYPES, ModelSizes, fitted, types_of
 from presets import models
 
 GGML_QUANT_SIZES = {  # gguf-py `constants.py`: weights and bytes of a block
@@ -108,7 +108,7 @@ def test_files_of_a_70b_model(mix, gb):
     ],
 )
 def test_choices_of_llama_cpp(mix, role, layer, sizes, chosen):
-    assert type_of(mix, role, layer, sizes) == chosen
+    assert types_of(mix, role, [layer], sizes) == [chosen]
 
 
 @pytest.mark.parametrize(
