@@ -98,6 +98,7 @@ def test_no_state_keeps_anybody_out(page, address):
     for name in ("Layout by hand", "Engine", "Overhead", "More sizes", "Your own config.json"):
         page.get_by_text(name, exact=True).click()
         page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
+    expect(page.get_by_test_id("stFileUploaderDropzone")).to_be_visible()  # of the last drawer, once it is filled
     heads = page.get_by_role("slider", name="KV heads")
     heads.focus()
     page.keyboard.press("ArrowRight")
