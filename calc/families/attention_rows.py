@@ -219,6 +219,7 @@ class MLA:
     d_rope: Size = "qk_rope_head_dim"
     d_v: Size = "v_head_dim"
     gate: Literal["none", "heads", "channels"] = "none"
+    gate_when: Flag = True
     query_gate: bool = False
     sinks: bool = False
     indexer: bool = False  # DeepSeek-V3.2's
@@ -248,7 +249,7 @@ class MLA:
             rope_norm=self.rope_norm,
             window=window,
             bias=c.flag("attention_bias"),
-            gate=self.gate,
+            gate=self.gate if true(c, self.gate_when) else "none",
             query_gate=self.query_gate,
             sinks=self.sinks,
             indexer=LightningIndexer(

@@ -69,7 +69,12 @@ BAIDU: dict[str, Family] = made_by(
             ),
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(
-                ERNIE_ATTENTION, ERNIE_MLP, norms=("mtp_emb_norm", "mtp_hidden_norm"), projection="mtp_linear_proj"
+                ERNIE_ATTENTION,
+                ERNIE_MLP,
+                norms=("mtp_emb_norm.{layer}", "mtp_hidden_norm.{layer}"),
+                projection=("mtp_linear_proj.{layer}",),
+                layer="model.mtp_block.{layer}",
+                path="model",
             ),
             names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
             head_bias="use_bias",

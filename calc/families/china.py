@@ -277,7 +277,8 @@ CHINA: dict[str, Family] = {
             Attention(qkv_bias=True),
             Dense(),
             norms=("token_layernorm", "hidden_layernorm", "final_layernorm"),
-            projection="input_proj",
+            projection=("input_proj",),
+            layer="model.mtp_layers.{layer}",
         ),
     ),
     "mimo_v2_flash": Family(

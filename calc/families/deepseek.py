@@ -51,6 +51,7 @@ OCR = Family(
 
 V4_NORMS = ("attn_norm", "ffn_norm")
 V4_MLP = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+HYPER_CONNECTIONS = [f"hc_{where}_{what}" for where in ("attn", "ffn", "head") for what in ("fn", "base", "scale")]
 V4_NAMES = Names(
     embedding="embed",
     layer="layers.{layer}",
@@ -64,6 +65,8 @@ V4_NAMES = Names(
     lm_head="head",
     renamed=V4_MLP,
     expert_renamed=V4_MLP,
+    fp8_scale_bits=8,  # powers of two: float8_e8m0
+    types=dict.fromkeys(("attn_sink", "ape", *HYPER_CONNECTIONS), "fp32") | {"tid2eid": "int64"},
 )
 V4_KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 V4_RATIOS = {0: V4_KINDS[0], 4: V4_KINDS[1], 128: V4_KINDS[2]}
@@ -199,8 +202,16 @@ DEEPSEEK: dict[str, Family] = made_by(
             extras=v4_head,
             layer_extras=v4_layer_extras,
             prediction=MTP(
-                v4_last_mixer, v4_moe, layer_norms=V4_NORMS, extras=lambda c: (*hyper_connections(c), *v4_head(c))
+                v4_last_mixer,
+                v4_moe,
+                layer_norms=V4_NORMS,
+                norms=("enorm", "hnorm", "norm"),
+                projection=("e_proj", "h_proj"),
+                linear=True,
+                layer="mtp.{layer}",
+                extras=lambda c: (*hyper_connections(c), *v4_head(c)),
             ),
+            wrappers=(Wrapper("deepseek_ref"),),  # what its maker's own code calls it
         ),
         "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=(Wrapper("deepseek_ocr2"),)),
         "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides

@@ -94,7 +94,10 @@ class MTP:
     own_tables: bool = False  # an embedding and a head of their own
     layer_norms: tuple[str, ...] = TWO_NORMS
     norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
-    projection: str = "eh_proj"
+    projection: tuple[str, ...] = ("eh_proj",)
+    linear: bool = False
+    layer: str = ""  # name of its layers, {layer} counted from 0; empty: they are numbered on from the model's
+    path: str | None = None  # module that norms and projection lie in; None: the layer
     after: Size = "num_hidden_layers"
     extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()
 
@@ -108,9 +111,13 @@ class MTP:
                     ffn=self.ffn.experts(c) if isinstance(self.ffn, Experts) else self.ffn(c, after),
                     norms=self.layer_norms,
                     extras=self.extras(c),
+                    stack=self.layer,
+                    begins=after if self.layer else 0,
                 ),
                 norms=self.norms,
                 projection=self.projection,
+                linear=self.linear,
+                path=self.path,
                 embedding="embed_tokens" if self.own_tables else None,
                 head="shared_head.head" if self.own_tables else None,
             )

@@ -30,7 +30,7 @@ GLM5_MIXER = Hybrid(
         heads=in_section("num_heads", "linear_num_heads"),
         d_head=in_section("head_dim", "linear_head_dim"),
         d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
-        flat_decay=True,
+        decays="heads",
     ),
     Every(4),
 )

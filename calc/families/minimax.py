@@ -96,7 +96,7 @@ MINIMAX: dict[str, Family] = made_by(
             ),
             own={"n_shared_experts": 1},
             names=MIXTRAL_NAMES.model_copy(update={"shared_expert": "block_sparse_moe.shared_experts"}),
-            wrappers=(Wrapper("minimax_m3_vl", tower=MINIMAX_TOWER),),
+            wrappers=(Wrapper("minimax_m3_vl", tower=MINIMAX_TOWER), Wrapper("minimax_m3")),
         ),
     },
 )

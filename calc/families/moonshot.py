@@ -1,11 +1,14 @@
 """Moonshot's families: Kimi; and Ling, which is made of the same parts."""
 
+from dataclasses import replace
+
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
-from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, made_by
+from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, Size, number
+from calc.families.fields import Fields, Flag, Size, number
 from calc.families.recurrent_rows import KimiDelta
+from calc.model.block import Extra
 from calc.model.names import Names
 
 
@@ -22,8 +25,40 @@ def in_section(field: str, otherwise: str) -> Size:
     return lambda c: c.within(c.get("linear_attn_config")).maybe(field) or c.size(otherwise)
 
 
+def in_delta(flag: str) -> Flag:
+    """A flag that checkpoints state in `linear_attn_config`."""
+    return lambda c: c.within(c.get("linear_attn_config")).flag(flag)
+
+
 def stated_or(field: str, otherwise: str) -> Size:
     return lambda c: c.maybe(field) or number(c, otherwise)
+
+
+def attention_residuals(c: Fields, *paths: str) -> tuple[Extra, ...]:
+    """What weighs the outputs of earlier blocks of layers, a norm and a projection each: Kimi K3."""
+    if c.maybe("attn_res_block_size") is None:
+        return ()
+    hidden = c.size("hidden_size")
+    return tuple(
+        extra
+        for path in paths
+        for extra in (
+            *extras("norms", {f"{path}_norm.weight": (hidden,)}),
+            *extras("other", {f"{path}_proj.weight": (1, hidden)}),
+        )
+    )
+
+
+def kimi_output_residual(c: Fields) -> tuple[Extra, ...]:
+    return attention_residuals(c, "model.output_attn_res")
+
+
+def kimi_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    residuals = c.once("residuals", lambda: attention_residuals(c, "self_attention_res", "mlp_res"))
+    latent = c.maybe("routed_expert_hidden_size")
+    if latent is None or not c.flag("latent_moe_use_norm") or not KIMI_EXPERTS.is_sparse(c, layer):
+        return residuals
+    return (*residuals, *extras("norms", {"block_sparse_moe.routed_expert_norm.weight": (latent,)}))
 
 
 KIMI_EXPERTS = Experts(
@@ -35,23 +70,35 @@ KIMI: dict[str, Family] = made_by(
         "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP),
         "kimi_linear": Family(
             mixer=Hybrid(
-                MLA(),
+                MLA(gate="channels", gate_when="mla_use_output_gate"),
                 KimiDelta(
                     heads=in_section("num_heads", "linear_num_heads"),
                     d_head=in_section("head_dim", "linear_head_dim"),
                     d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+                    full_rank_output=in_delta("use_full_rank_gate"),
                 ),
                 kimi_full,
             ),
-            ffn=KIMI_EXPERTS,
-            own={"first_k_dense_replace": 1},
+            ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
+            own={
+                "first_k_dense_replace": 1,
+                "mla_use_output_gate": False,
+                "routed_expert_hidden_size": None,
+                "latent_moe_use_norm": False,
+                "attn_res_block_size": None,
+            },
+            extras=kimi_output_residual,
+            layer_extras=kimi_layer_extras,
             ties=False,
+            wrappers=(Wrapper("kimi_k3"),),
             names=Names(
                 recurrent="self_attn",
                 router="block_sparse_moe.gate",
                 correction="block_sparse_moe.gate.e_score_correction_bias",
                 expert="block_sparse_moe.experts.{expert}",
                 shared_expert="block_sparse_moe.shared_experts",
+                latent="block_sparse_moe",
+                renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
                 expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
             ),
         ),
@@ -108,7 +155,8 @@ LING: dict[str, Family] = made_by(
                     heads=stated_or("linear_num_heads", "num_attention_heads"),
                     d_head=stated_or("linear_head_dim", "head_dim"),
                     d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
-                    low_rank_gates=False,
+                    low_rank=frozenset(),
+                    decays="heads",
                 ),
                 Every("layer_group_size"),
             ),

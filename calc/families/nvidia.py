@@ -159,6 +159,7 @@ NVIDIA: dict[str, Family] = made_by(
                 NEMOTRON_EXPERTS,
                 layer_norms=("norm", "moe_norm"),
                 norms=("enorm", "hnorm", "final_layernorm"),
+                layer="mtp.layers.{layer}",
                 after=nemotron_layers,
             ),
             wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),

@@ -6,7 +6,7 @@ from math import isqrt
 
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
 from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
-from calc.families.feedforward_rows import Dense, Experts, Half
+from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
 from calc.families.fields import Fields, Size
 from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
@@ -42,6 +42,21 @@ QWEN35_NAMES = Names(
     packed={"in_proj_qkv": ("in_q", "in_k", "in_v"), "conv1d": CONVS},
     renamed={"in_z": "in_proj_z", "in_b": "in_proj_b", "in_a": "in_proj_a"},
 )
+
+
+def qwen_mtp(ffn: FeedForwardOf) -> MTP:
+    """Further layers with full attention, under names of their own."""
+    return MTP(
+        GATED_ATTENTION,
+        ffn,
+        "mtp_num_hidden_layers",
+        norms=("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"),
+        projection=("fc",),
+        layer="mtp.layers.{layer}",
+        path="mtp",
+    )
+
+
 QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtype`)
     mixer=Hybrid(GATED_ATTENTION, DeltaNet(fp32_state=True), Every("full_attention_interval")),
     ffn=Dense(),
@@ -49,7 +64,7 @@ QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtyp
     rotary=Rotary(share=0.25, axes=3),
     kernels=Kernels(norm="rms32"),
     own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
-    prediction=MTP(GATED_ATTENTION, Dense(), "mtp_num_hidden_layers"),
+    prediction=qwen_mtp(Dense()),
 )
 
 # Qwen4-Exp: hyper-connections, and hashed n-grams embedded in some layers
@@ -294,7 +309,7 @@ QWEN: dict[str, Family] = made_by(
         "qwen3_5_moe_text": replace(
             QWEN35,
             ffn=QWEN35_EXPERTS,
-            prediction=MTP(GATED_ATTENTION, QWEN35_EXPERTS, "mtp_num_hidden_layers"),
+            prediction=qwen_mtp(QWEN35_EXPERTS),
             wrappers=(Wrapper("qwen3_5_moe", tower=QWEN3),),
             kernels=Kernels(norm="rms32", shared_first=True),
         ),

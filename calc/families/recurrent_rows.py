@@ -1,6 +1,7 @@
 """The vocabulary of rows: mixers with a state. Strings name config fields."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from calc.errors import ConfigError, Message
 from calc.families.fields import Fields, Flag, Size, number, true
@@ -130,20 +131,22 @@ class KimiDelta:
     heads: Size = "linear_num_heads"
     d_head: Size = "linear_head_dim"
     d_conv: Size = "linear_conv_kernel_dim"
-    low_rank_gates: bool = True
-    flat_decay: bool = False
+    low_rank: frozenset[Literal["f", "g"]] = frozenset(("f", "g"))
+    full_rank_output: Flag = False  # the output gate has no bottleneck
+    decays: Literal["heads", "heads_4d"] = "heads_4d"
 
     def __call__(self, c: Fields, layer: int = 0) -> linear_attention.KimiDelta:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> linear_attention.KimiDelta:
         """Any layer."""
+        full_rank = true(c, self.full_rank_output)
         return linear_attention.KimiDelta(
             n_heads=number(c, self.heads),
             d_head=number(c, self.d_head),
             d_conv=number(c, self.d_conv),
-            low_rank_gates=self.low_rank_gates,
-            flat_decay=self.flat_decay,
+            low_rank=self.low_rank - {"g"} if full_rank else self.low_rank,
+            decays="d_head" if full_rank else self.decays,
         )
 
 

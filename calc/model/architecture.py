@@ -78,7 +78,11 @@ class Architecture(Frozen):
     @cached_property
     def listed(self) -> tuple[Tensor, ...]:
         """The same, listed once."""
-        return tuple(self._all_tensors())
+        types = self.names.types
+        if not types:
+            return tuple(self._all_tensors())
+        kinds = ((tensor, types.get(tensor.name.rpartition(".")[2])) for tensor in self._all_tensors())
+        return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
         """The weights of some equal layers."""
@@ -141,10 +145,18 @@ class Architecture(Frozen):
         if self.head_bias:
             yield Tensor(f"{names.lm_head}.bias", (self.vocab,), "lm_head")
         for module in self.prediction:
-            yield from self._block(module.block, "multi_token_prediction")
+            block = module.block
+            yield from self._block(block, "multi_token_prediction")
+            path = module.path or block.stack or names.layer
             for name, shape in module.own_shapes(hidden, self.vocab).items():
-                where = module.block.layers
-                yield Tensor(names.within(name), shape, "other", where, excluded_as="multi_token_prediction")
+                yield Tensor(
+                    f"{path}.{name}",
+                    shape,
+                    "mlp" if module.linear and len(shape) == 2 else "other",
+                    block.layers,
+                    excluded_as="multi_token_prediction",
+                    begins=block.begins,
+                )
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
@@ -189,7 +201,8 @@ class Architecture(Frozen):
             yield Tensor(names.within(names.router, name), shape, "router", layers, excluded_as=excluded_as)
         if moe.router_correction != "none":
             why = excluded_as or ("persistent_buffers" if moe.router_correction == "buffer" else None)
-            yield Tensor(names.within(names.correction), moe.correction_shape(), "router", layers, excluded_as=why)
+            where = names.within(names.correction)
+            yield Tensor(where, moe.correction_shape(), "router", layers, excluded_as=why, dtype="fp32")
         one = moe.expert_shapes(hidden)
         if moe.stacked == "no":
             routed = names.stored_expert(one)
@@ -203,7 +216,8 @@ class Architecture(Frozen):
                 where = names.within(names.expert, name)
                 yield Tensor(where, shape, "experts_routed", layers, held, 0, excluded_as, first=moe.n_experts)
         for name, shape in names.stored(moe.latent_shapes(hidden)).items():
-            yield Tensor(names.within(names.mlp, name), shape, "other", layers, excluded_as=excluded_as)
+            where = names.within(names.latent or names.mlp, name)
+            yield Tensor(where, shape, "other", layers, excluded_as=excluded_as)
         if moe.shared is not None:
             for name, shape in names.stored(moe.shared.shapes(hidden)).items():
                 yield Tensor(

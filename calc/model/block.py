@@ -59,13 +59,16 @@ class PredictionModule(Frozen):
 
     block: Block
     norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
-    projection: str = "eh_proj"  # of [state; next embedding]
+    projection: tuple[str, ...] = ("eh_proj",)  # of [state; next embedding]: one matrix, or one for each half
+    linear: bool = False  # whether quantized checkpoints store the projection as they do the layer's matrices
+    path: str | None = None  # module that norms and projection lie in; None: the layer
     embedding: str | None = None  # its own table and head; None: those of the model
     head: str | None = None
 
     def own_shapes(self, hidden: int, vocab: int) -> Shapes:
-        """What it holds beside the layer."""
+        """Weights outside the layer by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {f"{name}.weight": (hidden,) for name in self.norms}
-        weights |= {f"{self.projection}.weight": (hidden, 2 * hidden)}
+        width = 2 * hidden // len(self.projection)
+        weights |= {f"{name}.weight": (hidden, width) for name in self.projection}
         tables = [name for name in (self.embedding, self.head) if name is not None]
         return weights | {f"{name}.weight": (vocab, hidden) for name in tables}

@@ -53,15 +53,17 @@ class GatedDeltaNet(Recurrent):
 
 
 class KimiDelta(Recurrent):
-    """Kimi delta attention, arXiv:2510.26692: a gate for each channel. Ling makes its gates without a bottleneck."""
+    """Kimi delta attention, arXiv:2510.26692: a decay and an output gate for each channel, each through a bottleneck of
+    `d_head`; Kimi K3 has none before the output gate, Ling before neither."""
 
     kind: Literal["kimi_delta"] = "kimi_delta"
     fp32_state: bool = True
     n_heads: int
     d_head: int
     d_conv: int
-    low_rank_gates: bool = True
-    flat_decay: bool = False  # one number a head, without the sides of one that Kimi Linear's checkpoints have
+    low_rank: frozenset[Literal["f", "g"]] = frozenset(("f", "g"))  # decay, output gate: those behind a bottleneck
+    decays: Literal["heads", "heads_4d", "d_head"] = "heads_4d"
+    """How a checkpoint holds `A_log`, one number a head: flat, with sides of one around, or padded to `d_head`."""
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -69,15 +71,16 @@ class KimiDelta(Recurrent):
         weights: Shapes = {f"{name}_proj.weight": (wide, hidden) for name in ("q", "k", "v")}
         weights |= {f"{name}_conv1d.weight": (wide, 1, self.d_conv) for name in ("q", "k", "v")}
         for gate in ("f", "g"):
-            if self.low_rank_gates:
+            if gate in self.low_rank:
                 weights |= {
                     f"{gate}_a_proj.weight": (self.d_head, hidden),
                     f"{gate}_b_proj.weight": (wide, self.d_head),
                 }
             else:
                 weights |= {f"{gate}_proj.weight": (wide, hidden)}
+        heads, padded = (self.n_heads,), (self.d_head,)
         return weights | {
-            "A_log": (1, 1, self.n_heads, 1) if self.low_rank_gates and not self.flat_decay else (self.n_heads,),
+            "A_log": {"heads": heads, "heads_4d": (1, 1, *heads, 1), "d_head": padded}[self.decays],
             "dt_bias": (wide,),
             "b_proj.weight": (self.n_heads, hidden),
             "o_norm.weight": (self.d_head,),

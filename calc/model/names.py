@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from calc.errors import Frozen
 from calc.model.feedforward import Stacked
-from calc.model.tensor import Shapes
+from calc.model.tensor import FixedDtype, Shapes
 
 
 class Names(Frozen):
@@ -22,6 +22,7 @@ class Names(Frozen):
     router: str = "mlp.gate"
     correction: str = "mlp.gate.e_score_correction_bias"
     expert: str = "mlp.experts.{expert}"
+    latent: str | None = None  # projections around the routed experts; None: in `mlp`
     shared_expert: str = "mlp.shared_experts"
     shared_expert_gate: str = "mlp.shared_expert_gate"
     final_norm: str = "model.norm"
@@ -31,6 +32,8 @@ class Names(Frozen):
     expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
     expert_renamed: dict[str, str] = {}
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
+    fp8_scale_bits: int | None = None  # of a block of fp8, where it is not an fp32 number: DeepSeek-V4
+    types: dict[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
 
     def within(self, *path: str) -> str:
         """The full name of something in a layer; empty parts of the path vanish."""

@@ -20,6 +20,8 @@ Component = Literal[
     "other",
 ]
 Excluded = Literal["persistent_buffers", "multi_token_prediction", "vision"]
+FixedDtype = Literal["fp32", "int64"]
+"""Types that a checkpoint keeps some tensors in, whatever the format of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Tensor:
     """Number of its first expert: those for images follow those for text, ERNIE 4.5 VL."""
     begins: int = 0
     """Index of the layer that its stack begins with, where a model has several: HRM."""
+    dtype: FixedDtype | None = None
+    """Type that checkpoints store it in always; None: that of the weights."""
 
     @property
     def count(self) -> int:
