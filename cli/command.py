@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
-from calc import ConfigError, Layout, Precision, Report, TrainingReport, Workload, report
+from calc import ConfigError, Layout, Report, TrainingReport, Workload, report
 from calc.errors import Message, shown
 from calc.families import as_llama, by_name, knows, override
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat
+from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
@@ -23,7 +23,7 @@ from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
 from presets import models
-from presets.hub import HubError, fetch, is_id
+from presets.hub import CONFIG, HubError, fetch, is_id
 
 ALIASES = {
     "context": ("--max-model-len",),
@@ -41,7 +41,9 @@ def parser() -> Parser:
     about = "Weigh a language model: parameters, memory, and which GPUs it fits."
     p = Parser(prog="python -m calc", description=about, allow_abbrev=False)
     p.add_argument(
-        "model", metavar="MODEL", help="a preset id, the path of a config.json, - for standard input, or a Hub id"
+        "model",
+        metavar="MODEL",
+        help="a preset id, a checkpoint's folder or its config.json, - for standard input, or a Hub id",
     )
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
@@ -51,7 +53,10 @@ def parser() -> Parser:
     add_fields(p, Workload, aliases=ALIASES)
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument(
-        "--kv", "--kv-cache-dtype", choices=(*CACHE_FORMATS, "auto"), help="storage of the KV cache (default bf16)"
+        "--kv",
+        "--kv-cache-dtype",
+        choices=(*CACHE_FORMATS, "auto"),
+        help="storage of the KV cache (default: as the checkpoint asks, else bf16)",
     )
     p.add_argument(
         "--gpu",
@@ -79,14 +84,11 @@ def load(model: str) -> dict[str, Any]:
         return dict(models()[model].config)
     if model == "-":
         return parse_config(read_text(sys.stdin, "Standard input") if sys.stdin is not None else "")
-    if is_file(model):
-        try:
-            with Path(model).open(encoding="utf-8") as file:
-                return parse_config(read_text(file, f"The file {shown(model)}"))
-        except OSError as error:
-            raise ConfigError(
-                Message("The file {name} can't be read: {why}.", name=shown(model), why=error.strerror)
-            ) from None
+    if is_file(path := f"{model}/{CONFIG}") or is_file(path := model):
+        config, beside = from_file(path), str(Path(path).with_name(HF_QUANT_CONFIG))
+        if Path(path).name != CONFIG or not is_file(beside):
+            return config
+        return with_hf_quant_config(config, from_file(beside))
     near = ", ".join(get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5])
     if not is_id(model):
         raise ConfigError(
@@ -100,6 +102,17 @@ def load(model: str) -> dict[str, Any]:
         return fetch(model).config
     except HubError as error:
         raise ConfigError(Message("{why} Presets are, among others, {near}.", why=error.message, near=near)) from None
+
+
+def from_file(name: str) -> dict[str, Any]:
+    """A JSON object in a file. Raises ConfigError."""
+    try:
+        with Path(name).open(encoding="utf-8") as file:
+            return parse_config(read_text(file, f"The file {shown(name)}"))
+    except OSError as error:
+        raise ConfigError(
+            Message("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
+        ) from None
 
 
 def is_file(name: str) -> bool:
@@ -160,13 +173,13 @@ def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] |
     draft = given.get("model_draft")
     if draft is not None and draft not in models():
         by_name.SOURCES.append({draft: load(draft)}.get)
-    kv: CacheFormat = "bf16" if given["kv"] in (None, "auto") else given["kv"]
+    engine, kv = chosen_engine(given), None if given["kv"] == "auto" else given["kv"]
     return report(
         config,
         model=given["model"],
         workload=filled(Workload, given),
-        engine=chosen_engine(given),
-        precision=Precision.of(config, given["weights"], kv),
+        engine=engine,
+        precision=engine.precision(native(config), given["weights"], kv),
         layout=filled(Layout, given) if given["num_gpus"] is None or Layout.model_fields.keys() & given else None,
         num_gpus=given["num_gpus"],
         gpus=gpus,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, Precision
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time.plan import Needs
@@ -40,7 +40,7 @@ def parser() -> Parser:
         help="acceptable storage of the weights (default: as the checkpoint)",
     )
     p.add_argument(
-        "--kv", nargs="+", choices=CACHE_FORMATS, default=["bf16"], help="acceptable storage of the KV cache"
+        "--kv", nargs="+", choices=CACHE_FORMATS, help="acceptable storage of the KV cache (default: as the checkpoint)"
     )
     p.add_argument("--engine", choices=tuple(ENGINES), default="vllm")
     p.add_argument(
@@ -70,13 +70,15 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     if arguments.train:
         return run_training_plan(config, given, gpus, prices, edits)
     weights: list[Any] = arguments.weights or [None]
+    caches: list[Any] = arguments.kv or [None]
+    engine = ENGINES[arguments.engine]()
     return plan_report(
         config,
         filled(Needs, given),
         model=arguments.model,
-        engine=ENGINES[arguments.engine](),
+        engine=engine,
         gpus=gpus,
-        precisions=[Precision.of(config, form, kv) for form in weights for kv in arguments.kv],
+        precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
         most=arguments.max_gpus,
         node=arguments.node,
         prices_stated=prices,

@@ -2,12 +2,13 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calc.errors import Frozen
 from calc.families.by_name import SOURCES
+from calc.formats import native_weights
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
 from presets.published import Part as Part
 from presets.published import Published as Published
@@ -39,6 +40,16 @@ class Preset(Frozen):
     """None where nobody was found who states it, and for the hand-made studies."""
     published: Published | None = None
     """None where nobody states a total: the hand-made studies."""
+
+    @model_validator(mode="after")
+    def _has_the_quantization_of_its_checkpoint(self) -> Self:
+        """A preset that was saved without it would weigh too much, and nothing would say so."""
+        if self.published is not None and native_weights(self.config) != self.published.format:
+            raise ValueError(
+                f"{self.id} is published in {self.published.format}; its config says {native_weights(self.config)}: "
+                "add the quantization_config of its checkpoint."
+            )
+        return self
 
     @property
     def month(self) -> str:

@@ -31,6 +31,7 @@ from huggingface_hub.errors import (
 from calc import ConfigError
 from calc.errors import Frozen, Message
 from calc.families.from_gguf import config_of
+from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config
 from calc.units import GIB
 from calc.verify.checkpoint import Checkpoint, from_rows
@@ -116,7 +117,10 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
         files = {file.rfilename: file.size for file in info.siblings or ()}
         found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
         if CONFIG in files and gguf is None:
-            return found.model_copy(update={"config": _config(api, found, revision, token)})
+            config = _json_file(api, found, CONFIG, revision, token)
+            if HF_QUANT_CONFIG in files:
+                config = with_hf_quant_config(config, _json_file(api, found, HF_QUANT_CONFIG, revision, token))
+            return found.model_copy(update={"config": config})
         return _from_gguf(found, token, gguf)
 
 
@@ -155,21 +159,23 @@ def _api(token: str | None) -> HfApi:
     return HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name="weighbridge")
 
 
-def _config(api: HfApi, model: HubModel, revision: str | None, token: str | None) -> dict[str, Any]:
-    """Asked for by the name of the revision, under which the cache then has it too."""
-    size = model.files[CONFIG]
+def _json_file(api: HfApi, model: HubModel, name: str, revision: str | None, token: str | None) -> dict[str, Any]:
+    """A JSON file of a model, by the name of the revision, under which the cache then has it too."""
+    size = model.files[name]
     if size is not None and size > MAX_CHARACTERS:
         raise HubError(
             Message(
-                "config.json of {model} is {size:,} bytes long; one has a few thousand. It is not read.",
+                "{file} of {model} is {size:,} bytes long; {most:,} are the most that we read.",
+                file=name,
                 model=model.id,
                 size=size,
+                most=MAX_CHARACTERS,
             )
         )
     if token is None:
-        return _parsed(api.hf_hub_download(model.id, CONFIG, revision=revision, etag_timeout=SECONDS))
+        return _parsed(api.hf_hub_download(model.id, name, revision=revision, etag_timeout=SECONDS))
     with TemporaryDirectory() as own:
-        path = api.hf_hub_download(model.id, CONFIG, revision=revision, cache_dir=own, etag_timeout=SECONDS)
+        path = api.hf_hub_download(model.id, name, revision=revision, cache_dir=own, etag_timeout=SECONDS)
         return _parsed(path)
 
 
@@ -177,7 +183,7 @@ def _parsed(path: str) -> dict[str, Any]:
     try:
         return parse_config(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise ConfigError(Message("Its config.json is not text in UTF-8.")) from None
+        raise ConfigError(Message("Its {file} is not text in UTF-8.", file=Path(path).name)) from None
 
 
 def _from_cache(model: str, revision: str | None) -> HubModel | None:
@@ -185,13 +191,16 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     path = huggingface_hub.try_to_load_from_cache(model, CONFIG, revision=revision)
     if not isinstance(path, str):
         return None
-    commit = Path(path).parent.name
+    commit, config = Path(path).parent.name, _parsed(path)
+    beside = huggingface_hub.try_to_load_from_cache(model, HF_QUANT_CONFIG, revision=revision)
+    if isinstance(beside, str):
+        config = with_hf_quant_config(config, _parsed(beside))
     note = Message(
         "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
         model=model,
         commit=commit[:8],
     )
-    return HubModel(id=model, revision=commit, files={}, config=_parsed(path), note=note)
+    return HubModel(id=model, revision=commit, files={}, config=config, note=note)
 
 
 def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel:

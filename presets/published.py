@@ -13,6 +13,7 @@ from pydantic import Field
 from calc import Architecture, Precision
 from calc.errors import Frozen
 from calc.families import override
+from calc.formats import WeightFormat
 from calc.formats.stored import stored
 
 Part = Literal[
@@ -35,6 +36,8 @@ class Published(Frozen):
     total: int
     source: Annotated[str, Field(pattern=r"^https://huggingface\.co/[\w.-]+/[\w.-]+$")]
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}$")]
+    format: WeightFormat
+    """Storage of the checkpoint's matrices, by its config.json or the recipe of vLLM (vllm-project/recipes)."""
     plus: tuple[Part, ...] = ()
     sibling: dict[str, int] = {}
     """Fields in which the config of the page's model differs from ours, where it is not the same model."""

@@ -11,6 +11,8 @@ from calc.formats.format_names import (
 )
 from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision, native_weights
+from calc.formats.quantization_config import HF_QUANT_CONFIG, Native, native, with_hf_quant_config
+from calc.formats.quantization_tools import COMPRESSED_TENSORS, MODELOPT
 from calc.formats.scheme import Scheme
 from calc.formats.table import FORMATS, Format
 
@@ -18,14 +20,20 @@ __all__ = [
     "BITSANDBYTES",
     "CACHE_BITS",
     "CACHE_FORMATS",
+    "COMPRESSED_TENSORS",
     "FLOATS",
     "FORMATS",
+    "HF_QUANT_CONFIG",
     "MIXES",
+    "MODELOPT",
     "WEIGHT_FORMATS",
     "CacheFormat",
     "Format",
+    "Native",
     "Precision",
     "Scheme",
     "WeightFormat",
+    "native",
     "native_weights",
+    "with_hf_quant_config",
 ]

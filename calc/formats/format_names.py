@@ -17,6 +17,7 @@ MatrixFormat = Literal[
     "int4-w4a16",
     "nf4",
     "nf4-dq",
+    "mxfp8",
     "mxfp4",
     "nvfp4",
 ]

@@ -155,6 +155,15 @@ def is_quantized(tensor: Tensor) -> bool:
     return is_weight(tensor) and not any(part in tensor.name for part in NEVER_QUANTISED)
 
 
+NEXTN = {
+    "fc": "eh_proj",
+    "pre_fc_norm_embedding": "enorm",
+    "pre_fc_norm_hidden": "hnorm",
+    "norm": "shared_head_norm",
+}
+"""Modules outside the layer of multi-token prediction, as Qwen3.5's checkpoints and as GGUF files call them."""
+
+
 def gguf_tensors(architecture: Architecture) -> tuple[Tensor, ...]:
     """Every tensor of the file; `blk.{layer}` stands where it repeats. Draft layers and the vision encoder, which lies
     in a file of its own (mmproj), are listed apart."""
@@ -172,7 +181,8 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
     for module in model.prediction:
         yield from _block(model, module.block, "multi_token_prediction")
         for name, shape in module.own_shapes(model.hidden, vocab).items():
-            where = f"blk.{{layer}}.nextn.{name.replace('shared_head.', 'shared_head_')}"
+            module_name, _, leaf = name.rpartition(".")
+            where = f"blk.{{layer}}.nextn.{NEXTN.get(module_name, module_name.replace('.', '_'))}.{leaf}"
             yield Tensor(where, shape, "other", module.block.layers, excluded_as="multi_token_prediction")
     for name, shape in _norm("output_norm", model.final_norm, model.hidden).items():
         yield Tensor(name, shape, "norms")

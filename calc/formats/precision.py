@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from pydantic import Field
@@ -6,11 +6,13 @@ from pydantic import Field
 from calc.errors import Frozen, Message
 from calc.formats.format_names import FLOATS, CacheFormat, WeightFormat
 from calc.formats.mixes import MIXES
-from calc.formats.quantization_config import native
+from calc.formats.quantization_config import Native, native
+from calc.formats.quantization_tools import TOOLS
 from calc.formats.scheme import EXPERTS, LINEARS, Rule, Scheme
 from calc.formats.table import FORMATS
 
 CALIBRATED: tuple[WeightFormat, ...] = ("int4", "int4-gptq", "int4-w4a16", "nvfp4")
+ANY_TOOL = frozenset(TOOLS)
 
 
 def native_weights(config: Mapping[str, Any]) -> WeightFormat:
@@ -26,16 +28,32 @@ class Precision(Frozen):
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """What the checkpoint's config says in detail; None: what is usual with the format."""
-    unread: Message | None = Field(default=None, exclude=True)
-    """What the config says that could not be followed."""
+    cache_asked: CacheFormat | None = Field(default=None, exclude=True)
+    """What the checkpoint's config asks of the KV cache."""
+    note: Message | None = Field(default=None, exclude=True)
+    """What the config leaves open, or says that could not be followed."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], weights: WeightFormat | None = None, kv: CacheFormat = "bf16") -> Self:
-        """As the checkpoint of a config is stored, unless another format is asked for."""
-        found = native(config)
-        if weights is None or weights == found.name:
-            return cls(weights=found.name, kv=kv, checkpoint=found.scheme, unread=found.unread)
-        return cls(weights=weights, kv=kv)
+    def of(cls, config: Mapping[str, Any], weights: WeightFormat | None = None, kv: CacheFormat | None = None) -> Self:
+        """As the checkpoint of a config is stored and asks for its cache, unless another format is chosen."""
+        return cls.stored_as(native(config), weights, kv)
+
+    @classmethod
+    def stored_as(
+        cls,
+        stored: Native,
+        weights: WeightFormat | None = None,
+        kv: CacheFormat | None = None,
+        cache_from: frozenset[str] = ANY_TOOL,
+    ) -> Self:
+        """As a checkpoint is stored, unless another format is chosen; the cache as it asks, where its tool is one of
+        `cache_from`, whose word the engine takes."""
+        asked = None if stored.cache is None else stored.cache.format
+        taken = asked if stored.cache is not None and stored.cache.tool in cache_from else None
+        cache: CacheFormat = kv or taken or "bf16"
+        if weights is None or weights == stored.name:
+            return cls(weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_asked=asked, note=stored.note)
+        return cls(weights=weights, kv=cache, cache_asked=asked)
 
     @property
     def activation_bytes(self) -> int:
@@ -53,29 +71,35 @@ class Precision(Frozen):
         components = LINEARS - {"ssm_linear"} if self.weights in CALIBRATED else LINEARS
         if self.weights == "mxfp4" and experts:
             components = EXPERTS
-        return Scheme(rules=(Rule(form=FORMATS[self.weights]),), components=components)
+        return Scheme(rules=(Rule(form=FORMATS[self.weights], components=components),))
 
-    def assumption(self, *, experts: bool) -> Message | None:
-        """What the bytes of weights take for granted, in a sentence."""
-        if self.unread is not None or self.weights in FLOATS:
-            return self.unread
-        if self.checkpoint is not None:
-            return Message(
-                "Weights are in {format} where the checkpoint's quantization_config says so, else in 16 bits.",
-                format=self.weights,
+    def assumptions(self, *, experts: bool) -> Iterator[Message]:
+        """What the bytes of weights and cache take for granted, in sentences."""
+        if self.note is not None:
+            yield self.note
+        if self.cache_asked == self.kv:
+            yield Message("The KV cache is in {format}, as the checkpoint's quantization_config asks.", format=self.kv)
+        elif self.cache_asked is not None:
+            yield Message(
+                "The checkpoint's quantization_config asks for a KV cache in {asked}; here it is in {format}.",
+                asked=self.cache_asked,
+                format=self.kv,
             )
+        if self.weights in FLOATS or self.checkpoint is not None:
+            return
         if self.weights in MIXES:
-            return Message(
+            yield Message(
                 "Each matrix has the type that llama.cpp gives it in {format}; norms and router have 32 bits.",
                 format=self.weights,
             )
-        if self.weights == "mxfp4" and experts:
-            return Message(
+        elif self.weights == "mxfp4" and experts:
+            yield Message(
                 "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits.",
                 format=self.weights,
             )
-        return Message(
-            "In {format} the matrices of attention and feed-forward are quantized, with their scales; everything else "
-            "stays in 16 bits.",
-            format=self.weights,
-        )
+        else:
+            yield Message(
+                "In {format} the matrices of attention and feed-forward are quantized, with their scales; everything "
+                "else stays in 16 bits.",
+                format=self.weights,
+            )

@@ -2,7 +2,8 @@
 
 import re
 from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from functools import cached_property
+from typing import NamedTuple
 
 from calc.errors import Frozen
 from calc.formats.table import FORMATS, Format
@@ -10,25 +11,89 @@ from calc.model.tensor import Component, Tensor
 
 EXPERTS: frozenset[Component] = frozenset({"experts_routed"})
 LINEARS: frozenset[Component] = EXPERTS | {"attention", "mlp", "experts_shared", "ssm_linear"}
-ALWAYS_PLAIN = frozenset({"weights_proj", "shared_expert_gate", "x_proj", "dt_proj"})
-"""Small matrices that no published checkpoint quantizes: an indexer's weights, gates of one row, Mamba's time step."""
+ALWAYS_PLAIN = frozenset(
+    {"weights_proj", "compressor", "shared_expert_gate", "x_proj", "dt_proj", "in_proj_a", "in_proj_b"}
+)
+"""Small matrices that no published checkpoint quantizes, by a module in their path: an indexer's weights, DeepSeek-V4's
+compressors, gates of one row, Mamba's time step, a gated delta rule's decays."""
+ROOTS = frozenset({"model", "language_model", "text_model"})
+"""Words that wrappers put before `layers`, or leave out."""
 MAX_PATTERN = 200
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
+DIGIT = re.compile(r"\d")
+
+
+class Compiled(NamedTuple):
+    """Names of modules, by how they are matched."""
+
+    words: frozenset[str]
+    beginnings: frozenset[str]  # of names that end in `*` and have no other
+    lengths: tuple[int, ...]  # of these
+    wildcards: tuple[str, ...]
+    regexes: tuple[re.Pattern[str], ...]
+
+
+class ModuleNames(Frozen):
+    """ModuleNames by name: in words, with `*` for anything, or as a regular expression after `re:`.
+
+    A name stands for the module and for what lies in it: `lm_head`, `mlp.gate`, `model.layers.*.self_attn`,
+    `re:.*lm_head`. Checkpoints put different words before the layers, so a name may begin anywhere in the path; but one
+    with a number does not mean a layer of multi-token prediction unless it says so (`mtp.layers.0*`).
+    """
+
+    names: tuple[str, ...] = ()
+
+    def hold(self, tensor: str) -> bool:
+        """Whether a weight lies in one of them."""
+        if not self.names:
+            return False
+        module = tensor.removesuffix(".weight")
+        path = without_root(module)
+        prediction = next((i for i, part in enumerate(path) if part.startswith("mtp")), len(path))
+        wrapped = (module, f"language_model.{module}", f"model.language_model.{'.'.join(path)}")
+        return any(self._begin(path[at:], numbered=at <= prediction) for at in range(len(path))) or any(
+            regex.match(name) for regex in self._compiled.regexes for name in wrapped
+        )
+
+    def _begin(self, path: list[str], *, numbered: bool) -> bool:
+        """Whether a path begins with one of the names; with one that has a number only where that may be meant."""
+        names, tail = self._compiled, ".".join(path)
+        named = {".".join(path[:end]) for end in range(1, len(path) + 1)} & names.words
+        named |= {tail[:length] for length in names.lengths} & names.beginnings
+        named |= {wild for wild in names.wildcards if fnmatchcase(tail, wild) or fnmatchcase(tail, f"{wild}.*")}
+        return any(numbered or not DIGIT.search(name) for name in named)
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        names = [".".join(without_root(name.removesuffix(".weight"))) for name in self.names if name[:3] != "re:"]
+        beginnings = frozenset(name[:-1] for name in names if name.find("*") == len(name) - 1)
+        return Compiled(
+            words=frozenset(name for name in names if "*" not in name),
+            beginnings=beginnings,
+            lengths=tuple({len(name) for name in beginnings}),
+            wildcards=tuple(name for name in names if "*" in name[:-1]),
+            regexes=tuple(re.compile(name[3:]) for name in self.names if name[:3] == "re:"),
+        )
+
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether any name has a number, so that layers may differ."""
+        return any(DIGIT.search(name) for name in self.names)
 
 
 class Rule(Frozen):
-    """A format, and the modules that have it: by name, by `re:` pattern, by wildcard; none named: all linear ones."""
+    """A format, and the matrices that have it: those of some modules, or where none is named those of components."""
 
     form: Format
-    targets: tuple[str, ...] = ()
+    modules: ModuleNames = ModuleNames()
+    components: frozenset[Component] = LINEARS
 
 
 class Scheme(Frozen):
-    """How a checkpoint is stored. The first rule that names a module decides; what none names stays in 16 bits."""
+    """How a checkpoint is stored. The first rule that a matrix meets decides; one that meets none stays in 16 bits."""
 
     rules: tuple[Rule, ...]
-    skip: tuple[str, ...] = ()  # modules in 16 bits whatever the rules say
-    components: frozenset[Component] = LINEARS
+    skip: ModuleNames = ModuleNames()  # in 16 bits whatever the rules say
 
     @cached_property
     def known(self) -> dict[tuple[str, Component, int], Format]:
@@ -37,34 +102,31 @@ class Scheme(Frozen):
 
     def form(self, tensor: Tensor, layer: int) -> Format:
         """The format of a tensor in one layer."""
-        name = tensor.name.format(layer=layer, expert=0)
+        name = tensor.name.format(layer=layer - tensor.begins, expert=0)
         key = (name, tensor.component, len(tensor.shape))
         if key not in self.known:
             self.known[key] = self._form(tensor, name)
         return self.known[key]
 
     def _form(self, tensor: Tensor, name: str) -> Format:
-        if not is_matrix(tensor) or tensor.component not in self.components or named(name, self.skip):
+        if not is_matrix(tensor) or self.skip.hold(name):
             return FORMATS["bf16"]
-        forms = (rule.form for rule in self.rules if not rule.targets or named(name, rule.targets))
-        return next(forms, FORMATS["bf16"])
+        for rule in self.rules:
+            if rule.modules.hold(name) if rule.modules.names else tensor.component in rule.components:
+                return rule.form
+        return FORMATS["bf16"]
 
     @cached_property
     def differs_by_layer(self) -> bool:
         """Whether any name holds the number of a layer."""
-        names = (*self.skip, *(target for rule in self.rules for target in rule.targets))
-        return any(any(character.isdigit() for character in name) for name in names)
+        return self.skip.numbered or any(rule.modules.numbered for rule in self.rules)
 
 
 def is_matrix(tensor: Tensor) -> bool:
     """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert."""
     stacked = tensor.experts > 1 and "{expert}" not in tensor.name
-    module, _, leaf = tensor.name.rpartition(".")
-    return (
-        len(tensor.shape) - stacked == 2
-        and (leaf == "weight" or stacked)
-        and module.rpartition(".")[2] not in ALWAYS_PLAIN
-    )
+    *path, leaf = tensor.name.split(".")
+    return len(tensor.shape) - stacked == 2 and (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
 
 
 def matrices(tensor: Tensor) -> int:
@@ -72,37 +134,11 @@ def matrices(tensor: Tensor) -> int:
     return tensor.experts if tensor.experts > 1 and "{expert}" not in tensor.name else 1
 
 
-def named(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a module is named, itself or what it is part of: `lm_head`, `mlp.gate`, `model.layers.*.self_attn`,
-    `re:.*lm_head`. Checkpoints put different words before the layers, so names may start anywhere in the path."""
-    if not patterns:
-        return False
-    words, regexes, wildcards = compiled(patterns)
-    path = name.removesuffix(".weight").split(".")
-    runs = {".".join(path[a:b]) for a in range(len(path)) for b in range(a + 1, len(path) + 1)}
-    tails = [".".join(path[a:]) for a in range(len(path))]
-    whole = (".".join(path), f"language_model.{'.'.join(path)}", ".".join(("model", "language_model", *path[1:])))
-    return (
-        not runs.isdisjoint(words)
-        or any(regex.match(form) for regex in regexes for form in whole)
-        or any(fnmatchcase(tail, wild) or fnmatchcase(tail, f"{wild}.*") for wild in wildcards for tail in tails)
-    )
-
-
-@cache
-def compiled(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...], tuple[str, ...]]:
-    """Plain names, regular expressions and wildcards."""
-    plain = [without_root(p) for p in patterns if not p.startswith("re:") and "*" not in p]
-    wild = tuple(without_root(p) for p in patterns if not p.startswith("re:") and "*" in p)
-    return frozenset(plain), tuple(re.compile(p[3:]) for p in patterns if p.startswith("re:")), wild
-
-
-def without_root(pattern: str) -> str:
-    """A module's name without the words that wrappers put before `layers`."""
-    parts = pattern.removesuffix(".weight").split(".")
-    while len(parts) > 1 and parts[0] in ("model", "language_model", "text_model"):
-        parts = parts[1:]
-    return ".".join(parts)
+def without_root(name: str) -> list[str]:
+    """The path of a module without the words that wrappers put before `layers`."""
+    path = name.split(".")
+    first = next((i for i, part in enumerate(path) if part not in ROOTS), 0)
+    return path[first:]
 
 
 def readable(pattern: str) -> bool:

@@ -1,16 +1,19 @@
 """Weights as stored: the tensors of one rank, each with its format."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
+from calc.errors import Frozen
 from calc.formats.format_names import FLOATS
 from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision
 from calc.formats.scheme import matrices
-from calc.formats.table import FORMATS, Format
+from calc.formats.table import FIXED, FORMATS, Format
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
@@ -36,6 +39,35 @@ class Piece(NamedTuple):
         return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
 
 
+class CheckpointSize(Frozen):
+    """Bytes of the files that hold a whole model, headers apart."""
+
+    total: int
+    text: int
+    """The language model."""
+    multi_token_prediction: int
+    vision: int
+    """Encoders of images and sound."""
+    formats: dict[str, int]
+    """The same by format, scales with the weights that they are of."""
+
+    @classmethod
+    def of(cls, architecture: Architecture, precision: Precision) -> Self:
+        """A model in these formats."""
+        parts, formats = Counter[str](), Counter[str]()
+        for piece in stored(architecture, precision):
+            nbytes = piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
+            parts[piece.tensor.excluded_as or "text"] += nbytes
+            formats[piece.form.name] += nbytes
+        return cls(
+            total=parts.total(),
+            text=parts["text"] + parts["persistent_buffers"],
+            multi_token_prediction=parts["multi_token_prediction"],
+            vision=parts["vision"],
+            formats=dict(formats.most_common()),
+        )
+
+
 StoredAs = Callable[[Architecture, Precision, Architecture], list[Piece]]
 """The tensors of one rank of a model, each with its format."""
 
@@ -46,9 +78,11 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
         return stored_gguf(architecture, precision, rank)
     choose, differs = chooser(architecture, precision)
     shares = (rank or architecture).tensors()
-    pieces = []
+    pieces: list[Piece] = []
     for tensor in shares:
-        if differs and tensor.layers:
+        if tensor.dtype is not None:
+            pieces.append(Piece.of(tensor, FIXED[tensor.dtype]))
+        elif differs and tensor.layers:
             pieces += by_format(tensor, choose)
         else:
             pieces.append(Piece.of(tensor, choose(tensor, tensor.layers[0] if tensor.layers else 0)))
@@ -84,4 +118,13 @@ def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[
     if weights in FLOATS:
         return lambda tensor, layer: FORMATS[weights], False
     scheme = precision.scheme(experts=any(isinstance(block.ffn, MoE) for block in architecture.blocks))
+    if (bits := architecture.names.fp8_scale_bits) is not None:
+        return lambda tensor, layer: with_scales(scheme.form(tensor, layer), bits), scheme.differs_by_layer
     return scheme.form, scheme.differs_by_layer
+
+
+@lru_cache(maxsize=64)
+def with_scales(form: Format, bits: int) -> Format:
+    """A format with scales of another width, where it has one for a block of fp8."""
+    in_blocks = form.bits == 8 and form.block[0] not in (1, None)
+    return replace(form, scale_bits=bits) if in_blocks else form

@@ -1,10 +1,10 @@
 """Storage formats of one matrix: what its weights take, and what its scales take beside them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from calc.formats.format_names import WeightFormat
-from calc.model.tensor import Shape
+from calc.model.tensor import FixedDtype, Shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +18,7 @@ class Format:
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
     source: str
-    ggml: str | None = None  # name of the ggml type, of one that GGUF files hold
+    name: str = ""  # what a reader knows it by; of one that GGUF files hold, the ggml type
 
     @property
     def has_scales(self) -> bool:
@@ -46,8 +46,8 @@ class Format:
 def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, source: str) -> Format:
     """Integers with a 16-bit scale for each group of inputs (None: one a row), a zero point of the same width as the
     weights unless symmetric, and GPTQ's 32-bit index of each input's group where activations decide the order."""
-    scale = 16 + (bits if zeros else 0)
-    return Format(bits=bits, block=(1, group), scale_bits=scale, column_bits=32 if index else 0, source=source)
+    scale, column = 16 + (bits if zeros else 0), 32 if index else 0
+    return Format(name=f"int{bits}", bits=bits, block=(1, group), scale_bits=scale, column_bits=column, source=source)
 
 
 FORMATS: dict[WeightFormat, Format] = {
@@ -55,9 +55,9 @@ FORMATS: dict[WeightFormat, Format] = {
     "bf16": Format(bits=16, source="brain floating point"),
     "fp16": Format(bits=16, source="IEEE 754"),
     "fp8": Format(bits=8, block=(128, 128), scale_bits=32, source="DeepSeek-V3 section 3.3, arXiv:2412.19437"),
-    "fp8-channel": Format(bits=8, scale_bits=32, source="compressed-tensors FP8: one scale an output channel"),
+    "fp8-channel": Format(bits=8, scale_bits=16, source="compressed-tensors FP8: a scale an output channel"),
     "fp8-tensor": Format(bits=8, matrix_bits=32, source="vLLM `--quantization fp8`: one scale a matrix"),
-    "int8": Format(bits=8, scale_bits=32, source="compressed-tensors W8A8: one scale an output channel"),
+    "int8": Format(bits=8, scale_bits=16, source="compressed-tensors W8A8: a scale an output channel"),
     "int8-bnb": Format(bits=8, scale_bits=32, source="LLM.int8() section 3, arXiv:2208.07339: one scale a row"),
     "int8-gptq": grouped(8, 128, zeros=True, index=True, source="GPTQ, arXiv:2210.17323, groups of 128, as its files"),
     "int4": grouped(4, 128, zeros=True, source="AWQ, arXiv:2306.00978, groups of 128: fp16 scale, 4-bit zero"),
@@ -65,6 +65,13 @@ FORMATS: dict[WeightFormat, Format] = {
     "int4-w4a16": grouped(4, 128, zeros=False, source="compressed-tensors W4A16: symmetric groups of 128"),
     "nf4": Format(bits=4, block=(1, 64), scale_bits=32, source="QLoRA section 3, arXiv:2305.14314"),
     "nf4-dq": Format(bits=4, block=(1, 64), scale_bits=8, outer=256, source="QLoRA section 3, arXiv:2305.14314"),
+    "mxfp8": Format(bits=8, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0"),
     "mxfp4": Format(bits=4, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0; gpt-oss"),
     "nvfp4": Format(bits=4, block=(1, 16), scale_bits=8, matrix_bits=32, source="NVIDIA NVFP4: an fp8 scale for 16"),
 }
+FORMATS = {name: replace(form, name=name) for name, form in FORMATS.items()}
+FIXED: dict[FixedDtype, Format] = {
+    "fp32": FORMATS["fp32"],
+    "int64": Format(name="int64", bits=64, source="two's complement"),
+}
+"""Formats of tensors that checkpoints store in one type always."""

@@ -11,6 +11,7 @@ from calc.hardware.gpu import GPU
 VLLM = "https://docs.vllm.ai/en/latest/features/quantization/"
 VLLM_FP8 = "https://docs.vllm.ai/en/v0.32.0/features/quantization/llm_compressor/fp8/"
 VLLM_GGUF = "https://github.com/vllm-project/vllm/blob/06fed1cf05a759ebbea0032a54b4f988d7b63710/docs/features/quantization/gguf.md"
+VLLM_MXFP8 = "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/quantization/modelopt.py"
 SGLANG = "https://docs.sglang.io/docs/advanced_features/quantization"
 
 
@@ -34,6 +35,7 @@ NEEDS: dict[EngineName, dict[str, FormatNeeds]] = {
         "awq": FormatNeeds(least="7.5", listed=WITH_INTEL, source=VLLM),
         "gptq": FormatNeeds(listed=WITH_INTEL, source=VLLM),
         "bitsandbytes": FormatNeeds(listed=CUDA, source=VLLM),
+        "mxfp8": FormatNeeds(least="8.0", source=VLLM_MXFP8),  # "Marlin kernel supports MXFP8 on SM80+"
         "mxfp4": FormatNeeds(least="8.0", source=VLLM),  # "Turing does not support Marlin MXFP4"
         "nvfp4": FormatNeeds(least="7.5", listed=CUDA, source=VLLM),
         "gguf": FormatNeeds(plugin="vllm-gguf-plugin", source=VLLM_GGUF),
@@ -56,6 +58,7 @@ WAYS: dict[WeightFormat, str] = {
     "int4-gptq": "gptq",
     "int4": "awq",
     "int4-w4a16": "awq",  # the same kernels
+    "mxfp8": "mxfp8",
     "mxfp4": "mxfp4",
     "nvfp4": "nvfp4",
     **dict.fromkeys(MIXES, "gguf"),

@@ -22,6 +22,7 @@ UNITS: dict[WeightFormat | CacheFormat, tuple[Dtype, Message]] = {
     "fp8": ("fp8", NO_FP8),
     "fp8-channel": ("fp8", NO_FP8),
     "fp8-tensor": ("fp8", NO_FP8),
+    "mxfp8": ("fp8", NO_FP8),
     "mxfp4": ("fp4", Message(NO_FP4, format="mxfp4")),
     "nvfp4": ("fp4", Message(NO_FP4, format="nvfp4")),
 }

@@ -7,7 +7,8 @@ from pydantic import Field, SerializeAsAny
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.families.vision_fields import uncounted
-from calc.formats import Precision
+from calc.formats import Precision, native
+from calc.formats.stored import CheckpointSize
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
@@ -60,6 +61,7 @@ class Report(Frozen):
     kv_cache: KVCache
     memory: Memory
     stages: tuple[Memory, ...]  # the same of each pipeline stage
+    checkpoint: CheckpointSize  # files that hold the whole model in these formats
     loaded: LoadedWeights  # what weights take on the most loaded GPU once an engine has loaded them
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
@@ -134,7 +136,9 @@ def laid_out_report(
     """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
-    engine, precision = engine or ENGINES[DEFAULT_ENGINE](), precision or Precision.of(config)
+    engine = engine or ENGINES[DEFAULT_ENGINE]()
+    precision = precision or engine.precision(native(config))
+    checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
     serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
@@ -158,6 +162,7 @@ def laid_out_report(
             total=cache_bytes(bits, state, workload.batch, workload.context),
         ),
         memory=first.memory,
+        checkpoint=checkpoint,
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
@@ -166,7 +171,7 @@ def laid_out_report(
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
-        assumptions=(*assumptions(serving, first, uncounted(config)), *said_of_draft(guessing)),
+        assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *said_of_draft(guessing)),
         scenario=ServingScenario(
             workload=workload,
             engine=engine.name,
@@ -225,15 +230,24 @@ def contexts(workload: Workload, architecture: Architecture) -> list[int]:
     return sorted(tokens for tokens in points if tokens > workload.generated)
 
 
-def assumptions(serving: Serving, allocation: Allocation, tower: str | None) -> Iterable[Message]:
+def assumptions(
+    serving: Serving, allocation: Allocation, checkpoint: CheckpointSize, tower: str | None
+) -> Iterable[Message]:
     """What the numbers take for granted; `tower` is a vision or audio encoder that is not counted."""
     architecture, engine, precision = serving.architecture, serving.engine, serving.precision
     workload, layout, limits = allocation.workload, serving.layout, allocation.limits
     parameters = architecture.parameters()
     yield from architecture.assumptions
     excluded = parameters.not_in_total
-    if (sentence := precision.assumption(experts="experts_routed" in parameters.components)) is not None:
-        yield sentence
+    yield from precision.assumptions(experts="experts_routed" in parameters.components)
+    if precision.checkpoint is not None:
+        sizes = (f"{size / GIB:,.2f} GiB {name}" for name, size in checkpoint.formats.items())
+        yield Message(
+            "Weights are stored as the checkpoint's quantization_config says, its files holding {total:,.2f} GiB: "
+            "{sizes}.",
+            total=checkpoint.total / GIB,
+            sizes=", ".join(sizes),
+        )
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
         if engine.loads_vision:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calc.errors import Frozen, Message
-from calc.formats import Precision
+from calc.formats import Precision, native
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus as all_gpus
 from calc.model.architecture import Architecture
@@ -56,7 +56,7 @@ def plan_report(
         engine,
         needs,
         kinds,
-        precisions or [Precision.of(config)],
+        precisions or [engine.precision(native(config))],
         most=most,
         node=node,
         prices=prices_stated,

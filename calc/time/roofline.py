@@ -32,6 +32,7 @@ ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
     "fp8": ("fp8", *HALF),
     "fp8-channel": ("fp8", *HALF),
     "fp8-tensor": ("fp8", *HALF),
+    "mxfp8": ("fp8", *HALF),
     "int8": ("int8", *HALF),
     "nvfp4": ("fp4", *HALF),
 }

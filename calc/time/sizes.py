@@ -14,7 +14,7 @@ from calc.formats.gguf_types import IN_FILES, Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import stored
-from calc.formats.table import FORMATS, Format
+from calc.formats.table import FIXED, FORMATS, Format
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Excluded, Tensor
 
@@ -63,7 +63,8 @@ class Table:
 
     def quantized(self, precision: Precision, *, experts: bool) -> Flags:
         """Which of them a plain format quantizes: all linear matrices that it is for."""
-        components = precision.scheme(experts=experts).components
+        (rule,) = precision.scheme(experts=experts).rules
+        components = rule.components
         return np.asarray(self.is_matrix & np.isin(self.component, [str(one) for one in components]))
 
 
@@ -75,9 +76,12 @@ def is_plain(precision: Precision) -> bool:
 def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Array:
     """Bytes of one occurrence of each tensor."""
     if precision.weights in FLOATS:
-        return table.nbytes(FORMATS[precision.weights])
-    narrow = table.quantized(precision, experts=experts)
-    return np.where(narrow, table.nbytes(FORMATS[precision.weights]), table.nbytes(FORMATS["bf16"]))
+        sizes = table.nbytes(FORMATS[precision.weights])
+    else:
+        narrow = table.quantized(precision, experts=experts)
+        sizes = np.where(narrow, table.nbytes(FORMATS[precision.weights]), table.nbytes(FORMATS["bf16"]))
+    fixed = [0 if tensor.dtype is None else FIXED[tensor.dtype].bits // 8 for tensor in table.tensors]
+    return np.where(fixed, table.numel * np.array(fixed), sizes)
 
 
 def bytes_by_tensor(

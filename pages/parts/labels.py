@@ -177,6 +177,7 @@ FORMATS: dict[str, Message] = {
     "int4-w4a16": Message("4-bit: W4A16, symmetric groups of 128"),
     "nf4": Message("4-bit: NormalFloat of bitsandbytes"),
     "nf4-dq": Message("4-bit: NormalFloat with double quantization, as QLoRA"),
+    "mxfp8": Message("8-bit: microscaling, blocks of 32"),
     "mxfp4": Message("4-bit: microscaling, blocks of 32, as gpt-oss"),
     "nvfp4": Message("4-bit: NVIDIA's, blocks of 16"),
 }

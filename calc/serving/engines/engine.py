@@ -7,7 +7,7 @@ from operator import attrgetter, mul
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.formats.stored import Piece, stored, stored_gguf
 from calc.hardware.division import nearest
 from calc.hardware.gpu import GPU
@@ -151,6 +151,8 @@ class Engine(ABC):
     """Formats of weights that it is usually given to save memory, the largest first."""
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
     """The same of the cache."""
+    cache_from: ClassVar[frozenset[str]] = frozenset()
+    """Tools of quantization whose word on the format of the KV cache it takes where no flag says another."""
     reads_gguf: ClassVar[bool] = False
     """Whether its files are GGUF, in any format."""
     loads_table: ClassVar[bool] = True
@@ -177,6 +179,13 @@ class Engine(ABC):
     def alternatives(self) -> Iterator[Self]:
         """The same engine under flags that a start-up log may leave unsaid."""
         yield self
+
+    @classmethod
+    def precision(
+        cls, checkpoint: Native, weights: WeightFormat | None = None, kv: CacheFormat | None = None
+    ) -> Precision:
+        """Storage of weights and cache as it loads a checkpoint, unless other formats are chosen."""
+        return Precision.stored_as(checkpoint, weights, kv, cls.cache_from)
 
     # what it accepts
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from shlex import join
 
 from calc.errors import Frozen, Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision
 from calc.formats.format_names import FLOATS
 
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
@@ -47,6 +47,13 @@ def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...
     if precision.weights in FP8:
         return ("--quantization", "fp8"), ()
     return (), (Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights),)
+
+
+def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[str, ...]:
+    """The flag of the cache's format by an engine's words for it: of one that is quantized, and of 16 bits where the
+    checkpoint asks for another."""
+    usual = precision.kv in ("bf16", "fp16") and precision.cache_asked is None
+    return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 
 def spelled(word: str, value: object) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.formats import CacheFormat, Precision, WeightFormat, native_weights
+from calc.formats import CacheFormat, Precision, WeightFormat, native
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
@@ -19,7 +19,7 @@ WEIGHTS: dict[str, tuple[WeightFormat, ...]] = {
     "awq": ("int4",),
     "awq_marlin": ("int4",),
     "bitsandbytes": ("nf4", "nf4-dq", "int8-bnb"),
-    "fp8": ("fp8", "fp8-channel", "fp8-tensor"),
+    "fp8": ("fp8", "fp8-channel", "fp8-tensor", "mxfp4", "nvfp4"),  # experts of DeepSeek-V4 in 4 bits
     "gptq": ("int4-gptq", "int4-w4a16", "int8-gptq"),
     "gptq_marlin": ("int4-gptq", "int4-w4a16", "int8-gptq"),
     "modelopt_fp4": ("nvfp4",),
@@ -28,8 +28,8 @@ WEIGHTS: dict[str, tuple[WeightFormat, ...]] = {
 }
 """`quantization` of the engines -> the formats that it may mean: the checkpoint's where its config is of one of them,
 else the first. What is not here is read from the config alone."""
-CACHES: dict[str, CacheFormat] = {
-    "auto": "bf16",
+CACHES: dict[str, CacheFormat | None] = {
+    "auto": None,  # as the checkpoint asks
     "bfloat16": "bf16",
     "bf16": "bf16",
     "float16": "fp16",
@@ -70,7 +70,7 @@ def engine_of(log: Log) -> Engine:
 
 def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     """As the checkpoint is stored, unless the engine quantized it, or another checkpoint of the model was run."""
-    asked, native = log.settings, native_weights(config)
+    asked, stored = log.settings, native(config)
     cache = asked.kv_cache_dtype or "auto"
     if cache not in CACHES:
         known = ", ".join(CACHES)
@@ -79,11 +79,11 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
             "kv_cache_dtype",
             list(CACHES),
         )
-    formats = WEIGHTS.get(asked.quantization or "", (native,))
-    weights = native if native in formats else formats[0]
+    formats = WEIGHTS.get(asked.quantization or "", (stored.name,))
+    weights = stored.name if stored.name in formats else formats[0]
     if asked.dtype in ("float32", "float") and weights == "bf16":
-        return Precision(weights="fp32", kv="fp32" if cache == "auto" else CACHES[cache])
-    return Precision.of(config, weights, CACHES[cache])
+        return Precision(weights="fp32", kv=CACHES[cache] or "fp32")
+    return engine_of(log).precision(stored, weights, CACHES[cache])
 
 
 def _near(

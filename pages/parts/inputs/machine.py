@@ -59,7 +59,7 @@ def _take_cards(place: Any) -> None:
 def cache_format(answer: LocalAnswer) -> None:
     place = places(("serving",), answer.scenario.serving.engine)["kv"]
     kinds = ["bf16", "q8_0", "q4_0"]
-    now = place.of(st.session_state.scenario)
+    now = place.of(st.session_state.scenario) or "bf16"
     st.segmented_control(
         field("kv"),
         kinds if now in kinds else [*kinds, now],

@@ -1,5 +1,6 @@
 """Which model: a preset, one of the Hub, or a config of the reader's own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -7,7 +8,8 @@ import streamlit as st
 from calc import Architecture, ConfigError
 from calc.errors import Message
 from calc.families import as_llama, knows
-from calc.text import parse_config
+from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
+from calc.text import MAX_CHARACTERS, parse_config
 from pages.parts.inputs import hub_picker
 from pages.parts.inputs.drawer import drawer
 from pages.parts.state.scenario import DEFAULT_MODEL, Source
@@ -121,7 +123,14 @@ def own_config() -> None:
         if not is_open:
             return
         st.text_area(say("Paste it"), key="own_text", height=120, placeholder='{"model_type": "llama", ...}')
-        st.file_uploader(say("or upload it"), type="json", max_upload_size=1, key="own_file")
+        st.file_uploader(
+            say("or upload it"),
+            type="json",
+            max_upload_size=MAX_CHARACTERS // 10**6,
+            accept_multiple_files=True,
+            key="own_file",
+            help=say("With its {file}, if the checkpoint has one.", file=HF_QUANT_CONFIG),
+        )
         st.button(say("Weigh it"), key="own_weigh", on_click=_take_own)
         if (problem := state.get("own_problem")) is not None:
             st.error(say(problem), icon=":material/error:")
@@ -136,14 +145,25 @@ def assume_button(key: str, take: Any) -> None:
 
 
 def _take_own() -> None:
-    """The uploaded file, else the pasted text, becomes the model; or its problem a sentence."""
+    """The uploaded files, else the pasted text, become the model; or their problem a sentence."""
     state = st.session_state
     try:
-        _take_config(parse_config(state.own_file.getvalue().decode() if state.own_file else state.own_text))
+        _take_config(joined([file.getvalue().decode() for file in state.own_file] or [state.own_text]))
     except UnicodeDecodeError:
         state.own_problem = Message("The file is not text; a config.json is JSON in UTF-8.")
     except ConfigError as error:
         state.own_problem = error.message
+
+
+def joined(texts: Sequence[str]) -> dict[str, Any]:
+    """A config.json, with what stands in the hf_quant_config.json that came with it. Raises ConfigError."""
+    files = [parse_config(text) for text in texts]
+    if len(files) == 1:
+        return files[0]
+    configs, others = ([file for file in files if ("model_type" in file) is wanted] for wanted in (True, False))
+    if len(configs) == len(others) == 1:
+        return with_hf_quant_config(configs[0], others[0])
+    raise ConfigError(Message("Give one config.json, and at most one {file} with it.", file=HF_QUANT_CONFIG))
 
 
 def _take_config(config: dict[str, Any]) -> None:

@@ -113,7 +113,10 @@ def hardware(answer: Answer) -> None:
 def formats(answer: Planned) -> None:
     """How weights and cache may be stored."""
     known = of_planning()
-    usual = {"weight_formats": answer.model.native, "kv_formats": "bf16"}
+    usual = {
+        "weight_formats": answer.model.native,
+        "kv_formats": answer.model.native_cache(answer.scenario.serving.engine),
+    }
     for name, all_of_them in FORMATS.items():
         place = known[name]
         st.multiselect(

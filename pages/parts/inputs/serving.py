@@ -118,7 +118,7 @@ def formats(answer: Answer) -> None:
     """How weights and cache are stored."""
     known = of_serving(answer)
     weight_format(known["weights"], answer.model.native)
-    control(known["kv"], answer.error)
+    control(known["kv"], answer.error, answer.model.native_cache(answer.scenario.serving.engine))
     reset("formats", (known["weights"], known["kv"]))
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import streamlit as st
 
-from calc import Architecture, ConfigError, Layout, Precision
+from calc import Architecture, ConfigError, Layout
 from calc.hardware.engine_rules import EngineName, runs
 from calc.hardware.overhead import Overhead
 from calc.model.attention import GQA
@@ -133,7 +133,7 @@ def scores(answer: Answer, mixer: Mixer) -> None:
 def variants(answer: Answer) -> None:
     """Parameters and cache with other numbers of KV heads."""
     asked = answer.scenario.serving
-    found = with_other_kinds(answer.architecture, asked.kv, asked.workload)
+    found = with_other_kinds(answer.architecture, answer.model.precision(asked).kv, asked.workload)
     if not found:
         st.caption(say("This model has no heads of keys and values that could be shared."))
         return
@@ -182,8 +182,7 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
     """One step of all sequences on one of the first GPU."""
     asked, gpu = answer.scenario.serving, answer.scenario.first_gpu()
     try:
-        precision = Precision.of(answer.model.published.config or {}, asked.weights, asked.kv)
-        serving = Serving(architecture, asked.started(), precision, Layout(), Overhead())
+        serving = Serving(architecture, asked.started(), answer.model.precision(asked), Layout(), Overhead())
     except ConfigError:
         return "–"
     if not runs(gpu, cast(EngineName, asked.engine)):

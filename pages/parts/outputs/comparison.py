@@ -48,7 +48,7 @@ def choose(answer: Compared) -> None:
             disabled=full,
             help=say("Then move the sliders: A follows them, and the copy stays."),
             on_click=add_current,
-            args=(answer.model.native,),
+            args=(answer.model.precision(answer.scenario.serving),),
         )
     if (name := st.session_state.pop("not_added", None)) is not None:
         st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")

@@ -201,7 +201,7 @@ def roofline(answer: Answer) -> None:
         return
     asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
     engine = mapped_engine(answer.scenario)
-    precision = Precision.of(answer.model.published.config or {}, answer.scenario.serving.weights)
+    precision = Precision.stored_as(answer.model.published.stored, answer.scenario.serving.weights)
     try:
         layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length, engine)
     except ConfigError as problem:

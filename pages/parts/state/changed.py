@@ -19,8 +19,8 @@ def effect_of(answer: Answer, name: str) -> Effect | None:
     after = alone(answer, name)
     if about.architecture is None or after is None:
         return None
-    serving = scenario.serving
-    return effect(about.architecture, after, serving.kv, serving.workload.context)
+    kv = answer.model.precision(scenario.serving).kv
+    return effect(about.architecture, after, kv, scenario.serving.workload.context)
 
 
 def alone(answer: Answer, name: str) -> Architecture | None:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import streamlit as st
 
+from calc import Precision
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import EngineName, runs
 from calc.time.reply import Reply, reply
@@ -85,16 +86,15 @@ def add(model: str) -> bool:
     return True
 
 
-def add_current(native: str) -> None:
+def add_current(shown: Precision) -> None:
     """The model on screen with its changes and formats, which stay as they are when the sliders move on; for
     callbacks."""
     scenario: Scenario = st.session_state.scenario
-    asked = scenario.serving
     held = {
         "source": scenario.source,
         "overrides": tuple(scenario.overrides.items()),
-        "weights": asked.weights or native,
-        "kv": asked.kv,
+        "weights": shown.weights,
+        "kv": shown.kv,
     }
     put((*_others(), Configuration.model_validate(held)))
 

@@ -58,7 +58,7 @@ class LocalAnswer(Answer):
 
     @property
     def kv(self) -> CacheFormat:
-        return self.scenario.serving.kv
+        return self.scenario.serving.kv or "bf16"
 
     @cached_property
     def known(self) -> dict[Precision, LocalRun]:
@@ -142,7 +142,9 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
     try:
         checked(serving.workload)
         checked(scenario.machine)
-        if (why := LlamaCpp().refusal(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv))) is not None:
+        if (
+            why := LlamaCpp().refusal(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
+        ) is not None:
             raise ConfigError(why, "kv" if reads(model.architecture) else "model", ["q8_0"])
     except ConfigError as problem:
         return LocalAnswer(scenario, model, problem)

@@ -136,7 +136,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         engine,
         checked(needs),
         candidates(scenario),
-        precisions(model, asked),
+        precisions(model, asked, scenario.serving.engine),
         most=asked.max_gpus,
         node=asked.node,
         prices=asked.prices,
@@ -158,11 +158,12 @@ def own_gpus(scenario: Scenario) -> list[str]:
     return [name for name in dict.fromkeys((*scenario.gpu, *scenario.planning.plan_gpus)) if name not in gpus()]
 
 
-def precisions(model: Model, asked: PlanChoice) -> list[Precision]:
+def precisions(model: Model, asked: PlanChoice, engine: str) -> list[Precision]:
     """Each acceptable pair of formats."""
     weights: tuple[WeightFormat, ...] = asked.weight_formats or (model.native,)
-    caches: tuple[CacheFormat, ...] = asked.kv_formats or ("bf16",)
-    return [Precision.of(model.published.config or {}, form, kv) for form, kv in product(weights, caches)]
+    caches: tuple[CacheFormat | None, ...] = asked.kv_formats or (None,)
+    stored, kind = model.published.stored, ENGINES[engine]
+    return [kind.precision(stored, form, kv) for form, kv in product(weights, caches)]
 
 
 def is_affordable(plan: Plan, budget: float | None) -> bool:
@@ -175,7 +176,7 @@ def weigh(scenario: Scenario, model: Model, plan: Plan) -> Scenario:
     serving = ServingChoice(
         workload=Workload(batch=plan.batch, context=needs.context, generated=needs.output),
         weights=None if plan.weights == model.native else plan.weights,
-        kv=plan.kv,
+        kv=None if plan.kv == model.native_cache(engine) else plan.kv,
         layout=plan.layout,
     )
     return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving.with_engine(engine)})

@@ -3,7 +3,7 @@ the session. The reader's Hub token is kept there too, and nowhere else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import streamlit as st
@@ -11,6 +11,7 @@ import streamlit as st
 from calc import Architecture, ConfigError
 from calc.errors import Message
 from calc.families import ASSUMED, as_llama, knows, read_with_settings
+from calc.formats import Native, native
 from calc.text import written
 from calc.verify.checkpoint import Checkpoint
 from pages.parts.state.scenario import Source
@@ -33,6 +34,11 @@ class Published:
     error: ConfigError | None = None
     preset: Preset | None = None
     hub: HubModel | None = None
+
+    @cached_property
+    def stored(self) -> Native:
+        """How its checkpoint is stored."""
+        return native(self.config or {})
 
     @property
     def unread(self) -> ConfigError | None:

@@ -173,7 +173,9 @@ class ServingChoice(Frozen):
         description="Storage of the weights; quantized formats hold the large matrices, and embeddings, output head, "
         "norms and router stay in 16 bits.",
     )
-    kv: CacheFormat = Field(default="bf16", description="Storage of the KV cache.")
+    kv: CacheFormat | None = Field(
+        default=None, description="Storage of the KV cache; as the checkpoint asks, or in 16 bits, unless chosen."
+    )
     num_gpus: int | None = Field(
         default=None, ge=1, le=1024, description="GPUs of one kind; the layout over them that does best is found."
     )
@@ -228,7 +230,7 @@ class Comparison(Frozen):
 
 class PlanChoice(Frozen):
     """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
-    as the checkpoint has them, a cache in 16 bits."""
+    and cache as the checkpoint has them."""
 
     purpose: Literal["serve", "train"] = Field(default="serve", description="What the GPUs are for.")
     needs: Needs = Needs()

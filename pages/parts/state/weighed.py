@@ -10,11 +10,12 @@ from calc import Architecture, ConfigError, Precision, Report, TrainingReport
 from calc.design.slope import Slopes
 from calc.errors import Message
 from calc.families import override, read_with_settings
-from calc.formats import WeightFormat, native_weights
+from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.options import checked
+from calc.serving.engines import ENGINES
 from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
@@ -26,7 +27,7 @@ from calc.training.training_report import laid_out_step
 from calc.training.training_verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
-from pages.parts.state.scenario import Scenario
+from pages.parts.state.scenario import Scenario, ServingChoice
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,15 @@ class Model:
     @property
     def native(self) -> WeightFormat:
         """The format in which the checkpoint stores its weights."""
-        try:
-            return native_weights(self.published.config or {})
-        except ConfigError:
-            return "bf16"
+        return self.published.stored.name
+
+    def precision(self, asked: ServingChoice) -> Precision:
+        """Storage of weights and cache as the engine loads the checkpoint, unless the reader chose another."""
+        return ENGINES[asked.engine].precision(self.published.stored, asked.weights, asked.kv)
+
+    def native_cache(self, engine: str) -> CacheFormat:
+        """The format of the cache where the reader chose none."""
+        return ENGINES[engine].precision(self.published.stored).kv
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Answer:
         if model.config is None or model.architecture is None or model.error is not None:
             return None
         try:
-            precision = Precision.of(model.published.config or {}, asked.weights, asked.kv)
+            precision = model.precision(asked)
             slopes = Slopes(model.config, model.architecture, precision, checked(asked.workload))
             assert slopes.here
         except ConfigError:
@@ -230,7 +236,7 @@ def weighed(scenario: Scenario) -> Weighed:
             model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
             workload=checked(asked.workload),
             engine=asked.started(),
-            precision=Precision.of(model.published.config or {}, asked.weights, asked.kv),
+            precision=model.precision(asked),
             layout=asked.by_hand,
             num_gpus=asked.num_gpus,
             overhead=scenario.overhead,

@@ -49,7 +49,7 @@ class ModelFile:
                 continue
             ne = tensor.shape[::-1]
             for form, layers in types.formats(tensor).items():
-                kind = (form.ggml or "").lower()
+                kind = form.name.lower()
                 if not layers:
                     self.outside[tensor.name] = FileTensor(tensor.name, ne, kind)
                 for layer in layers:

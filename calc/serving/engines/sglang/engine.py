@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from calc.errors import Message
-from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -19,7 +19,7 @@ from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import reads_another_cache
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.launch import Launch, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
@@ -47,6 +47,8 @@ SEQUENCES = 2048
 STEPS, SHARE = (4096, 2048, 1024), 0.9
 """What is tried when the defaults do not do."""
 
+CACHE_WORDS: dict[CacheFormat, str] = {"fp8": "fp8_e4m3", "bf16": "bf16"}
+"""What `--kv-cache-dtype` calls them."""
 SPELLING = {
     "cuda_graph_max_bs": ("--cuda-graph-max-bs-decode",),
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
@@ -74,6 +76,7 @@ class SGLang(Engine):
     share_option: ClassVar[str | None] = "mem_fraction_static"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
+    cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
     loads_draft: ClassVar[bool] = False
 
     options: SGLangOptions
@@ -195,7 +198,7 @@ class SGLang(Engine):
                 *degrees(sizes),
                 *("--context-length", str(length)),
                 *quantize,
-                *(("--kv-cache-dtype", "fp8_e4m3") if precision.kv == "fp8" else ()),
+                *cached(precision, CACHE_WORDS),
                 *stated(self.options, SPELLING),
             ),
             notes=notes,

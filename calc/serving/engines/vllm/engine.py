@@ -6,7 +6,7 @@ from math import ceil
 from typing import ClassVar, Self
 
 from calc.errors import ConfigError, Message
-from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -18,7 +18,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import reads_another_cache
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.launch import Launch, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
 from calc.serving.engines.vllm.kernels import Capability, capability
@@ -49,6 +49,13 @@ SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utiliza
 """Options on which the cache's groups and blocks do not hang."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
+CACHE_WORDS: dict[CacheFormat, str] = {
+    "fp8": "fp8",
+    "fp8_ds_mla": "fp8_ds_mla",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+}
+"""What `--kv-cache-dtype` calls them."""
 SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
@@ -61,6 +68,7 @@ class VLLM(Engine):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
+    cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
@@ -128,7 +136,7 @@ class VLLM(Engine):
         after = architecture.num_layers
         (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
         block = last.model_copy(update={"layers": (after,), "places": ()})
-        draft = PredictionModule(block=block, norms=(), projection="fc")
+        draft = PredictionModule(block=block, norms=(), projection=("fc",))
         return architecture.model_copy(update={"prediction": (draft,)})
 
     @property
@@ -225,7 +233,7 @@ class VLLM(Engine):
                 *(("--enable-expert-parallel",) if layout.ep > 1 else ()),
                 *("--max-model-len", str(length)),
                 *quantize,
-                *(("--kv-cache-dtype", precision.kv) if precision.kv in ("fp8", "fp8_ds_mla") else ()),
+                *cached(precision, CACHE_WORDS),
                 *(("--speculative-config", SPECULATION) if self.options.speculative == "mtp" else ()),
                 *stated(self.options, NO_FLAGS),
             ),

@@ -1,0 +1,335 @@
+"""The tools that quantize checkpoints, and how each says in a `quantization_config` what it did."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from calc.errors import Message, shown
+from calc.formats.format_names import MatrixFormat
+from calc.formats.scheme import EXPERTS, LINEARS, ModuleNames, Rule, Scheme
+from calc.formats.table import FORMATS, Format, grouped
+from calc.model.tensor import Component
+
+MODELOPT, COMPRESSED_TENSORS = "modelopt", "compressed-tensors"
+
+
+class Reading(NamedTuple):
+    """The format of most matrices, what exactly is said, and what is taken for granted."""
+
+    name: MatrixFormat
+    scheme: Scheme
+    note: Message | None = None
+
+
+class Unread(Exception):
+    """Something in a quantization_config that can't be followed, in a sentence."""
+
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The names of a list; none where it is no list."""
+    return tuple(name for name in value if isinstance(name, str) and name) if isinstance(value, list) else ()
+
+
+def skipped(stated: Mapping[str, Any], *lists: str) -> ModuleNames:
+    """The modules that stay in 16 bits, by the names that a tool has for its lists of them."""
+    return ModuleNames(names=tuple(name for key in lists for name in texts(stated.get(key))))
+
+
+def whole(stated: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """A number that a format depends on."""
+    value = stated.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 2**20:
+        raise Unread(Message("{key} is {value}, not a whole number.", key=key, value=shown(value)))
+    return value
+
+
+def width(bits: Any) -> int:
+    """Bits of a weight."""
+    if bits not in (2, 3, 4, 8) or isinstance(bits, float):
+        raise Unread(Message("weights of {bits} bits are not known; those of 2, 3, 4 and 8 are.", bits=shown(bits)))
+    return int(bits)
+
+
+def everything(
+    name: MatrixFormat, form: Format, skip: ModuleNames, components: frozenset[Component] = LINEARS
+) -> Reading:
+    """All linear modules in one format, but for those that are skipped."""
+    return Reading(name, Scheme(rules=(Rule(form=form, components=components),), skip=skip))
+
+
+def fp8(stated: Mapping[str, Any]) -> Reading:
+    """Blocks where `weight_block_size` says so (DeepSeek-V3), else one scale a matrix, and a second for its inputs
+    where they are static. What ModelOpt quantized further (NVFP4 experts of DeepSeek-V4) goes before it."""
+    skip = skipped(stated, "modules_to_not_convert", "ignored_layers")
+    if stated.get("weight_block_size") is not None:
+        name, form = blocks(stated["weight_block_size"])
+    else:
+        scales = 2 if stated.get("activation_scheme") == "static" else 1
+        name, form = "fp8-tensor", replace(FORMATS["fp8-tensor"], matrix_bits=32 * scales)
+    reading = everything(name, form, skip)
+    if not isinstance(stated.get("quantized_layers"), Mapping):
+        return reading
+    further = named_layers(stated["quantized_layers"])
+    rules = (*further.scheme.rules, *reading.scheme.rules)
+    return Reading(further.name, Scheme(rules=rules, skip=skip))
+
+
+def blocks(sides: Any) -> tuple[MatrixFormat, Format]:
+    """8 bits with a scale for each block of these sides: MXFP8's are one byte for 32 weights in a row."""
+    if not isinstance(sides, list) or len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        raise Unread(Message("the sides of a block are {sides}, not two numbers.", sides=shown(sides)))
+    if sides == [1, 32]:
+        return "mxfp8", FORMATS["mxfp8"]
+    return "fp8", replace(FORMATS["fp8"], block=(sides[0], sides[1]))
+
+
+def fbgemm(stated: Mapping[str, Any]) -> Reading:
+    """FBGEMM fp8: a scale an output channel; Llama 3.1 405B FP8 skips attention and the outer layers."""
+    form = replace(FORMATS["fp8-channel"], scale_bits=32)
+    return everything("fp8-channel", form, skipped(stated, "modules_to_not_convert"))
+
+
+def gptq(stated: Mapping[str, Any]) -> Reading:
+    """As the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. The files
+    hold both always. `dynamic` (GPTQModel) and `extra_config` (AutoRound) name modules that differ."""
+    name, form = gptq_form(stated)
+    skips: list[str] = list(skipped(stated, "modules_to_not_convert").names)
+    rules: list[Rule] = []
+    dynamic, extra = stated.get("dynamic"), stated.get("extra_config")
+    for pattern, how in dynamic.items() if isinstance(dynamic, Mapping) else ():
+        if pattern.startswith("-:"):
+            skips.append(f"re:{pattern[2:]}")
+        elif isinstance(how, Mapping):
+            modules = ModuleNames(names=(f"re:{pattern.removeprefix('+:')}",))
+            rules.append(Rule(form=gptq_form({**stated, **how})[1], modules=modules))
+    for module, how in extra.items() if isinstance(extra, Mapping) else ():
+        if isinstance(how, Mapping) and how.get("bits", 4) in (16, 32):
+            skips.append(module)
+        elif isinstance(how, Mapping):
+            rules.append(Rule(form=gptq_form({**stated, **how})[1], modules=ModuleNames(names=(module,))))
+    components: frozenset[Component] = LINEARS | {"lm_head"} if stated.get("lm_head") is True else LINEARS
+    rules.append(Rule(form=form, components=components))
+    return Reading(name, Scheme(rules=tuple(rules), skip=ModuleNames(names=tuple(skips))))
+
+
+def gptq_form(stated: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
+    bits, group = width(stated.get("bits", 4)), whole(stated, "group_size", 128)
+    form = grouped(
+        bits,
+        None if group < 1 else group,
+        zeros=stated.get("sym") is False,
+        index=stated.get("desc_act") is True,
+        source="GPTQ, arXiv:2210.17323",
+    )
+    return ("int8-gptq" if bits == 8 else "int4-gptq"), form
+
+
+def awq(stated: Mapping[str, Any]) -> Reading:
+    """4-bit weights and zero points with a 16-bit scale a group."""
+    bits = width(stated.get("bits", stated.get("w_bit", 4)))
+    group = whole(stated, "group_size", whole(stated, "q_group_size", 128))
+    zeros = stated.get("zero_point") is not False
+    form = grouped(bits, None if group < 1 else group, zeros=zeros, source="AWQ, arXiv:2306.00978")
+    return everything("int4", form, skipped(stated, "modules_to_not_convert"))
+
+
+def bitsandbytes(stated: Mapping[str, Any]) -> Reading:
+    """NF4 with or without double quantization, or 8 bits with a scale a row."""
+    skip = skipped(stated, "llm_int8_skip_modules")
+    if stated.get("load_in_8bit") is True:
+        return everything("int8-bnb", FORMATS["int8-bnb"], skip)
+    name: MatrixFormat = "nf4-dq" if stated.get("bnb_4bit_use_double_quant") is True else "nf4"
+    return everything(name, FORMATS[name], skip)
+
+
+def mxfp4(stated: Mapping[str, Any]) -> Reading:
+    """gpt-oss: the routed experts."""
+    return everything("mxfp4", FORMATS["mxfp4"], skipped(stated, "modules_to_not_convert"), EXPERTS)
+
+
+def compressed_tensors(stated: Mapping[str, Any]) -> Reading:
+    """One format for each group of modules: those of `targets`, of which `Linear` are all."""
+    groups = stated.get("config_groups")
+    if not isinstance(groups, Mapping) or not groups:
+        raise Unread(Message("config_groups is {groups}, not an object of groups.", groups=shown(groups)))
+    rules, names = [], []
+    for group in groups.values():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        if not isinstance(weights, Mapping):
+            continue  # activations or the cache only
+        name, form = compressed_form(weights, group.get("input_activations"))
+        targets = texts(group.get("targets"))
+        rules.append(Rule(form=form, modules=ModuleNames(names=() if "Linear" in targets else targets)))
+        names.append(name)
+    if not rules:
+        raise Unread(Message("no group of config_groups says how weights are stored."))
+    rules.sort(key=lambda rule: not rule.modules.names)  # what is named goes before all the rest
+    return Reading(names[0], Scheme(rules=tuple(rules), skip=skipped(stated, "ignore")))
+
+
+def compressed_form(weights: Mapping[str, Any], inputs: Any) -> tuple[MatrixFormat, Format]:
+    """`weights` of a group: bits, int or float, and what shares a scale. `inputs`: `input_activations`, which have a
+    scale of their own in the file where they are static."""
+    bits, kind, strategy = width(weights.get("num_bits")), weights.get("type", "int"), weights.get("strategy")
+    group, zeros = weights.get("group_size"), weights.get("symmetric") is False
+    across = group if type(group) is int and group > 0 else None
+    static = isinstance(inputs, Mapping) and inputs.get("dynamic") is not True
+    if kind == "float" and bits == 4:
+        return ("mxfp4", FORMATS["mxfp4"]) if across == 32 else ("nvfp4", nvfp4(inputs=isinstance(inputs, Mapping)))
+    if kind == "float" and bits == 8:
+        block = weights.get("block_structure")
+        if strategy == "block" and block is not None:
+            return blocks(block)
+        if across == 32:
+            return "mxfp8", FORMATS["mxfp8"]
+        if strategy == "channel":
+            return "fp8-channel", FORMATS["fp8-channel"]
+        return "fp8-tensor", replace(FORMATS["fp8-tensor"], matrix_bits=64 if static else 32)
+    if kind == "int" and bits == 8 and strategy in ("channel", "tensor"):
+        return "int8", FORMATS["int8"]
+    if kind == "int":
+        form = grouped(bits, across, zeros=zeros, source="compressed-tensors pack-quantized")
+        form = replace(form, matrix_bits=2 * 32)  # weight_shape
+        return ("int8-gptq" if bits == 8 else "int4"), form
+    raise Unread(Message("weights of {bits} bits of type {kind} are not known.", bits=bits, kind=shown(kind)))
+
+
+def nvfp4(*, inputs: bool, smoothing: bool = False) -> Format:
+    """With a scale of all scales, another of the inputs where they are quantized too, and AWQ's factor a column."""
+    return replace(FORMATS["nvfp4"], matrix_bits=64 if inputs else 32, column_bits=16 if smoothing else 0)
+
+
+def modelopt(stated: Mapping[str, Any]) -> Reading:
+    """NVIDIA ModelOpt (`torch/export/quant_utils.py`): one algorithm for all modules, or one for each."""
+    inner = stated.get("quantization")
+    merged = {**stated, **inner} if isinstance(inner, Mapping) else dict(stated)
+    lists = ("exclude_modules", "ignore")
+    skip = skipped(merged, *lists)
+    layers = merged.get("quantized_layers")
+    if isinstance(layers, Mapping) and layers:
+        named = named_layers(layers)
+        return named._replace(scheme=named.scheme.model_copy(update={"skip": skip}))
+    if merged.get("quant_algo") is None and isinstance(merged.get("config_groups"), Mapping):
+        return compressed_tensors({**merged, "ignore": list(skip.names)})
+    name, form = algorithm(merged)
+    note = None
+    if not any(isinstance(merged.get(key), list) for key in lists):
+        note = Message(
+            "The checkpoint's quantization_config does not say which modules stay in 16 bits (exclude_modules): all "
+            "matrices of attention and feed-forward count as quantized."
+        )
+    return everything(name, form, skip)._replace(note=note)
+
+
+def named_layers(layers: Mapping[str, Any]) -> Reading:
+    """`quantized_layers`: an algorithm for each module by name. Of the routed experts of a layer, which are alike, one
+    is kept. The name is that of most modules of the feed-forward, where most weights are."""
+    modules: dict[Format, list[str]] = {}
+    names: dict[Format, MatrixFormat] = {}
+    for module, how in layers.items():
+        name, form = algorithm(how if isinstance(how, Mapping) else {})
+        names[form] = name
+        if ".experts." not in module or ".experts.0." in module:
+            modules.setdefault(form, []).append(module)
+
+    def share(form: Format) -> tuple[int, int, int]:
+        named = modules[form]
+        experts, mlp = (sum(part in module for module in named) for part in (".experts", ".mlp"))
+        return experts, mlp, len(named)
+
+    main = max(modules, key=share)
+    rules = tuple(Rule(form=form, modules=ModuleNames(names=tuple(named))) for form, named in modules.items())
+    return Reading(names[main], Scheme(rules=rules))
+
+
+def algorithm(how: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
+    """The format of a `quant_algo` of ModelOpt, with the scales of inputs and of AWQ that lie in the file."""
+    name, group = how.get("quant_algo"), how.get("group_size") or 128
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        raise Unread(
+            Message("quant_algo is {name}, which is none of {list}.", name=shown(name), list=", ".join(ALGORITHMS))
+        )
+    form = ALGORITHMS[name]
+    if name.endswith("_AWQ") and name != "NVFP4_AWQ":
+        known = grouped(4, whole({"group_size": group}, "group_size"), zeros=False, source="ModelOpt INT4 AWQ")
+        return "int4", replace(known, column_bits=16)
+    return form
+
+
+ALGORITHMS: dict[str, tuple[MatrixFormat, Format]] = {
+    "FP8": ("fp8-tensor", replace(FORMATS["fp8-tensor"], matrix_bits=64)),
+    "FP8_PER_CHANNEL_PER_TOKEN": ("fp8-channel", replace(FORMATS["fp8-channel"], scale_bits=32)),
+    "FP8_PB_WO": ("fp8", FORMATS["fp8"]),
+    "MXFP8": ("mxfp8", FORMATS["mxfp8"]),
+    "NVFP4": ("nvfp4", nvfp4(inputs=True)),
+    "W4A16_NVFP4": ("nvfp4", nvfp4(inputs=False)),
+    "W4A8_NVFP4_FP8": ("nvfp4", nvfp4(inputs=True)),
+    "NVFP4_AWQ": ("nvfp4", nvfp4(inputs=True, smoothing=True)),
+    "W4A8_MXFP4_FP8": ("mxfp4", FORMATS["mxfp4"]),
+    "MXFP4": ("mxfp4", FORMATS["mxfp4"]),
+    "W4A16_AWQ": ("int4", FORMATS["int4"]),
+    "W4A8_AWQ": ("int4", FORMATS["int4"]),
+    "W8A16": ("int8", replace(FORMATS["int8"], scale_bits=32)),
+    "INT8_SQ": ("int8", replace(FORMATS["int8"], scale_bits=32, column_bits=16)),
+    "W8A8_SQ_PER_CHANNEL": ("int8", replace(FORMATS["int8"], scale_bits=32, column_bits=16)),
+}
+"""`quant_algo` of ModelOpt: what it stores, FP8's and NVFP4's scales of inputs and SmoothQuant's factors included."""
+
+
+def quark(stated: Mapping[str, Any]) -> Reading:
+    """AMD Quark: `global_quant_config.weight`, and `layer_quant_config` for single modules."""
+    layers = stated.get("layer_quant_config")
+    name, form = quark_form(stated.get("global_quant_config"))
+    rules = []
+    for module, how in layers.items() if isinstance(layers, Mapping) else ():
+        rules.append(Rule(form=quark_form(how)[1], modules=ModuleNames(names=(module,))))
+    return Reading(name, Scheme(rules=(*rules, Rule(form=form)), skip=skipped(stated, "exclude")))
+
+
+def quark_form(how: Any) -> tuple[MatrixFormat, Format]:
+    if not isinstance(how, Mapping):
+        raise Unread(Message("global_quant_config does not say how weights are stored."))
+    weight, inputs = (part[0] if isinstance(part, list) and part else part for part in map(how.get, QUARK_PARTS))
+    if weight is None:
+        return "bf16", FORMATS["bf16"]
+    if not isinstance(weight, Mapping):
+        raise Unread(Message("global_quant_config does not say how weights are stored."))
+    dtype, scheme, group = weight.get("dtype"), weight.get("qscheme"), weight.get("group_size")
+    if dtype in ("fp4", "mxfp4", "fp8_e4m3") and scheme in ("per_group", None) and group == 32:
+        name: MatrixFormat = "mxfp8" if dtype == "fp8_e4m3" else "mxfp4"
+        return name, FORMATS[name]
+    if dtype in ("fp8_e4m3", "int8") and scheme == "per_channel":
+        name = "int8" if dtype == "int8" else "fp8-channel"
+        return name, replace(FORMATS[name], scale_bits=32)
+    if dtype in ("fp8_e4m3", "int8") and scheme in ("per_tensor", None):
+        static = isinstance(inputs, Mapping) and inputs.get("is_dynamic") is not True
+        form = replace(FORMATS["fp8-tensor"], matrix_bits=64 if static else 32)
+        return ("int8" if dtype == "int8" else "fp8-tensor"), form
+    if dtype in ("int4", "uint4") and type(group) is int and group > 0:
+        return "int4", grouped(4, group, zeros=dtype == "uint4", source="AMD Quark")
+    raise Unread(Message("weights of dtype {dtype} are not known.", dtype=shown(dtype)))
+
+
+QUARK_PARTS = ("weight", "input_tensors")
+
+
+TOOLS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
+    "fp8": fp8,
+    "mxfp8": fp8,
+    "fbgemm_fp8": fbgemm,
+    "gptq": gptq,
+    "gptq_marlin": gptq,
+    "auto-round": gptq,
+    "awq": awq,
+    "awq_marlin": awq,
+    "bitsandbytes": bitsandbytes,
+    "mxfp4": mxfp4,
+    COMPRESSED_TENSORS: compressed_tensors,
+    MODELOPT: modelopt,
+    "quark": quark,
+}
+"""By `quant_method`."""
