@@ -12,6 +12,7 @@ from itertools import groupby
 
 from calc.families.family_table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.formats.table import FIXED
 from calc.hardware.custom_gpu import DTYPES
 from calc.hardware.format_rules import NEEDS
 from calc.hardware.gpus import gpus
@@ -75,6 +76,7 @@ EXAMPLES = (
     "main",
     '{"model_type": "llama", ...}',
     "config.json",
+    "hf_quant_config.json",
     "hf_…",
     "null",
     "true",
@@ -114,6 +116,7 @@ NAMES = {
     *ENGINES,
     *(needs.plugin for ways in NEEDS.values() for needs in ways.values() if needs.plugin),
     *WEIGHT_FORMATS,
+    *FIXED,
     *CACHE_FORMATS,
     *RECIPES,
     *(trainer.title for trainer in TRAINERS.values()),

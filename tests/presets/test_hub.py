@@ -12,13 +12,16 @@ from huggingface_hub import constants
 
 from calc import Architecture, ConfigError
 from calc.families.from_gguf import FILE_TYPES
-from calc.formats import native_weights
+from calc.formats import native, native_weights
 from cli.command import main
 from presets import hub, models
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 
 QWEN3 = json.dumps(models()["Qwen/Qwen3-0.6B"].config).encode()
+MODELOPT = json.dumps(
+    {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
+).encode()
 
 
 def tiny_gguf(path, vocabulary: int = 320) -> bytes:
@@ -65,6 +68,7 @@ def server(monkeypatch, tmp_path):
             "1.safetensors": safetensors({"a": ("BF16", (2, 3), 12)}),
             "2.safetensors": safetensors({"b": ("F8_E4M3", (4,), 4)}),
         },
+        "org/nvfp4": {"config.json": QWEN3, "hf_quant_config.json": MODELOPT},
         "org/opens-with-token": {"config.json": QWEN3},
         "org/slow": {"config.json": QWEN3},
         "org/huge": {"config.json": b"{}"},
@@ -104,6 +108,15 @@ def test_a_model_of_the_hub(server: Hub):
     assert table.bytes_by_dtype() == {"BF16": 12, "F8_E4M3": 4}
     assert hub.search("ORG/MOD") == ["org/model"]
     assert set(server.tokens_seen) == {None}
+
+
+def test_what_modelopt_wrote_is_read_with_the_config(server: Hub, monkeypatch):
+    """hf_quant_config.json, from the Hub, with a token, and from the copy of before."""
+    for token in (None, TOKEN):
+        stored = native(hub.fetch("org/nvfp4", token=token).config)
+        assert (stored.name, stored.cache.format) == ("nvfp4", "fp8")
+    point_at(monkeypatch, "http://127.0.0.1:1")
+    assert native(hub.fetch("org/nvfp4").config).name == "nvfp4"
 
 
 def test_the_hub_is_asked_once_for_all_who_ask_at_once(server: Hub, monkeypatch):

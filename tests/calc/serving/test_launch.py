@@ -109,3 +109,17 @@ def test_what_a_command_can_not_say_is_said_beside_it():
     assert "over all 8 ranks or none" in str(words("vllm", layout=Layout(tp=2, dp=4, ep=4)).notes[0])
     assert "int4" in str(words("vllm", weights="int4").notes[0])
     assert not words("vllm", weights="fp8").notes
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv", "flag"),
+    [
+        ("vllm", "fp8", "--kv-cache-dtype fp8"),
+        ("vllm", "bf16", "--kv-cache-dtype bfloat16"),
+        ("sglang", "fp8", "--kv-cache-dtype fp8_e4m3"),
+        ("sglang", "bf16", "--kv-cache-dtype bf16"),
+    ],
+)
+def test_the_cache_is_named_where_the_checkpoint_asks_for_a_format(engine, kv, flag):
+    launch = ENGINES[engine]().launch("org/model", Precision(kv=kv, cache_asked="fp8"), Layout(), 8192)
+    assert flag in " ".join(launch.words)
