@@ -2,7 +2,12 @@
 
 import pytest
 
+from calc.text import pack
+from presets import models
+from tests import EXAMPLES
 from tests.pages.app import page, run, texts
+
+INDEX = EXAMPLES / "model.safetensors.index.json"
 
 
 def verify(choice, **query):
@@ -33,6 +38,16 @@ def test_an_example_of_each_kind_is_summed_up_in_one_line(choice, file, summary)
     first = alerts(app)[0]
     assert first.startswith(summary)
     assert not any("counted twice" in text for text in (*alerts(app), *texts(app.caption)))
+
+
+def test_the_bytes_of_the_files_are_those_of_the_formats_that_the_config_states():
+    """The index of gemma-2b counts a copy of the embedding as head too; in fp8 it would take less."""
+    app = tried("file", "model.safetensors.index.json")
+    assert any("it takes 5.64 GiB: +0.000%" in text for text in texts(app.caption))
+    config = models()["google/gemma-2b"].config | {"quantization_config": {"quant_method": "fp8"}}
+    app = verify("file", pasted=pack(config))
+    run(app.file_uploader(key="table_file").set_value(("index.json", INDEX.read_bytes(), "application/json")))
+    assert any("they are quantized otherwise" in text for text in alerts(app))
 
 
 def test_an_out_of_memory_message_says_what_it_says():

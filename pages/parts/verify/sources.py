@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from calc import Architecture, ConfigError
+from calc import ConfigError, Precision
 from calc.errors import Message
+from calc.formats.stored import CheckpointSize, stored
 from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import Comparison, compare
 from calc.verify.gguf import read_gguf
@@ -26,6 +27,8 @@ SOURCES = {
 PRINTED = "Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ..."
 """What such a print-out looks like."""
 MAX_FILE_MB = 100
+CLOSE = 0.005
+"""Share by which the bytes of files may differ from those of their formats."""
 
 
 def choice() -> str:
@@ -54,7 +57,7 @@ def draw(answer: Answer, choice: str) -> None:
         st.error(say(problem.message), icon=":material/error:")
         return
     if found is not None:
-        comparison(answer.architecture, found)
+        comparison(answer, found)
 
 
 def _from_hub(answer: Answer) -> Checkpoint | None:
@@ -109,8 +112,8 @@ def _from_file(answer: Answer) -> Checkpoint | None:
     return read_gguf(data).checkpoint if data[:4] == b"GGUF" else read_safetensors(data)
 
 
-def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
-    found = compare(architecture, checkpoint)
+def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
+    found = compare(answer.architecture, checkpoint)
     n = sum(row.count for row in found.differences)
     if not found.meets:
         st.warning(
@@ -146,6 +149,8 @@ def comparison(architecture: Architecture, checkpoint: Checkpoint) -> None:
         st.metric(say("Stored"), hidden if checkpoint.bytes is None else words.size(checkpoint.bytes), border=True)
     for sentence in remarks(found):
         st.caption(sentence)
+    if checkpoint.bytes is not None and not any(row.status == "missing" for row in found.differences):
+        stored_bytes(answer, checkpoint.bytes, copies=found.tied)
     if checkpoint.unseen:
         lines = (f"- {say(sentence)}" for sentence in checkpoint.unseen)
         st.info("\n".join(lines), icon=":material/visibility_off:")
@@ -175,6 +180,27 @@ def storage(checkpoint: Checkpoint) -> None:
         rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
         st.header(say("Storage by type"), anchor=False)
         st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
+
+
+def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
+    """Bytes of the files next to those of the formats that the config states, with copies of the embedding as head."""
+    architecture, precision = answer.architecture, Precision.stored_as(answer.model.published.stored)
+    table = f"{architecture.names.embedding}.weight"
+    pieces = stored(architecture, precision)
+    heads = copies * sum(piece.nbytes for piece in pieces if piece.tensor.name == table)
+    ours = CheckpointSize.of(architecture, precision).total + heads
+    values = {"computed": words.size(ours), "stored": words.size(theirs), "difference": f"{theirs / ours - 1:+.3%}"}
+    if abs(theirs / ours - 1) <= CLOSE:
+        st.caption(say("In the formats that the config states it takes {computed}: {difference}.", **values))
+        return
+    st.warning(
+        say(
+            "In the formats that the config states it would take {computed}, and the files hold {stored} "
+            "({difference}): they are quantized otherwise, or the config of another checkpoint was given.",
+            **values,
+        ),
+        icon=":material/scale:",
+    )
 
 
 STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape": Message("other shape")}
