@@ -2,7 +2,6 @@
 
 import json
 from functools import cache
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -10,9 +9,10 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
+from pages.parts.verify.evidence import FOLDER
 from pages.parts.words import say
 
-FILE = Path(__file__).parents[3] / "docs" / "offload.json"
+FILE = FOLDER / "offload.json"
 
 
 @cache

@@ -4,12 +4,13 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from calc.errors import Frozen, Message
+from pages.parts.verify.evidence import FOLDER
 
-DOCS = Path(__file__).parents[3] / "docs"
+FILE = FOLDER / "time.json"
+SIDE_BY_SIDE = FOLDER / "aiconfigurator.json"
 SPEEDS = {
     "decode, batch 1": Message("Decode, one sequence"),
     "prefill": Message("Prefill"),
@@ -98,12 +99,12 @@ class SideBySide(Frozen):
 
 @cache
 def speeds() -> SpeedAccuracy:
-    return SpeedAccuracy.model_validate_json((DOCS / "time.json").read_bytes())
+    return SpeedAccuracy.model_validate_json(FILE.read_bytes())
 
 
 @cache
 def side_by_side() -> tuple[str, dict[str, SideBySide]]:
     """The other tool's version, and both by kind."""
-    read = json.loads((DOCS / "aiconfigurator.json").read_bytes())
+    read = json.loads(SIDE_BY_SIDE.read_bytes())
     found = {kind: SideBySide(**row) for kind, row in read["median_error"].items()}
     return read["aiconfigurator"], dict(sorted(found.items(), key=lambda row: row[0] == "all"))
