@@ -36,7 +36,7 @@ class Published(Frozen):
     source: Annotated[str, Field(pattern=r"^https://huggingface\.co/[\w.-]+/[\w.-]+$")]
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}$")]
     plus: tuple[Part, ...] = ()
-    sibling: dict[str, int] = {}
+    sibling: Mapping[str, int] = {}
     """Fields in which the config of the page's model differs from ours, where it is not the same model."""
 
 

@@ -2,7 +2,7 @@
 
 import re
 from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from functools import cached_property
 
 from calc.errors import Frozen
 from calc.formats.table import FORMATS, Format
@@ -13,6 +13,8 @@ LINEARS: frozenset[Component] = EXPERTS | {"attention", "mlp", "experts_shared",
 ALWAYS_PLAIN = frozenset({"weights_proj", "shared_expert_gate", "x_proj", "dt_proj"})
 """Small matrices that no published checkpoint quantizes: an indexer's weights, gates of one row, Mamba's time step."""
 MAX_PATTERN = 200
+Patterns = tuple[frozenset[str], tuple[re.Pattern[str], ...], tuple[str, ...]]
+"""Modules by plain names, regular expressions and wildcards."""
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
 
 
@@ -22,6 +24,10 @@ class Rule(Frozen):
     form: Format
     targets: tuple[str, ...] = ()
 
+    @cached_property
+    def patterns(self) -> Patterns:
+        return compiled(self.targets)
+
 
 class Scheme(Frozen):
     """How a checkpoint is stored. The first rule that names a module decides; what none names stays in 16 bits."""
@@ -29,6 +35,10 @@ class Scheme(Frozen):
     rules: tuple[Rule, ...]
     skip: tuple[str, ...] = ()  # modules in 16 bits whatever the rules say
     components: frozenset[Component] = LINEARS
+
+    @cached_property
+    def skipped(self) -> Patterns:
+        return compiled(self.skip)
 
     @cached_property
     def known(self) -> dict[tuple[str, Component, int], Format]:
@@ -44,9 +54,9 @@ class Scheme(Frozen):
         return self.known[key]
 
     def _form(self, tensor: Tensor, name: str) -> Format:
-        if not is_matrix(tensor) or tensor.component not in self.components or named(name, self.skip):
+        if not is_matrix(tensor) or tensor.component not in self.components or named(name, self.skipped):
             return FORMATS["bf16"]
-        forms = (rule.form for rule in self.rules if not rule.targets or named(name, rule.targets))
+        forms = (rule.form for rule in self.rules if not rule.targets or named(name, rule.patterns))
         return next(forms, FORMATS["bf16"])
 
     @cached_property
@@ -72,12 +82,12 @@ def matrices(tensor: Tensor) -> int:
     return tensor.experts if tensor.experts > 1 and "{expert}" not in tensor.name else 1
 
 
-def named(name: str, patterns: tuple[str, ...]) -> bool:
+def named(name: str, patterns: Patterns) -> bool:
     """Whether a module is named, itself or what it is part of: `lm_head`, `mlp.gate`, `model.layers.*.self_attn`,
     `re:.*lm_head`. Checkpoints put different words before the layers, so names may start anywhere in the path."""
-    if not patterns:
+    words, regexes, wildcards = patterns
+    if not any(patterns):
         return False
-    words, regexes, wildcards = compiled(patterns)
     path = name.removesuffix(".weight").split(".")
     runs = {".".join(path[a:b]) for a in range(len(path)) for b in range(a + 1, len(path) + 1)}
     tails = [".".join(path[a:]) for a in range(len(path))]
@@ -89,9 +99,7 @@ def named(name: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
-@cache
-def compiled(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...], tuple[str, ...]]:
-    """Plain names, regular expressions and wildcards."""
+def compiled(patterns: tuple[str, ...]) -> Patterns:
     plain = [without_root(p) for p in patterns if not p.startswith("re:") and "*" not in p]
     wild = tuple(without_root(p) for p in patterns if not p.startswith("re:") and "*" in p)
     return frozenset(plain), tuple(re.compile(p[3:]) for p in patterns if p.startswith("re:")), wild

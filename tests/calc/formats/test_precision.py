@@ -8,7 +8,7 @@ from calc import Architecture, Precision, report
 from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
 from calc.formats.mixes import MIX_TYPES
 from calc.formats.quantization_config import native
-from calc.formats.scheme import named, readable
+from calc.formats.scheme import compiled, named, readable
 from calc.formats.stored import stored
 from calc.model.tensor import Tensor
 from presets import models
@@ -285,8 +285,9 @@ def test_what_can_not_be_followed_is_said(quantization, words):
 )
 def test_names_of_modules(pattern, yes, no):
     assert readable(pattern)
-    assert named(f"{yes}.weight", (pattern,))
-    assert not named(f"{no}.weight", (pattern,))
+    patterns = compiled((pattern,))
+    assert named(f"{yes}.weight", patterns)
+    assert not named(f"{no}.weight", patterns)
 
 
 ODD = [None, True, -1, 0, 3, 4, 8, 1.5, "x", "re:(", [], ["x", 3], [128, 128], {}, {"x": 1}, {"x": {"weights": 5}}]
