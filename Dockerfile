@@ -11,7 +11,6 @@ COPY calc ./calc
 COPY presets ./presets
 COPY cli ./cli
 COPY pages ./pages
-COPY docs/accuracy.json ./docs/accuracy.json
 
 USER 1000
 EXPOSE 8501

@@ -29,7 +29,8 @@ format: $(VENV)/dev.stamp
 test: $(VENV)/dev.stamp
 	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup $(COVER)
 
-# Ours beside public records (writes docs/accuracy.json and the README's table), and how fast hostile inputs are read.
+# Ours beside public records (writes pages/evidence/accuracy.json and the README's table), and how fast hostile inputs
+# are read.
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.speed.doors

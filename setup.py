@@ -38,7 +38,6 @@ def sources(root: Path) -> list[Path]:
     """Files of the package, from the root of the clone."""
     files = [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.is_file()]
     files += [root / "app.py", root / ".streamlit" / "config.toml"]
-    files += sorted((root / "docs").glob("*.json"))
     return [path.relative_to(root) for path in files if not set(LEFT_OUT) & set(path.parts)]
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -177,7 +177,8 @@ def words(literal: Any) -> list[Any]:
 @lru_cache(maxsize=64)
 def options(model: type[Frozen]) -> Mapping[str, Option]:
     """The fields of a model by name."""
-    return {name: Option(field.serialization_alias or name, field) for name, field in model.model_fields.items()}
+    fields = model.model_fields.items()
+    return MappingProxyType({name: Option(field.serialization_alias or name, field) for name, field in fields})
 
 
 def checked(value: Model) -> Model:

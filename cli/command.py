@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
-from calc import ConfigError, Layout, Report, TrainingReport, Workload, report
+from calc import Architecture, ConfigError, Layout, Report, TrainingReport, Workload, report
 from calc.errors import Message, shown
-from calc.families import as_llama, by_name, knows, override
+from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
@@ -164,16 +164,16 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
     check_options(given)
     gpus = chosen_gpus(arguments.gpu)
     edits = stated_shares(given)
-    found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus)
+    draft = None if arguments.train else draft_model(given)
+    found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus, draft)
     others = spread(config, found) if isinstance(found, TrainingReport) and not arguments.json else {}
-    return found, times(config, found, gpus, edits) if arguments.time else None, others
+    return found, times(config, found, gpus, edits, draft) if arguments.time else None, others
 
 
-def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> Report:
-    draft = given.get("model_draft")
-    if draft is not None and draft not in models():
-        by_name.SOURCES.append({draft: load(draft)}.get)
-    engine, kv = chosen_engine(given), None if given["kv"] == "auto" else given["kv"]
+def run_serving(
+    config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None, draft: Architecture | None
+) -> Report:
+    engine, kv = chosen_engine(given, draft), None if given["kv"] == "auto" else given["kv"]
     return report(
         config,
         model=given["model"],
@@ -186,7 +186,7 @@ def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] |
     )
 
 
-def chosen_engine(given: dict[str, Any]) -> Any:
+def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
     """The engine with its flags. Raises ConfigError for those of another."""
     engine = ENGINES[given["engine"]]
     own = engine.options_type.model_fields
@@ -198,7 +198,13 @@ def chosen_engine(given: dict[str, Any]) -> Any:
             )
     if given["prefill_tokens"] is not None:
         given = {engine.step_option: given["prefill_tokens"], **given}
-    return engine(filled(engine.options_type, given))
+    return engine(filled(engine.options_type, given), draft)
+
+
+def draft_model(given: dict[str, Any]) -> Architecture | None:
+    """The model that guesses tokens, where one is named. Raises ConfigError."""
+    name = given.get("model_draft")
+    return None if name is None else Architecture.from_config(load(name))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

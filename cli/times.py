@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calc import Report, TrainingReport
+from calc import Architecture, Report, TrainingReport
 from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
@@ -36,13 +36,17 @@ def stated_shares(given: Mapping[str, Any]) -> Edits:
 
 
 def times(
-    config: Mapping[str, Any], report: Report | TrainingReport, gpus: Sequence[GPU] | None, edits: Edits
+    config: Mapping[str, Any],
+    report: Report | TrainingReport,
+    gpus: Sequence[GPU] | None,
+    edits: Edits,
+    draft_model: Architecture | None,
 ) -> Times:
     """On the first GPU that is asked about."""
     gpu = (gpus or usual_gpus())[0]
     if isinstance(report, TrainingReport):
         return training_time_of(config, report, gpu, edits=edits)
-    return time_of(config, report, gpu, edits=edits)
+    return time_of(config, report, gpu, draft_model=draft_model, edits=edits)
 
 
 def times_table(times: Times) -> str:

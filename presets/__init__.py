@@ -1,15 +1,19 @@
 """Where models and hardware come from: one file a model, one row a GPU."""
 
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from calc.errors import Frozen
-from calc.families.by_name import SOURCES
 from calc.formats import native_weights
 from calc.hardware.gpus import gpus as gpus  # so that a page asks one place for models and GPUs
+from calc.model.architecture import Architecture
+from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Engine
 from presets.published import Part as Part
 from presets.published import Published as Published
 from presets.published import parts
@@ -34,7 +38,7 @@ class Preset(Frozen):
 
     id: str
     name: str
-    config: dict[str, Any]
+    config: Mapping[str, Any]
     source: str
     released: Release | None = None
     """None where nobody was found who states it, and for the hand-made studies."""
@@ -62,17 +66,21 @@ class Preset(Frozen):
 
 
 @cache
-def models() -> dict[str, Preset]:
+def models() -> Mapping[str, Preset]:
     """All presets by id, in alphabetical order."""
     files = sorted((HERE / "models").glob("*.json"), key=lambda file: file.name.lower())
     presets = (Preset.model_validate_json(file.read_bytes()) for file in files)
-    return {preset.id: preset for preset in presets}
+    return MappingProxyType({preset.id: preset for preset in presets})
 
 
-def config_of(name: str) -> dict[str, Any] | None:
-    """That of a preset; None: there is none of that name."""
-    preset = models().get(name)
-    return None if preset is None else preset.config
+@lru_cache(maxsize=64)
+def architecture_of(name: str) -> Architecture:
+    """The model of a preset."""
+    return Architecture.from_config(models()[name].config)
 
 
-SOURCES.append(config_of)
+def started(engine: str, options: Frozen) -> Engine:
+    """An engine with its flags, and the draft model that they name."""
+    kind = ENGINES[engine]
+    name = None if kind.draft_option is None else getattr(options, kind.draft_option)
+    return kind(options, architecture_of(name) if name in models() else None)

@@ -39,7 +39,7 @@ class Published(Frozen):
     format: WeightFormat
     """Storage of the checkpoint's matrices, by its config.json or the recipe of vLLM (vllm-project/recipes)."""
     plus: tuple[Part, ...] = ()
-    sibling: dict[str, int] = {}
+    sibling: Mapping[str, int] = {}
     """Fields in which the config of the page's model differs from ours, where it is not the same model."""
 
 

@@ -1,7 +1,7 @@
 """Presets by words in any order, over id, maker, name, size and date."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from presets import Preset, models
 
@@ -26,15 +26,15 @@ def has(preset: Preset, word: str) -> bool:
 
 
 @cache
-def newest() -> list[Preset]:
+def newest() -> tuple[Preset, ...]:
     """All presets, the newest first, and by id within a month."""
-    return sorted(models().values(), key=lambda preset: preset.month, reverse=True)
+    return tuple(sorted(models().values(), key=lambda preset: preset.month, reverse=True))
 
 
 @cache
-def by_maker() -> list[str]:
+def by_maker() -> tuple[str, ...]:
     """The ids of all presets by maker, the newest first within each."""
-    return sorted((preset.id for preset in newest()), key=lambda preset_id: maker_of(preset_id).lower())
+    return tuple(sorted((preset.id for preset in newest()), key=lambda preset_id: maker_of(preset_id).lower()))
 
 
 def exact(text: str) -> Preset | None:
@@ -47,7 +47,7 @@ def exact(text: str) -> Preset | None:
     return found[0] if len(found) == 1 and DATE.fullmatch(text.strip()) is None else None
 
 
-@cache
+@lru_cache(maxsize=1024)
 def size(preset_id: str) -> str:
     """Parameters in short: 671B, 494M; nothing where nobody states them."""
     published = models()[preset_id].published
@@ -57,7 +57,7 @@ def size(preset_id: str) -> str:
     return f"{billions:.0f}B" if billions >= 10 else f"{billions:.1f}B" if billions >= 1 else f"{billions * 1e3:.0f}M"
 
 
-@cache
+@lru_cache(maxsize=1024)
 def label(preset_id: str, *, maker: bool = True) -> str:
     """A preset in a list: its name, its size, whether it has experts, its month, and its maker."""
     preset = models()[preset_id]
@@ -75,7 +75,7 @@ def kind(preset: Preset) -> str:
     return "MoE" if any(settings.get(name) for name in EXPERTS) else ""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def haystack(preset_id: str) -> str:
     """What a word is looked for in."""
     preset = models()[preset_id]

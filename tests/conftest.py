@@ -1,4 +1,4 @@
-"""How Hypothesis draws, and which worker runs what.
+"""How Hypothesis draws, which worker runs what, and the browser of the browser tests.
 
 It draws the same in every run, so that a change is judged by what it changed; `pytest --hypothesis-profile explore`
 draws anew, and ten times as much.
@@ -7,10 +7,26 @@ draws anew, and ten times as much.
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.browser import chromium
+
 PATIENT = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("every run", PATIENT, derandomize=True)
 settings.register_profile("explore", PATIENT, max_examples=500)
 settings.load_profile("every run")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 1200})
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
 
 
 def pytest_collection_modifyitems(items):

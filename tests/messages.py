@@ -57,7 +57,7 @@ def templates() -> dict[Key, set[str]]:
             if "_" not in meaning:
                 found.setdefault((meaning, None), set()).add(f"calc/{legend}.py")
     for row in accuracy().left_out:
-        found.setdefault((row.reason, None), set()).add("docs/accuracy.json")
+        found.setdefault((row.reason, None), set()).add("pages/evidence/accuracy.json")
     plurals = {one: many for one, many in found if many is not None}
     joined: dict[Key, set[str]] = {}
     for (one, _), files in found.items():

@@ -115,6 +115,73 @@ def test_a_file_has_one_purpose_and_at_most_400_lines(package):
     assert {name: lines for name, lines in lengths.items() if lines > 400} == {}
 
 
+CHANGING = set("append extend insert add update setdefault pop popitem remove discard clear".split())
+"""Methods that change a container."""
+CHANGEABLE = re.compile(r"(list|dict|set|bytearray|Counter|deque|defaultdict)\b")
+
+
+def shared_and_changing(tree):
+    """What all threads share and may change: containers and names of a module that a function changes, caches without
+    bound, and caches of what their callers could change."""
+    bodies = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign | ast.ImportFrom)]
+    names = {name.asname or name.name for node in bodies if isinstance(node, ast.ImportFrom) for name in node.names}
+    targets = [target for node in bodies for target in getattr(node, "targets", [getattr(node, "target", None)])]
+    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    for node in ast.walk(tree):
+        changed = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            changed = [node.func.value]
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.Delete):
+            places = [node.target] if isinstance(node, ast.AugAssign) else node.targets
+            changed = [place.value for place in places if isinstance(place, ast.Subscript)]
+        elif isinstance(node, ast.Global):
+            yield from node.names
+        yield from (one.id for one in changed if isinstance(one, ast.Name) and one.id in names)
+    for function in tree.body:
+        for decorator in function.decorator_list if isinstance(function, ast.FunctionDef) else ():
+            named = ast.unparse(decorator)
+            given = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+            unbounded = (named == "cache" and given) or named in ("lru_cache", "lru_cache()", "lru_cache(maxsize=None)")
+            remembers = named == "cache" or named.startswith("lru_cache")
+            if unbounded or (remembers and CHANGEABLE.match(ast.unparse(function.returns))):
+                yield function.name
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "KNOWN = []\ndef f(x):\n    KNOWN.append(x)",
+        "KNOWN = {}\ndef f(x):\n    KNOWN[x] = 1",
+        "from a import KNOWN\nKNOWN.append(1)",
+        "KNOWN = 1\ndef f(x):\n    global KNOWN",
+        "@cache\ndef f(x: str) -> str: ...",
+        "@lru_cache(maxsize=None)\ndef f(x: str) -> str: ...",
+        "@cache\ndef f() -> dict[str, int]: ...",
+    ],
+)
+def test_what_all_threads_share_and_may_change_is_found(code):
+    assert len(list(shared_and_changing(ast.parse(code)))) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x):\n    known = []\n    known.append(x)",
+        "@cache\ndef f() -> tuple[str, ...]: ...",
+        "@lru_cache(maxsize=8)\ndef f(x: str) -> Mapping[str, int]: ...",
+    ],
+)
+def test_what_no_other_thread_sees_may_change(code):
+    assert list(shared_and_changing(ast.parse(code))) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_all_threads_share_stays_as_it_is(package):
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+    found = {name: list(shared_and_changing(tree)) for name, tree in trees.items() if name.split(".")[0] == package}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
 def words(path):
     """Classes and types that a module defines."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -1,6 +1,6 @@
 """python -m benchmarks.accuracy [--records]: ours beside every public record, by kind; with --records each of them.
 
-Run it after any change of a formula: it writes docs/accuracy.json and the table in both READMEs.
+Run it after any change of a formula: it writes pages/evidence/accuracy.json and the table in both READMEs.
 """
 
 import argparse

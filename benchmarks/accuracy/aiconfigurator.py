@@ -1,5 +1,5 @@
 """python -m benchmarks.accuracy.aiconfigurator: our speeds and aiconfigurator's beside the same measured points, those
-of the systems that it has tables of; written to docs/aiconfigurator.json.
+of the systems that it has tables of; written to pages/evidence/aiconfigurator.json.
 
 Needs aiconfigurator (PyPI) beside this project's own requirements. It is asked for the batch, the lengths, the ranks
 and the formats of each row, under the row's engine where it has tables of it, else under those of another.
@@ -24,8 +24,8 @@ from benchmarks.accuracy.speed_cases import CONFIGS, Case
 from benchmarks.accuracy.time import BOUND, ROWS, Timed, engine_of, found, output_of
 from benchmarks.accuracy.write_speed import rows_of
 from calc.model.feedforward import MoE
+from pages.parts.verify.speed_evidence import SIDE_BY_SIDE
 
-FILE = Path(__file__).parents[2] / "docs" / "aiconfigurator.json"
 SYSTEMS = {
     "a100-sxm-80gb": "a100_sxm",
     "a100-pcie-80gb": "a100_pcie",
@@ -167,7 +167,7 @@ def main() -> None:
     result = {"aiconfigurator": version("aiconfigurator"), "median_error": summary(rows), "left_out": dict(left_out)}
     print(json.dumps(result, indent=1))
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    FILE.write_text(f'{json.dumps(result, indent=1)[:-2]},\n "points": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    SIDE_BY_SIDE.write_text(f'{json.dumps(result, indent=1)[:-2]},\n "points": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Ours beside every public record and every computed training step: docs/accuracy.json, which the Accuracy screen
-shows, and the table in both READMEs.
+"""Ours beside every public record and every computed training step: pages/evidence/accuracy.json, which the Accuracy
+screen shows, and the table in both READMEs.
 
 They are those under tests/data, each with its address.
 """

@@ -1,5 +1,5 @@
 """python -m benchmarks.accuracy.offload: speed with a part of the model on the host beside public measurements, for
-docs/offload.json, which the Accuracy page shows."""
+pages/evidence/offload.json, which the Accuracy page shows."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from calc.hardware.computer import Computer
 from calc.serving.engines.llamacpp.placement import Placement
 from calc.time.estimate import Estimate
 from calc.time.offload import OffloadSpeed
+from pages.parts.verify.offload import FILE
 from presets import models
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,7 @@ def main() -> None:
     errors = [abs(row["expected"] / row["measured"] - 1) for row in rows if row["n_gpu_layers"] or row["n_cpu_moe"]]
     print(f"partly on the host: {len(errors)} rows, median error {median(errors):.1%}, largest {max(errors):.1%}")
     lines = ",\n".join(f" {json.dumps(row)}" for row in rows)
-    (ROOT / "docs" / "offload.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

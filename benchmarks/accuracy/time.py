@@ -1,5 +1,5 @@
 """python -m benchmarks.accuracy.time: every measured speed beside the prediction with its range, written to
-docs/time.json for the Accuracy page.
+pages/evidence/time.json for the Accuracy page.
 
 By kind, engine and GPU: median error, how many lie within 25 %, how many inside the range, how wide that is, and why
 rows are left out. Of each kind one factor an engine is fitted on half of the GPUs and judged on the other half, 40
@@ -29,9 +29,9 @@ from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import TrainingWorkload
+from pages.parts.verify.speed_evidence import FILE
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "docs" / "time.json"
 ROWS = ROOT / "tests" / "data" / "speed.json"
 LLAMACPP_CHUNK = 512
 """Tokens of a physical batch (`--ubatch-size`)."""

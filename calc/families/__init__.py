@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
@@ -204,10 +205,11 @@ def continued(words: list[Any], length: int) -> list[Any]:
 
 
 @cache
-def _class_defaults() -> dict[str, dict[str, Any]]:
+def _class_defaults() -> Mapping[str, str]:
+    """What each class takes for a field that is left out, as JSON: whoever reads it has lists of their own."""
     path = Path(__file__).with_name("defaults.json")
-    rows: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return rows
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return MappingProxyType({name: json.dumps(row) for name, row in rows.items()})
 
 
 def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
@@ -228,5 +230,5 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
     text = joined(text, family.section)
-    row = _class_defaults().get(family.defaults or model_type, {"fields": {}, "aliases": {}})
+    row = json.loads(_class_defaults().get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
     return family, Fields(text, {**row["fields"], **family.own}, {**row["aliases"], **family.aliases})

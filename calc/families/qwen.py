@@ -1,7 +1,7 @@
 """Alibaba's families: Qwen."""
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from math import isqrt
 
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
@@ -100,7 +100,7 @@ def ple_width(c: Fields) -> int:
     return c.maybe("ple_embed_dim") or c.size("hidden_size")
 
 
-@cache
+@lru_cache(maxsize=64)
 def primes(least: int, skipped: int, count: int) -> tuple[int, ...]:
     """`count` primes from `least` on, after as many as are skipped."""
     found: list[int] = []
@@ -290,9 +290,11 @@ QWEN: dict[str, Family] = made_by(
             final_norm="none",
             names=QWEN35_NAMES.model_copy(
                 update={
-                    "packed": QWEN35_NAMES.packed | {"indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
-                    "renamed": QWEN35_NAMES.renamed
-                    | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
+                    "packed": {**QWEN35_NAMES.packed, "indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
+                    "renamed": {
+                        **QWEN35_NAMES.renamed,
+                        **{f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
+                    },
                 }
             ),
             kernels=Kernels(norm="rms32"),

@@ -1,5 +1,6 @@
 """Generations of accelerators: what a unit does in a clock, which formats it has units for, which software it takes."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from calc.errors import Frozen
@@ -22,7 +23,7 @@ class Generation(Frozen):
     vendor: Vendor
     platform: Platform
     capability: str | None = None  # CUDA's compute capability or AMD's LLVM target, where its cards share one
-    flop_per_clock: dict[Dtype, int] = {}  # of one unit: dense, fp32 accumulate (fp32: the vector units)
+    flop_per_clock: Mapping[Dtype, int] = {}  # of one unit: dense, fp32 accumulate (fp32: the vector units)
     formats: tuple[Dtype, ...] = ()  # that it has units for, where no rate is given
     source: str
 

@@ -1,5 +1,6 @@
 """One accelerator: its memory, its speed, its links, and what it can't do."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -49,14 +50,14 @@ class GPU(Frozen):
     bandwidth_gb_s: float
     tdp_w: int | None = None  # board power, as the specification has it
     clock: Clock | None = None  # where the peaks follow from it
-    tflops: dict[Dtype, float]  # dense matrix peaks, fp32 accumulate; fp32: the vector units; int8 in TOPS
+    tflops: Mapping[Dtype, float]  # dense matrix peaks, fp32 accumulate; fp32: the vector units; int8 in TOPS
     formats: tuple[Dtype, ...]  # that it has units for, also where no peak is known
     link_gb_s: float | None = None  # GPU to GPU, both directions together
     topology: Topology | None = None
     link_gpus: int | None = None  # how many GPUs reach each other over the link
     pcie: str | None = None  # generation and lanes: "5.0 x16"
     default: bool = False  # among those that are shown first
-    sources: dict[Fact, str] = {}  # an address each; a memory may name a GPU with the same memory: "as rtx-4090"
+    sources: Mapping[Fact, str] = {}  # an address each; a memory may name a GPU with the same memory: "as rtx-4090"
 
     @property
     def memory_bytes(self) -> int:

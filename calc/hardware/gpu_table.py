@@ -1,6 +1,6 @@
 """docs/gpus.md: the catalogue as a page. `python -m calc.hardware.gpu_table > docs/gpus.md`"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from calc.hardware.engine_rules import RUNS, TITLES, runs
@@ -84,7 +84,7 @@ def _link(word: str, source: str) -> str:
     return f"[{word}]({source})" if source.startswith("https://") else f"{word} {source}"
 
 
-def _pairs(rates: dict[Dtype, int]) -> str:
+def _pairs(rates: Mapping[Dtype, int]) -> str:
     return ", ".join(f"{dtype} {rate:,}" for dtype, rate in rates.items())
 
 

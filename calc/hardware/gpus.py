@@ -2,9 +2,10 @@
 from its clock, a vendor from its generation, a smaller memory of the same chip) is worked out here."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from calc.hardware.generations import Clock, Generation
@@ -24,15 +25,16 @@ it."""
 
 
 @cache
-def generations() -> dict[str, Generation]:
+def generations() -> Mapping[str, Generation]:
     """All generations by name."""
-    return {name: Generation(**row) for name, row in _read("generations").items()}
+    return MappingProxyType({name: Generation(**row) for name, row in _read("generations").items()})
 
 
 @cache
-def gpus() -> dict[str, GPU]:
+def gpus() -> Mapping[str, GPU]:
     """All GPUs by id, in the order of the tables."""
-    return {gpu.id: gpu for file in FILES for name, row in _read(file).items() for gpu in _variants(name, row)}
+    rows = ((name, row) for file in FILES for name, row in _read(file).items())
+    return MappingProxyType({gpu.id: gpu for name, row in rows for gpu in _variants(name, row)})
 
 
 def usual_gpus() -> list[GPU]:

@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Self
 
 from pydantic import Field
@@ -101,7 +101,7 @@ def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
             yield layout
 
 
-@cache
+@lru_cache(maxsize=64)
 def candidates(node: int, *, sparse: bool) -> tuple[Layout, ...]:
     """Those of any model, with routed experts or without."""
     found = [Layout(tp=tp) for tp in range(1, node + 1)]

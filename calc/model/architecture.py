@@ -20,8 +20,8 @@ class Parameters(Frozen):
 
     total: int
     active: int
-    components: dict[Component, int]
-    not_in_total: dict[Excluded, int]
+    components: Mapping[Component, int]
+    not_in_total: Mapping[Excluded, int]
 
 
 class Architecture(Frozen):
@@ -56,6 +56,9 @@ class Architecture(Frozen):
     def from_config(cls, config: Mapping[str, Any]) -> "Architecture":
         """Read a `config.json`-shaped dict. Raises ConfigError with a sentence when it can't be read."""
         return cls.read(config)
+
+    def __hash__(self) -> int:
+        return hash((self.model_type, self.hidden, self.vocab, self.num_layers))
 
     @property
     def learned_positions(self) -> int | None:

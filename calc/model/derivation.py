@@ -72,7 +72,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
     "lora_rank": ("r", "rank of the adapters"),
 }
-STEMS = list(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
+STEMS = tuple(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))

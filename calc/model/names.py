@@ -27,13 +27,13 @@ class Names(Frozen):
     shared_expert_gate: str = "mlp.shared_expert_gate"
     final_norm: str = "model.norm"
     lm_head: str = "lm_head"
-    packed: dict[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
-    renamed: dict[str, str] = {}  # other words for the same tensor: w1 for gate_proj; {expert} numbers its rows
-    expert_packed: dict[str, tuple[str, ...]] = {}  # the same for routed experts, which often have names of their own
-    expert_renamed: dict[str, str] = {}
+    packed: Mapping[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
+    renamed: Mapping[str, str] = {}  # other words for the same tensor: w1 for gate_proj; {expert} numbers its rows
+    expert_packed: Mapping[str, tuple[str, ...]] = {}  # the same for routed experts, often under names of their own
+    expert_renamed: Mapping[str, str] = {}
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
     fp8_scale_bits: int | None = None  # of a block of fp8, where it is not an fp32 number: DeepSeek-V4
-    types: dict[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
+    types: Mapping[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
 
     def within(self, *path: str) -> str:
         """The full name of something in a layer; empty parts of the path vanish."""

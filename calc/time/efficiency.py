@@ -5,8 +5,9 @@ The rows are in efficiencies.json. Those of a GPU and an engine make one `Effici
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from calc.errors import ConfigError, Frozen, Message, shown
@@ -98,7 +99,7 @@ def ends(row: dict[str, Any]) -> dict[str, float]:
     return {name: row[name] for name in ("low", "expected", "high")}
 
 
-@cache
+@lru_cache(maxsize=4096)
 def row(
     what: EfficiencyKind,
     engine: str,
@@ -167,17 +168,18 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def deciding_rows(
     generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
-) -> dict[str, EfficiencyRow]:
+) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
     where they are quantized, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
     dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
-    return {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
+    found = {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
+    return MappingProxyType(found)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def efficiency(
     generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
 ) -> Efficiency:
@@ -222,7 +224,7 @@ SHARES = (*DECIDED, *(f"{OF_TRAINING}{name}" for name in TRAINING_DECIDED))
 """Names under which figures are stated."""
 
 
-def training_rows(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> dict[str, EfficiencyRow]:
+def training_rows(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what; by the fields
     of `TrainingEfficiency`."""
     return {

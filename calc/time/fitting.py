@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from calc.formats import Precision
+from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
@@ -22,7 +25,7 @@ from calc.serving.workload import Workload
 from calc.time.layouts import refusal
 from calc.time.machines import Cards
 from calc.time.roofline import Machine, all_reduce
-from calc.time.sizes import Array, Table, bytes_an_element, bytes_by_tensor
+from calc.time.sizes import Array, Table, bytes_an_element, bytes_by_tensor, read_only
 from calc.time.time_shards import BLOCK, held_bits, without_weights
 from calc.units import GIB
 
@@ -100,12 +103,12 @@ def fitted(
         names=names,
         precisions=tuple(precisions),
         layouts=tuple(row and row[0].layout for row in rows),
-        max_context=np.array([none if row is None else row[1] for row in rows]),
-        tokens_per_s=np.array([none if row is None else row[2] for row in rows]),
+        max_context=read_only(np.array([none if row is None else row[1] for row in rows])),
+        tokens_per_s=read_only(np.array([none if row is None else row[2] for row in rows])),
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sized:
     """A model on so many GPUs, whatever they are; figures are [formats]."""
 
@@ -115,10 +118,8 @@ class Sized:
     weights: "WeightBytes"
     per_token: Array  # bits of cache where all tokens are kept
     window: Array  # bits of full windows
-    windows: dict[int, Array]  # bits of a token by window
+    windows: Mapping[int, Array]  # bits of a token by window
     state: int  # bytes
-    stages: tuple[range, ...]
-    held: dict[tuple[Any, Any], float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -134,8 +135,7 @@ class Sized:
         sizes = np.array([bytes_by_tensor(model, rank, table, precision, mixes) for precision in precisions])
         weights = WeightBytes.of(rank, engine, table, sizes, layout)
         state = state_bytes(blocks_within(rank, range(rank.num_layers)))
-        stages = tuple(engine.stages(rank.num_layers, layout.pp))
-        return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state, stages)
+        return cls(model, rank, layout, weights, *cache_terms(rank, precisions), state)
 
     def on(self, gpu: GPU, engine: Engine, cards: Cards, at: int, context: int) -> tuple[Array, Array]:
         """The longest context, and tokens a second, on GPUs of a kind, the one `at` this place of the cards."""
@@ -160,12 +160,17 @@ class Sized:
     def slots(self, gpu: GPU, engine: Engine) -> float:
         """Of an engine that allocates a sequence's cache and its pass at start: their bytes on a GPU without what grows
         with the tokens of the cache."""
-        key = gpu.platform, gpu.capability
-        if key not in self.held:
-            laid_out = without_weights(self.model, self.rank, self.stages, self.layout, Precision())
-            grown = float(self.per_token[0]) / 8 / self.layout.pp * LENGTH
-            self.held[key] = held_bytes(engine, laid_out, gpu, LENGTH) - grown
-        return self.held[key]
+        grown = float(self.per_token[0]) / 8 / self.layout.pp * LENGTH
+        return held_bytes(self.model, self.layout, type(engine), GPUKernels(gpu.platform, gpu.capability, gpu)) - grown
+
+
+@dataclass(frozen=True)
+class GPUKernels:
+    """What a pass hangs on of a GPU, and a GPU that has it."""
+
+    platform: Platform | None
+    capability: str | None
+    gpu: GPU = field(compare=False)
 
 
 def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
@@ -207,15 +212,16 @@ class WeightBytes:
         small = sizes * 8 < 15 * table.numel
         rest = own & ~routed & ~lookup
         head = sizes[:, lookup].max(axis=1) if rank.tied and lookup.any() else 0.0
+        held = own if engine.loads_table or rank.tied else own & ~lookup
         return cls(
-            total=(loaded * (own if engine.loads_table or rank.tied else own & ~lookup)).sum(axis=1) + vision,
-            plain=(loaded * (rest & ~small)).sum(axis=1) + head,
-            narrow=(loaded * (rest & small)).sum(axis=1),
-            routed=(loaded * routed * share).sum(axis=1),
+            total=read_only((loaded * held).sum(axis=1) + vision),
+            plain=read_only((loaded * (rest & ~small)).sum(axis=1) + head),
+            narrow=read_only((loaded * (rest & small)).sum(axis=1)),
+            routed=read_only((loaded * routed * share).sum(axis=1)),
         )
 
 
-def cache_terms(rank: Architecture, precisions: Sequence[Precision]) -> tuple[Array, Array, dict[int, Array]]:
+def cache_terms(rank: Architecture, precisions: Sequence[Precision]) -> tuple[Array, Array, Mapping[int, Array]]:
     """Bits that a token adds where all are kept; those of full windows; and a token's by window. All [formats]."""
     grown, windows = np.zeros(len(precisions)), dict[int, Array]()
     for f, precision in enumerate(precisions):
@@ -227,7 +233,9 @@ def cache_terms(rank: Architecture, precisions: Sequence[Precision]) -> tuple[Ar
                         grown[f] += size
                     else:
                         windows.setdefault(back, np.zeros(len(precisions)))[f] += size
-    return grown, sum((back * bits for back, bits in windows.items()), np.zeros(len(precisions))), windows
+    full = sum((back * bits for back, bits in windows.items()), np.zeros(len(precisions)))
+    alone = MappingProxyType({back: read_only(bits) for back, bits in windows.items()})
+    return read_only(grown), read_only(full), alone
 
 
 def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, layout: Layout, context: int) -> float:
@@ -247,12 +255,17 @@ def budget(model: Architecture, rank: Architecture, gpu: GPU, engine: Engine, la
     return float(engine.budget(gpu.usable_bytes, limits, 0, working, None, sizes).cache)
 
 
-def held_bytes(engine: Engine, laid_out: LaidOut, gpu: GPU, length: int) -> float:
-    """Cache and working memory of a sequence of so many tokens on the most loaded GPU."""
-    work = Workload(context=length)
-    limits = engine.limits(work, gpu, laid_out.whole, laid_out.layout)
+@lru_cache(maxsize=2048)
+def held_bytes(model: Architecture, layout: Layout, kind: type[Engine], kernels: GPUKernels) -> float:
+    """Cache and working memory of a sequence of LENGTH tokens on the most loaded GPU; a map asks for all presets, each
+    time that its context moves."""
+    engine, gpu, work = kind(), kernels.gpu, Workload(context=LENGTH)
+    rank = layout.rank(model, engine.vocabulary(model.vocab, layout.tp))
+    ranges = tuple(engine.stages(rank.num_layers, layout.pp))
+    laid_out = without_weights(model, rank, ranges, layout, Precision())
+    limits = engine.limits(work, gpu, model, layout)
     cache = engine.cache(laid_out, gpu, limits)
-    stages = range(len(laid_out.ranges))
+    stages = range(len(ranges))
     return max(float(one.bytes) for s in stages for one in engine.moments(laid_out, s, cache, limits, work))
 
 

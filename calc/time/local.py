@@ -10,7 +10,7 @@ from calc.hardware.computer import Computer
 from calc.model.architecture import Architecture
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
-from calc.serving.engines.llamacpp.file import ModelFile, layers_of
+from calc.serving.engines.llamacpp.file import layers_of, model_file
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed
@@ -78,7 +78,7 @@ def room(computer: Computer) -> MachineRoom:
 
 def file_of(architecture: Architecture, weights: WeightFormat, *, imatrix: bool = False) -> LocalFile:
     """What a file holds; `imatrix`: made with an importance matrix."""
-    read = ModelFile(architecture, Precision(weights=weights, imatrix=imatrix))
+    read = model_file(architecture, Precision(weights=weights, imatrix=imatrix))
     tensors = [*read.outside.values(), *(tensor for layer in read.layers for tensor in layer.values())]
     total, types = sum(tensor.nbytes for tensor in tensors), dict[str, int]()
     for tensor in tensors:

@@ -1,6 +1,6 @@
 """The ranges of a plan: a search works with expected figures alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
     )
 
 
-def rows_of_plan(search: Search, plan: Plan) -> dict[str, EfficiencyRow]:
+def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:
     """The usual efficiencies of its GPU, each with its source."""
     (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
     ranks = sharing(plan.layout, experts=routing(search.architecture, plan.layout) is not None)

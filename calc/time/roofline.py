@@ -1,7 +1,7 @@
 """Roofline, doi:10.1145/1498765.1498785: an operation takes the larger of its arithmetic and its memory traffic; links
 and the host add theirs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -108,7 +108,7 @@ class Machine:
         return operation.weights / weights + rest / self.bandwidth_cache
 
 
-def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> dict[str, EfficiencyRow]:
+def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Mapping[str, EfficiencyRow]:
     """The shares of a GPU of which so many share a layer, each with its source."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))

@@ -19,11 +19,18 @@ from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Excluded, Tensor
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
 TensorPart = tuple[Component, Excluded | None]
 MixShares = dict[TensorPart, float]
 """Bytes an element of each part of a model in a GGUF file."""
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int_]]
+
+
+def read_only(array: Array) -> Array:
+    """The array, which nobody can write to any more."""
+    array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True)

@@ -103,11 +103,17 @@ def time_report(
 
 
 def time_of(
-    config: Mapping[str, Any], report: Report, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+    config: Mapping[str, Any],
+    report: Report,
+    gpu: GPU,
+    *,
+    draft_model: Architecture | None = None,
+    edits: Edits | None = None,
+    node: int = 8,
 ) -> TimeReport:
-    """How fast what a report weighs is served on a GPU."""
+    """How fast what a report weighs is served on a GPU; `draft_model` is the one that the engine's flags name."""
     asked = report.scenario
-    engine = ENGINES[asked.engine](asked.options)
+    engine = ENGINES[asked.engine](asked.options, draft_model)
     model = Architecture.from_config(config)
     serving = Serving(model, engine, asked.precision, asked.layout, asked.overhead)
     return time_report(serving, gpu, asked.workload, edits=edits, node=node)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
     return "weights" if name in WEIGHTS else "activations"
 
 
-@cache
+@lru_cache(maxsize=1024)
 def message(name: Name) -> Message:
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 

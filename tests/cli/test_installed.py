@@ -2,16 +2,17 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+from tests.browser import running
+from tests.pages.every_page import faults
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A folder into which the package is installed, and a run of Python that sees nothing else of the project."""
+def folder(tmp_path_factory):
+    """Where the package is installed."""
     folder, clone = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("clone")
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -22,6 +23,12 @@ def installed(tmp_path_factory):
             (clone / name).write_bytes((ROOT / name).read_bytes())
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "--target", folder, clone], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(folder):
+    """A run of Python that sees nothing else of the project."""
 
     def run(*words):
         return subprocess.run(
@@ -56,3 +63,10 @@ def test_no_name_of_a_clone_is_left(installed):
 def test_the_command_is_named(installed):
     done = installed("-c", "from importlib.metadata import entry_points as e; print(*e(name='weighbridge'))")
     assert "weighbridge.cli.dashboard:main" in done.stdout
+
+
+def test_every_page_of_the_dashboard_opens(page, folder):
+    page.set_default_timeout(60_000)
+    command = [sys.executable, "bin/weighbridge", "--headless", "--port={port}"]
+    with running(command, folder, PYTHONPATH=str(folder)) as address:
+        assert list(faults(page, address)) == []

@@ -161,12 +161,16 @@ class Engine(ABC):
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""
 
-    def __init__(self, options: Any = None) -> None:
-        self.options = options or self.options_type()
+    draft_option: ClassVar[str | None] = None
+    """The flag that names a draft model, which is then loaded beside the model."""
+
+    def __init__(self, options: Any = None, draft_model: Architecture | None = None) -> None:
+        """`draft_model` is the one that the flags name."""
+        self.options, self.draft_model = options or self.options_type(), draft_model
 
     def with_options(self, **changes: object) -> Self:
         """The same engine with some flags set otherwise."""
-        return type(self)(self.options_type.model_validate(self.options.model_dump() | changes))
+        return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)
 
     def holds_alike(self, other: Self) -> bool:
         """Whether GPUs hold the same weights under the flags of another."""

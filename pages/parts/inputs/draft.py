@@ -19,7 +19,7 @@ from presets.search import label
 def draft_model(place: Place, answer: Answer) -> None:
     """Presets that may draft for it, and the one that is chosen."""
     architecture, chosen = answer.model.architecture, place.of(answer.scenario)
-    known = [] if architecture is None else drafts(architecture.vocab, architecture.parameters().total)
+    known = () if architecture is None else drafts(architecture.vocab, architecture.parameters().total)
     st.selectbox(
         field(place.name),
         [*known, *([chosen] if chosen is not None and chosen not in known else [])],
@@ -33,7 +33,7 @@ def draft_model(place: Place, answer: Answer) -> None:
 
 
 @lru_cache(maxsize=64)
-def drafts(vocab: int, parameters: int) -> list[str]:
+def drafts(vocab: int, parameters: int) -> tuple[str, ...]:
     """Presets that llama.cpp reads, with as good as the same vocabulary and at most half as many parameters; the
     smallest first."""
     sizes: dict[str, int] = {}
@@ -41,4 +41,4 @@ def drafts(vocab: int, parameters: int) -> list[str]:
         known = of_preset(name, None).architecture
         if known is not None and abs(known.vocab - vocab) <= CLOSE_VOCABULARY and reads(known):
             sizes[name] = known.parameters().total
-    return sorted((name for name in sizes if 2 * sizes[name] <= parameters), key=sizes.__getitem__)
+    return tuple(sorted((name for name in sizes if 2 * sizes[name] <= parameters), key=sizes.__getitem__))

@@ -1,7 +1,7 @@
 """Scripts of the page's own elements and Plotly's basic bundle, which this server hands out once. In the message of an
 element its script would come along with every new value."""
 
-from functools import cache
+from functools import lru_cache
 from gzip import compress
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ VERSION = sha256(b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.js
 HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
-@cache
+@lru_cache(maxsize=64)
 def packed(name: str) -> bytes | None:
     """A script as it goes over the wire, if there is such a one."""
     file = FOLDER / name

@@ -1,6 +1,8 @@
 """What fits where: maps that are computed once for all sessions."""
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import MappingProxyType
 
 from calc import Architecture, Precision
 from calc.formats import WeightFormat
@@ -23,11 +25,11 @@ def formats_of(engine: EngineName) -> tuple[WeightFormat, ...]:
     return FORMATS if ENGINES[engine].keeps(FORMATS[1]) else FILES
 
 
-@lru_cache(maxsize=1)
-def architectures() -> dict[str, Architecture]:
+@cache
+def architectures() -> Mapping[str, Architecture]:
     """Of all presets, the largest first."""
     known = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-    return dict(sorted(known.items(), key=lambda row: -row[1].parameters().total))
+    return MappingProxyType(dict(sorted(known.items(), key=lambda row: -row[1].parameters().total)))
 
 
 def precisions_of(engine: EngineName) -> list[Precision]:
@@ -35,10 +37,11 @@ def precisions_of(engine: EngineName) -> list[Precision]:
 
 
 @lru_cache(maxsize=8)
-def sized(engine: EngineName, count: int) -> dict[str, Sized | None]:
+def sized(engine: EngineName, count: int) -> Mapping[str, Sized | None]:
     """All presets on so many GPUs, whatever they are."""
     formats = precisions_of(engine)
-    return {name: Sized.of(one, ENGINES[engine](), formats, count, NODE) for name, one in architectures().items()}
+    found = {name: Sized.of(one, ENGINES[engine](), formats, count, NODE) for name, one in architectures().items()}
+    return MappingProxyType(found)
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """The plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -56,7 +56,7 @@ class Plans:
             self.ranges[index] = Ranked(self.plans[index], plan_range(self.search, self.plans[index]))
         return self.ranges[index]
 
-    def rows_of(self, ranked: Ranked) -> dict[str, EfficiencyRow]:
+    def rows_of(self, ranked: Ranked) -> Mapping[str, EfficiencyRow]:
         """The usual efficiencies of a plan's GPU."""
         return rows_of_plan(self.search, ranked.plan)
 

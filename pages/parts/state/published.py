@@ -3,7 +3,7 @@ the session. The reader's Hub token is kept there too, and nowhere else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import streamlit as st
@@ -70,7 +70,7 @@ def published(source: Source) -> Published:
     return kept[key]
 
 
-@cache
+@lru_cache(maxsize=512)
 def of_preset(name: str, assume: str | None) -> Published:
     preset = models()[name]
     return opened(Published(preset.name, preset=preset), preset.config, assume)

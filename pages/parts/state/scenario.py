@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
@@ -24,7 +25,7 @@ from calc.training.recipe import RECIPES, RecipeName
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.choices import EfficiencyChoice, HardwareChoice
-from presets import gpus, models
+from presets import gpus, models, started
 from presets.hub import is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
@@ -188,7 +189,7 @@ class ServingChoice(Frozen):
 
     def started(self) -> Engine:
         """The engine with its flags. Raises ConfigError where two of them exclude each other."""
-        return ENGINES[self.engine](checked(self.options))
+        return started(self.engine, checked(self.options))
 
     def with_engine(self, engine: str) -> "ServingChoice":
         """Under another engine; flags that both have stay as they are."""
@@ -369,10 +370,10 @@ def replaced(model: Any, path: Path, value: Any) -> Any:
     return model.model_copy(update={first: inner})
 
 
-@cache
+@lru_cache(maxsize=256)
 def places(uses: tuple[Uses, ...], engine: str = DEFAULT_ENGINE) -> Mapping[str, Place]:
     """The fields of some parts of the scenario, by name."""
-    return {place.name: place for part in uses for place in _within(Scenario, (part,), engine)}
+    return MappingProxyType({place.name: place for part in uses for place in _within(Scenario, (part,), engine)})
 
 
 def _within(model: type[Frozen], path: Path, engine: str) -> Iterator[Place]:

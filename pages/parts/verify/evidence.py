@@ -8,7 +8,9 @@ from typing import Literal
 
 from calc.errors import Frozen, Message
 
-FILE = Path(__file__).parents[3] / "docs" / "accuracy.json"
+FOLDER = Path(__file__).parents[2] / "evidence"
+"""Files of figures that pages show, each written by a benchmark."""
+FILE = FOLDER / "accuracy.json"
 KINDS = {
     "weights, 16 bits": Message("Weights, 16 bits"),
     "weights, quantized": Message("Weights, quantized"),

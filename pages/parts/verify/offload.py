@@ -1,24 +1,25 @@
 """Speed with a part of the model on the host: predicted beside measured."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
+from pages.parts.verify.evidence import FOLDER
 from pages.parts.words import say
 
-FILE = Path(__file__).parents[3] / "docs" / "offload.json"
+FILE = FOLDER / "offload.json"
 
 
 @cache
-def rows() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+def rows() -> tuple[Mapping[str, Any], ...]:
+    return tuple(map(MappingProxyType, json.loads(FILE.read_text(encoding="utf-8"))))
 
 
 def draw() -> None:
@@ -52,7 +53,7 @@ def draw() -> None:
     )
 
 
-def table_row(row: dict[str, Any]) -> dict[str, Any]:
+def table_row(row: Mapping[str, Any]) -> dict[str, Any]:
     flags = [f"--{name.replace('_', '-')} {row[name]}" for name in ("n_gpu_layers", "n_cpu_moe") if row[name]]
     machine = row["host"] if row["gpu"] is None else f"{find_gpu(row['gpu']).name}, {row['host']}"
     return {

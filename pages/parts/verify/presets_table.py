@@ -1,6 +1,8 @@
 """Every preset: our count beside the published one."""
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 
 import streamlit as st
 
@@ -44,14 +46,14 @@ def draw() -> None:
 
 
 @cache
-def totals() -> dict[str, int]:
+def totals() -> Mapping[str, int]:
     """Our count of every preset whose total somebody published."""
     counts = {}
     for preset in models().values():
         architecture = of_preset(preset.id, None).architecture
         if preset.published is not None and architecture is not None:
             counts[preset.id] = architecture.parameters().total
-    return counts
+    return MappingProxyType(counts)
 
 
 def row(preset: Preset, published: Published, ours: int) -> dict[str, str | int]:

@@ -2,14 +2,16 @@
 `python -m benchmarks.accuracy.aiconfigurator` found: the same points by another tool."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from calc.errors import Frozen, Message
+from pages.parts.verify.evidence import FOLDER
 
-DOCS = Path(__file__).parents[3] / "docs"
+FILE = FOLDER / "time.json"
+SIDE_BY_SIDE = FOLDER / "aiconfigurator.json"
 SPEEDS = {
     "decode, batch 1": Message("Decode, one sequence"),
     "prefill": Message("Prefill"),
@@ -69,11 +71,11 @@ class SpeedLeftOut(Frozen):
 class SpeedAccuracy(Frozen):
     """All of them."""
 
-    by_kind: dict[str, SpeedSummary]
-    by_engine: dict[str, SpeedSummary]
-    by_gpu: dict[str, SpeedSummary]
+    by_kind: Mapping[str, SpeedSummary]
+    by_engine: Mapping[str, SpeedSummary]
+    by_gpu: Mapping[str, SpeedSummary]
     halves: int
-    cross_validated: dict[str, CrossValidated]
+    cross_validated: Mapping[str, CrossValidated]
     served: int
     measured_above_high: tuple[str, ...]
     sources: tuple[str, ...]
@@ -98,12 +100,12 @@ class SideBySide(Frozen):
 
 @cache
 def speeds() -> SpeedAccuracy:
-    return SpeedAccuracy.model_validate_json((DOCS / "time.json").read_bytes())
+    return SpeedAccuracy.model_validate_json(FILE.read_bytes())
 
 
 @cache
-def side_by_side() -> tuple[str, dict[str, SideBySide]]:
+def side_by_side() -> tuple[str, Mapping[str, SideBySide]]:
     """The other tool's version, and both by kind."""
-    read = json.loads((DOCS / "aiconfigurator.json").read_bytes())
+    read = json.loads(SIDE_BY_SIDE.read_bytes())
     found = {kind: SideBySide(**row) for kind, row in read["median_error"].items()}
-    return read["aiconfigurator"], dict(sorted(found.items(), key=lambda row: row[0] == "all"))
+    return read["aiconfigurator"], MappingProxyType(dict(sorted(found.items(), key=lambda row: row[0] == "all")))

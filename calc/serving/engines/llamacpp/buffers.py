@@ -1,15 +1,13 @@
 """What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
 
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
-from typing import NamedTuple
+from types import MappingProxyType
 
-from calc.formats import Precision
-from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_tensors, widest_value
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
@@ -47,22 +45,19 @@ class Devices:
         return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
 
 
-class Plans:
-    """All buffers of a model that is placed on a machine, by context."""
+@dataclass(frozen=True)
+class PlacedModel:
+    """A model's file on a machine."""
 
-    def __init__(
-        self, file: ModelFile, placement: Placement, machine: Devices, *, overridden: bool, alone: "Plans | None" = None
-    ) -> None:
-        """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
-        self.alone = alone
-        self.file, self.placement, self.machine, self.overridden = file, placement, machine, overridden
-        self.widest_value = widest_value(file.architecture)
-        self.planned: dict[ContextSizes, list[tuple[int, BufferPlan]]] = {}
-        self.flash: dict[ContextSizes, bool] = {}
-        self.last_cache: tuple[ContextSizes, Counter[int]] | None = None
+    file: ModelFile
+    placement: Placement
+    machine: Devices
+    overridden: bool = False
+    """Whether some weights stay on the host though their layer does not."""
 
     @cached_property
     def layers(self) -> list[int]:
+        """Layers that stand for all."""
         return representative(self.file, self.placement)
 
     @property
@@ -70,28 +65,25 @@ class Plans:
         """Those of the layers that a pass goes through."""
         return self.file.architecture.all_blocks
 
+    @cached_property
+    def widest_value(self) -> int:
+        return widest_value(self.file.architecture)
+
     def graph(self, context: ContextSizes) -> Graph:
+        """The operations of the largest pass."""
         return forward(self.file, self.placement, context, self.layers)
 
     def unlike_layers(self, context: ContextSizes) -> Graph:
-        """The same with each of its unlike layers once."""
+        """The operations of a pass through each of its unlike layers once."""
         return forward(self.file, self.placement, context, representative(self.file, self.placement, repeats=1))
 
-    @cached_property
-    def weights(self) -> Counter[int]:
+    @property
+    def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        sizes: Counter[int] = Counter()
-        for device, weight in self.placement.weights(self.file):
-            sizes[device] += self.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
-        return sizes
+        return weight_bytes(self)
 
     def cache(self, context: ContextSizes) -> Counter[int]:
-        """Bytes of the cache on each device; those of the last context are remembered."""
-        if self.last_cache is None or self.last_cache[0] != context:
-            self.last_cache = context, self.caches(context)
-        return self.last_cache[1]
-
-    def caches(self, context: ContextSizes) -> Counter[int]:
+        """Bytes of the cache on each device."""
         sizes: Counter[int] = Counter()
         model = self.file.architecture
         for block in self.blocks:
@@ -101,26 +93,6 @@ class Plans:
                 for device, count in places.items():
                     sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
         return sizes
-
-    def compute(self, context: ContextSizes) -> Sequence[Buffer]:
-        """The buffer of the largest pass on each device, the host's last."""
-        known = self.planned.setdefault(replace(context, cells=self.windows(context)), [])
-        at = bisect_left(known, context.cells, key=itemgetter(0))
-        if at < len(known) and known[at][0] == context.cells:
-            return known[at][1].buffers
-        if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
-            return between(*known[at - 1], *known[at], context.cells)
-        made = plan(self.graph(context), self.machine.devices(), self.copies(context))
-        known.insert(at, (context.cells, made))
-        return made.buffers
-
-    def most_compute(self, context: ContextSizes) -> int | None:
-        """What no device's buffer exceeds where several compute the layers that one could: beside what that one holds,
-        copies of what comes from the host and from the device before, which are tensors that it held together."""
-        if self.alone is None or self.copies(context) != COPIES:
-            return None
-        device, host = self.alone.compute(context)
-        return device.size + COPIES * (device.size + host.size)
 
     def windows(self, context: ContextSizes) -> int:
         """Cells that do not grow with the context: of each window that is shorter, together."""
@@ -135,28 +107,9 @@ class Plans:
             COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
         )
 
-    def resolved(self, context: ContextSizes) -> ContextSizes:
-        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
-        hang on how many cells there are."""
-        if self.alone is not None:
-            return self.alone.resolved(context)
-        sequences = 1 if self.placement.all_on_devices and not self.overridden else context.sequences
-        probe = replace(
-            context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
-        )
-        if probe not in self.flash:
-            self.flash[probe] = self.attends_in_place(probe)
-        return context if self.flash[probe] else replace(context, flash=False)
 
-    def attends_in_place(self, context: ContextSizes) -> bool:
-        """Whether each layer's attention is computed where the layer is, which the operations around it decide."""
-        graph, devices = self.unlike_layers(context), self.machine.devices()
-        assign(graph, devices)
-        return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
-
-
-class PredictionPlans(Plans):
-    """Of the layers for multi-token prediction: a context of their own on the model's weights."""
+class PredictionLayers(PlacedModel):
+    """The layers for multi-token prediction: a context of their own on the model's weights."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -168,9 +121,102 @@ class PredictionPlans(Plans):
     def unlike_layers(self, context: ContextSizes) -> Graph:
         return self.graph(context)
 
-    @cached_property
-    def weights(self) -> Counter[int]:
+    @property
+    def weights(self) -> Mapping[int, int]:
         return Counter()
+
+
+@lru_cache(maxsize=512)
+def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
+    """Bytes of weights on each device."""
+    sizes: Counter[int] = Counter()
+    for device, weight in model.placement.weights(model.file):
+        sizes[device] += model.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+    return MappingProxyType(sizes)
+
+
+@lru_cache(maxsize=512)
+def pass_plan(model: PlacedModel, context: ContextSizes) -> BufferPlan:
+    """The buffers of the largest pass; reports of one model share most of their contexts."""
+    return plan(model.graph(context), model.machine.devices(), model.copies(context))
+
+
+@lru_cache(maxsize=512)
+def attends_in_place(model: PlacedModel, context: ContextSizes) -> bool:
+    """Whether each layer's attention is computed where the layer is, which the operations around it decide."""
+    graph, devices = model.unlike_layers(context), model.machine.devices()
+    assign(graph, devices)
+    return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
+
+
+class Plans:
+    """All buffers of a model that is placed on a machine, by context."""
+
+    def __init__(self, model: PlacedModel, alone: "Plans | None" = None) -> None:
+        """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
+        self.model, self.alone = model, alone
+        self.planned: dict[ContextSizes, list[tuple[int, BufferPlan]]] = {}
+        self.last_cache: tuple[ContextSizes, Counter[int]] | None = None
+
+    def cache(self, context: ContextSizes) -> Counter[int]:
+        """Bytes of the cache on each device; those of the last context are remembered."""
+        if self.last_cache is None or self.last_cache[0] != context:
+            self.last_cache = context, self.model.cache(context)
+        return self.last_cache[1]
+
+    def compute(self, context: ContextSizes) -> Sequence[Buffer]:
+        """The buffer of the largest pass on each device, the host's last."""
+        kind = replace(context, cells=self.model.windows(context))
+        known = self.planned.setdefault(kind, [])
+        at = bisect_left(known, context.cells, key=itemgetter(0))
+        if at < len(known) and known[at][0] == context.cells:
+            return known[at][1].buffers
+        if known and at == len(known):  # a search for the longest context goes on from here
+            beyond = replace(context, cells=1 << context.cells.bit_length())
+            if self.model.windows(beyond) == kind.cells:
+                known.append((beyond.cells, pass_plan(self.model, beyond)))
+        if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
+            return between(*known[at - 1], *known[at], context.cells)
+        made = pass_plan(self.model, context)
+        known.insert(at, (context.cells, made))
+        return made.buffers
+
+    def most_compute(self, context: ContextSizes) -> int | None:
+        """What no device's buffer exceeds where several compute the layers that one could: beside what that one holds,
+        copies of what comes from the host and from the device before, which are tensors that it held together."""
+        if self.alone is None or self.model.copies(context) != COPIES:
+            return None
+        device, host = self.alone.compute(context)
+        return device.size + COPIES * (device.size + host.size)
+
+    def resolved(self, context: ContextSizes) -> ContextSizes:
+        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
+        hang on how many cells there are."""
+        if self.alone is not None:
+            return self.alone.resolved(context)
+        model = self.model
+        sequences = 1 if model.placement.all_on_devices and not model.overridden else context.sequences
+        probe = replace(
+            context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
+        )
+        return context if attends_in_place(model, probe) else replace(context, flash=False)
+
+
+class PlanBook:
+    """The plans that are made for one question, such as a report. It belongs to whoever asks, and goes with them."""
+
+    def __init__(self) -> None:
+        self.plans: dict[PlacedModel, Plans] = {}
+
+    def of(self, model: PlacedModel) -> Plans:
+        """The plans of a model on a machine, made once."""
+        if model not in self.plans:
+            alone = None
+            if model.machine.count > 1 and model.placement.all_on_devices and not model.overridden:
+                whole = Placement.of(len(model.placement.layers), None, [1.0])
+                alone = self.of(replace(model, placement=whole, machine=replace(model.machine, count=1)))
+            self.plans[model] = Plans(model, alone)
+        return self.plans[model]
 
 
 def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int) -> tuple[Buffer, ...]:
@@ -184,48 +230,3 @@ def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int
         Buffer(share(one.size, other.size), {name: share(one.peak[name], other.peak[name]) for name in one.peak})
         for one, other in zip(first.buffers, last.buffers, strict=True)
     )
-
-
-class Read(NamedTuple):
-    """A file that was read, and what was planned for it."""
-
-    architecture: Architecture
-    precision: Precision
-    predicts: bool
-    file: ModelFile
-    plans: dict[tuple[type[Plans], Placement, Devices, bool], Plans]
-
-
-PLACEMENTS = 64
-"""Of a model, that are remembered."""
-READ: deque[Read] = deque(maxlen=8)
-"""Of late: one model is asked about many times."""
-
-
-def plans_of(
-    architecture: Architecture,
-    precision: Precision,
-    placement: Placement,
-    machine: Devices,
-    *,
-    overridden: bool,
-    predicts: bool = False,
-    of: type[Plans] = Plans,
-) -> Plans:
-    """The plans of a model on a machine, made once. `predicts`: its layers for multi-token prediction are loaded."""
-    asked = precision, predicts
-    known = (one for one in READ if one.architecture is architecture and (one.precision, one.predicts) == asked)
-    if (found := next(known, None)) is None:
-        found = Read(architecture, *asked, ModelFile(architecture, precision, predicts=predicts), {})
-        READ.append(found)
-    key = of, placement, machine, overridden
-    if key not in found.plans:
-        alone = None
-        if machine.count > 1 and placement.all_on_devices and not overridden:
-            one = Placement.of(len(placement.layers), None, [1.0])
-            single = replace(machine, count=1)
-            alone = plans_of(architecture, precision, one, single, overridden=False, predicts=predicts, of=of)
-        found.plans[key] = of(found.file, placement, machine, overridden=overridden, alone=alone)
-        while len(found.plans) > PLACEMENTS:
-            del found.plans[next(iter(found.plans))]
-    return found.plans[key]

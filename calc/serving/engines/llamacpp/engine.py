@@ -6,9 +6,9 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
@@ -26,6 +26,7 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment
 from calc.serving.engines.launch import Launch
+from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import padded
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
@@ -40,7 +41,6 @@ from calc.serving.engines.llamacpp.slots import (
     FLOATING,
     SlotCache,
     cache_types,
-    draft_model,
     draft_precision,
     drafting,
     placed,
@@ -73,8 +73,18 @@ class LlamaCpp(Engine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     reads_gguf = True
     loads_table: ClassVar[bool] = False
+    draft_option: ClassVar[str | None] = "model_draft"
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
+
+    def __init__(self, options: LlamaCppOptions | None = None, draft_model: Architecture | None = None) -> None:
+        super().__init__(options, draft_model)
+        self.book = PlanBook()
+
+    def with_options(self, **changes: object) -> Self:
+        other = super().with_options(**changes)
+        other.book = self.book
+        return other
 
     def holds_alike(self, other: "LlamaCpp") -> bool:
         return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
@@ -89,9 +99,8 @@ class LlamaCpp(Engine):
         if self.options.device == "none":
             return None
         room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
-        found = Offloading(laid_out.whole, laid_out.precision, self.options, gpu, room, workload.batch).fit(
-            workload.context
-        )
+        machine = gpu, room, workload.batch, self.draft_model, self.book
+        found = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
         if found is None:
             return None
         return {name: value for name, value in found.options if value != getattr(self.options, name)}
@@ -198,7 +207,10 @@ class LlamaCpp(Engine):
                 Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
             )
         types = self.options.cache_type_k_draft, self.options.cache_type_v_draft
-        draft = draft_model(self.options)
+        draft = self.draft_model
+        if draft is None and self.options.model_draft is not None:
+            name = shown(self.options.model_draft)
+            raise ConfigError(Message("{name} is no model that is known here; presets are.", name=name), "model_draft")
         if draft is not None or self.options.predicts:
             self.check_types(draft or architecture, types, "_draft")
         if draft is None:
@@ -261,19 +273,17 @@ class LlamaCpp(Engine):
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        if (found := draft_model(self.options)) is None:
+        if self.draft_model is None:
             return None
-        return found, draft_precision(self.options, precision), self.options.spec_draft_n_max
+        return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
     def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
         """The draft model's weights."""
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
-        if (
-            self.options.model_draft is None
-            or (draft := drafting(architecture, precision, placement, self.options, None)) is None
-        ):
+        if self.draft_model is None:
             return super().beside(architecture, precision, stages)
-        return tuple(draft.plans.weights[stage] for stage in range(stages))
+        draft = drafting(architecture, precision, placement, self.options, None, self.draft_model, self.book)
+        return (0,) * stages if draft is None else tuple(draft.plans.model.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = slots(self.options, workload.batch)
@@ -296,7 +306,7 @@ class LlamaCpp(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         layers = layers_of(laid_out.whole, predicts=self.options.predicts)
         placement = placed(self.options, layers, laid_out.layout.pp)
-        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu)
+        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model, self.book)
 
     def moments(
         self,
@@ -309,7 +319,7 @@ class LlamaCpp(Engine):
     ) -> list[Moment]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        if stage >= cache.plans.machine.count:
+        if stage >= cache.plans.model.machine.count:
             return [Moment(0, Peak(WHAT, {}))]
         (plans, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)

@@ -1,7 +1,10 @@
 """A GGUF file as it is loaded: each weight with its shape and type, by layer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
+from types import MappingProxyType
 
 from calc.formats import Precision
 from calc.formats.gguf_tensors import gguf_tensors
@@ -33,25 +36,34 @@ def layers_of(architecture: Architecture, *, predicts: bool) -> int:
     return architecture.num_layers + (len(architecture.prediction) if predicts else 0)
 
 
+@dataclass(frozen=True, eq=False)
 class ModelFile:
-    """The weights of a model outside the layers, and of each layer, by their names; a vision encoder has a file of its
-    own."""
+    """The weights of a model by name; a vision encoder has a file of its own."""
 
-    def __init__(self, architecture: Architecture, precision: Precision, *, predicts: bool = False) -> None:
-        """`predicts`: with the layers for multi-token prediction, which stand behind the last."""
-        self.architecture = architecture
-        tensors = gguf_tensors(architecture)
-        types = GGUFTypes(Counted.of(architecture, tensors), precision)
-        self.outside: dict[str, FileTensor] = {}
-        self.layers: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
-        for tensor in tensors:
-            if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
-                continue
-            ne = tensor.shape[::-1]
-            for form, layers in types.formats(tensor).items():
-                kind = form.name.lower()
-                if not layers:
-                    self.outside[tensor.name] = FileTensor(tensor.name, ne, kind)
-                for layer in layers:
-                    name = tensor.name.removeprefix("blk.{layer}.")
-                    self.layers[layer][name] = FileTensor(name, ne, kind)
+    architecture: Architecture
+    outside: Mapping[str, FileTensor]
+    """What stands in no layer."""
+    layers: tuple[Mapping[str, FileTensor], ...]
+    """What stands in each layer."""
+
+
+@lru_cache(maxsize=8)
+def model_file(architecture: Architecture, precision: Precision, *, predicts: bool = False) -> ModelFile:
+    """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
+    which stand behind the last."""
+    tensors = gguf_tensors(architecture)
+    types = GGUFTypes(Counted.of(architecture, tensors), precision)
+    outside: dict[str, FileTensor] = {}
+    within: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
+    for tensor in tensors:
+        if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
+            continue
+        ne = tensor.shape[::-1]
+        for form, layers in types.formats(tensor).items():
+            kind = form.name.lower()
+            if not layers:
+                outside[tensor.name] = FileTensor(tensor.name, ne, kind)
+            for layer in layers:
+                name = tensor.name.removeprefix("blk.{layer}.")
+                within[layer][name] = FileTensor(name, ne, kind)
+    return ModelFile(architecture, MappingProxyType(outside), tuple(map(MappingProxyType, within)))

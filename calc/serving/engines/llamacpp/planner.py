@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import MappingProxyType
 
 from calc.serving.engines.llamacpp.fusion import kept_by_fusions
 from calc.serving.engines.llamacpp.graph import IN_PLACE, VIEWS, Graph, GraphNode
@@ -71,7 +72,7 @@ def by_name(nodes: Sequence[GraphNode]) -> Mapping[str, int]:
     sizes: Counter[str] = Counter()
     for node in nodes:
         sizes[node.name or node.op] += int(node.nbytes)
-    return sizes
+    return MappingProxyType(sizes)
 
 
 # Devices

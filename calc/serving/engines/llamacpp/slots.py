@@ -4,15 +4,15 @@ import re
 from dataclasses import dataclass
 
 from calc.errors import ConfigError, Message
-from calc.families.by_name import model_named
 from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import Devices, Plans, PredictionPlans, plans_of
+from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel, PlanBook, Plans, PredictionLayers
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.devices import kernels_of
+from calc.serving.engines.llamacpp.file import model_file
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 
@@ -67,8 +67,8 @@ class SlotCache(Cache):
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
         contexts = self.contexts(batch, length)
         return [
-            sum(plans.weights[i] + plans.cache(context)[i] for plans, context in contexts)
-            for i in (*range(self.plans.machine.count), HOST)
+            sum(plans.model.weights[i] + plans.cache(context)[i] for plans, context in contexts)
+            for i in (*range(self.plans.model.machine.count), HOST)
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
@@ -102,9 +102,9 @@ class SlotCache(Cache):
 def allocated(plans: Plans, context: ContextSizes) -> list[DeviceBuffers]:
     """What a context allocates on each GPU and on the host."""
     held, computed = plans.cache(context), plans.compute(context)
-    places = [(f"gpu{i}", i, computed[i]) for i in range(plans.machine.count)] + [("host", HOST, computed[-1])]
+    places = [(f"gpu{i}", i, computed[i]) for i in range(plans.model.machine.count)] + [("host", HOST, computed[-1])]
     return [
-        DeviceBuffers(device=name, model=plans.weights[i], context=held[i], compute=buffer.size)
+        DeviceBuffers(device=name, model=plans.model.weights[i], context=held[i], compute=buffer.size)
         for name, i, buffer in places
     ]
 
@@ -138,13 +138,20 @@ def resolved(
 
 
 def set_up(
-    architecture: Architecture, precision: Precision, options: LlamaCppOptions, placement: Placement, gpu: GPU | None
+    architecture: Architecture,
+    precision: Precision,
+    options: LlamaCppOptions,
+    placement: Placement,
+    gpu: GPU | None,
+    draft: Architecture | None = None,
+    book: PlanBook | None = None,
 ) -> SlotCache:
-    """A model that is placed on GPUs of a kind; None: there are none."""
+    """A model that is placed on GPUs of a kind (None: there are none), and the draft model beside it."""
     machine = devices(options, placement.devices, gpu, cache_types(options, precision.kv))
-    model = architecture, precision, placement
-    plans = plans_of(*model, machine, overridden=overridden(options), predicts=options.predicts)
-    return SlotCache(plans, options, precision.kv, drafting(*model, options, gpu))
+    file, book = model_file(architecture, precision, predicts=options.predicts), book or PlanBook()
+    plans = book.of(PlacedModel(file, placement, machine, overridden(options)))
+    guessing = drafting(architecture, precision, placement, options, gpu, draft, book)
+    return SlotCache(plans, options, precision.kv, guessing)
 
 
 def overridden(options: LlamaCppOptions) -> bool:
@@ -153,24 +160,26 @@ def overridden(options: LlamaCppOptions) -> bool:
 
 
 def drafting(
-    architecture: Architecture, precision: Precision, placement: Placement, options: LlamaCppOptions, gpu: GPU | None
+    architecture: Architecture,
+    precision: Precision,
+    placement: Placement,
+    options: LlamaCppOptions,
+    gpu: GPU | None,
+    draft: Architecture | None,
+    book: PlanBook,
 ) -> Draft | None:
     """What guesses tokens for a model, where it has a context of its own."""
     types = options.cache_type_k_draft, options.cache_type_v_draft
     machine = devices(options, placement.devices, gpu, types)
     if options.predicts:
-        model = architecture, precision, placement, machine
-        return Draft(plans_of(*model, overridden=overridden(options), predicts=True, of=PredictionPlans), options)
-    if (draft := draft_model(options)) is None:
+        file = model_file(architecture, precision, predicts=True)
+        return Draft(book.of(PredictionLayers(file, placement, machine, overridden(options))), options)
+    if draft is None:
         return None
     split = shares(options, placement.devices) if options.device is None else []
     where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-    return Draft(plans_of(draft, draft_precision(options, precision), where, machine, overridden=False), options)
-
-
-def draft_model(options: LlamaCppOptions) -> Architecture | None:
-    """The model that guesses tokens. Raises ConfigError where it is not known."""
-    return None if options.model_draft is None else model_named(options.model_draft, "model_draft")
+    file = model_file(draft, draft_precision(options, precision))
+    return Draft(book.of(PlacedModel(file, where, machine)), options)
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:

@@ -73,8 +73,8 @@ class VLLM(Engine):
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
 
-    def __init__(self, options: VLLMOptions | None = None) -> None:
-        super().__init__(options)
+    def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
+        super().__init__(options, draft_model)
         self.divisions = dict[tuple[int, int, int, str, Capability | None], Division]()
         """By model and tensor parallelism; they keep their model, so that no other has the same id."""
 

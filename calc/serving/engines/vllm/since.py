@@ -1,6 +1,6 @@
 """What changed in vLLM's planning, and with which version. The other modules say how the newest does it."""
 
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from calc.serving.engines.vllm.options import Version, VLLMOptions
@@ -44,7 +44,7 @@ SINCE: dict[Change, Version] = {
 """First version that does so: read in the wheels of 0.16 to 0.33; what is older, in start-up logs."""
 
 
-@cache
+@lru_cache(maxsize=64)
 def changes(version: str | None) -> frozenset[Change]:
     """What a version of vLLM already does."""
     options = VLLMOptions(version=version)

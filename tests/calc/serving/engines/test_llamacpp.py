@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.accuracy.llamacpp import compared
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.serving.engines.llamacpp.buffers import attends_in_place
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.planner import assign
@@ -15,7 +16,7 @@ from calc.serving.serving_derivation import Derivations
 from calc.time.time_report import time_of
 from calc.units import MIB
 from cli.command import parser, run
-from presets import gpus, models
+from presets import architecture_of, gpus, models, started
 from tests import load
 
 CONFIGS, *ROWS = load("llamacpp.json")
@@ -76,14 +77,14 @@ def test_what_is_certain_before_a_pass_is_planned(name, gpus):
 )
 def test_one_of_each_unlike_layer_tells_where_all_attend(name, options, in_place):
     one = allocation(name, batch=options.get("parallel", 1), **options)
-    plans, tokens = one.cache.plans, options.get("parallel", 1)
+    model, tokens = one.cache.plans.model, options.get("parallel", 1)
     ((_, context),) = one.cache.contexts(tokens, 32_768)
     probe = replace(context, cells=256, tokens=tokens, outputs=tokens, flash=True)
-    graph = plans.graph(probe)
-    assign(graph, plans.machine.devices())
+    graph = model.graph(probe)
+    assign(graph, model.machine.devices())
     attention = [node for node in graph.nodes if node.op == "flash_attn_ext"]
-    assert all(node.backend == node.layer for node in attention) == plans.attends_in_place(probe) == in_place
-    assert len(attention) > sum(node.op == "flash_attn_ext" for node in plans.unlike_layers(probe).nodes)
+    assert all(node.backend == node.layer for node in attention) == attends_in_place(model, probe) == in_place
+    assert len(attention) > sum(node.op == "flash_attn_ext" for node in model.unlike_layers(probe).nodes)
 
 
 def compute(name, **options):
@@ -133,7 +134,7 @@ def weighed(name, weights="Q4_K_M", layout=None, batch=1, context=8192, **option
     config = PREDICTING["configs"].get(name) or models()[name].config
     return report(
         config,
-        engine=LlamaCpp(LlamaCppOptions(**options)),
+        engine=started("llamacpp", LlamaCppOptions(**options)),
         precision=Precision(weights=weights),
         layout=layout or Layout(),
         workload=Workload(batch=batch, context=context),
@@ -182,10 +183,10 @@ def test_a_draft_model_takes_what_it_takes_alone(options, alone):
 def test_a_draft_model_pays_where_it_is_faster(draft, said):
     """One that is the model itself takes a step for each token, and one more to look at them."""
     config, gpu = models()["Qwen/Qwen3-8B"].config, gpus()["rtx-4090"]
-    engine = LlamaCpp(LlamaCppOptions(model_draft=draft))
+    engine = started("llamacpp", LlamaCppOptions(model_draft=draft))
     weighed = report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[gpu])
     assert any("counted with it on the GPUs" in str(sentence) for sentence in weighed.assumptions)
-    assert said in str(time_of(config, weighed, gpu).assumptions[-1])
+    assert said in str(time_of(config, weighed, gpu, draft_model=architecture_of(draft)).assumptions[-1])
 
 
 @pytest.mark.parametrize(
