@@ -13,9 +13,9 @@ from calc.families.detail_fields import read_details
 from calc.families.dropout import with_dropout
 from calc.families.family import Family
 from calc.families.family_table import FAMILIES, WRAPPERS
-from calc.families.fields import MAX_LAYERS, Fields, number, true
+from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
 from calc.families.vision_fields import read_vision
-from calc.families.wrappers import joined, language, with_language
+from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
@@ -45,7 +45,7 @@ Architecture.read = read
 def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
     alike: dict[LayerParts, list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
-        alike.setdefault(_layer(family, c, i), []).append(i)
+        alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     max_positions = c.maybe(family.max_positions)
     norm = family.norm if isinstance(family.norm, str) else family.norm(c)
     final_norm = family.final_norm or norm
@@ -55,7 +55,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
         extra_rows=number(c, family.extra_rows, 0),
-        tied=family.ties and c.flag("tie_word_embeddings"),
+        tied=family.ties and c.flag(TIE),
         blocks=tuple(
             Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=norm, extras=extras, path=path)
             for (mixers, ffn, norms, extras, path), where in alike.items()
@@ -195,6 +195,10 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
         words = c.stated.get(name)
         if name not in own and isinstance(words, list) and words and type(layers) is int and 0 < layers <= MAX_LAYERS:
             merged[name] = continued(words, layers)
+    single, stated = c.single_layers(), c.stated.get(family.layers)
+    if single and PER_LAYER_CONFIG not in own and type(layers) is int and type(stated) is int:
+        words = continued([single.get(i, {}) for i in range(stated)], layers)
+        merged[PER_LAYER_CONFIG] = {str(i): fields for i, fields in enumerate(words) if fields}
     return with_language(config, merged)
 
 
@@ -231,4 +235,5 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
     family = FAMILIES[model_type]
     text = joined(text, family.section)
     row = json.loads(_class_defaults().get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
-    return family, Fields(text, {**row["fields"], **family.own}, {**row["aliases"], **family.aliases})
+    defaults = {TIE: False, **row["fields"], **family.own}
+    return family, Fields(text, defaults, {**row["aliases"], **family.aliases})

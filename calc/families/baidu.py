@@ -83,10 +83,8 @@ BAIDU: dict[str, Family] = made_by(
             mixer=ERNIE_ATTENTION,
             ffn=ernie_vl_ffn,
             layer_extras=ernie_vl_routers,
-            wrappers=(Wrapper("ernie4_5_vl_moe", tied=True),),
+            wrappers=(Wrapper("ernie4_5_vl_moe"),),
         ),
-        "paddleocr_vl_text": Family(
-            mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=(Wrapper("paddleocr_vl", tied=True),)
-        ),
+        "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=(Wrapper("paddleocr_vl"),)),
     },
 )

@@ -7,7 +7,7 @@ from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Sliding
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
-from calc.families.fields import Fields, kind
+from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
 from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION
 from calc.model.attention import GQA
@@ -72,9 +72,8 @@ def step_attention(c: Fields, layer: int) -> GQA:
     own = c.once("own layers", lambda: own_layers(c))
     attention = STEP_HEADS if c.get("gating") in (True, "per-head") else STEP_CHANNELS
     if kind(own, layer) == "sliding_attention":
-        attention = c.once(
-            (attention, "sliding"), lambda: replace(attention, heads=step_sliding_heads, window=LISTED_ONLY)
-        )
+        heads: Size = "num_attention_heads" if c.states(PER_LAYER_CONFIG) else step_sliding_heads
+        attention = c.once((attention, "sliding"), lambda: replace(attention, heads=heads, window=LISTED_ONLY))
     return attention(own, layer)
 
 
@@ -103,13 +102,7 @@ LONGCAT_MLA = MLA()
 
 def dots3_size(name: str, default: int) -> Callable[[Fields], int]:
     """Of a sliding layer."""
-    return lambda c: dots3_sliding(c).maybe(name, 0) or c.maybe(f"swa_{name}", 0) or default
-
-
-def dots3_sliding(c: Fields) -> Fields:
-    """What a config says of its sliding layers apart: all say the same."""
-    layers = c.get("per_layer_config")
-    return c.within(next(iter(layers.values()), None) if isinstance(layers, dict) else None)
+    return lambda c: c.maybe(f"swa_{name}", 0) or default
 
 
 def dots3_window(c: Fields) -> int:
@@ -124,23 +117,25 @@ def dots3_rope(c: Fields) -> int:
 DOTS3_WINDOW = Sliding(full_every=4, full_at=1, first_full=2, when="use_sliding_window", size=dots3_window)
 DOTS3_FULL = MLA(gate="heads", rope_norm=True)
 DOTS3_INDEXED = replace(DOTS3_FULL, indexer=True)
+DOTS3_SLIDING_SAVED = replace(DOTS3_FULL, window=DOTS3_WINDOW)
 DOTS3_SLIDING = replace(
-    DOTS3_FULL,
+    DOTS3_SLIDING_SAVED,
     heads=dots3_size("num_attention_heads", 64),
     q_rank=dots3_size("q_lora_rank", 1024),
     kv_rank=dots3_size("kv_lora_rank", 1024),
     d_nope=dots3_size("qk_nope_head_dim", 192),
     d_rope=dots3_rope,
     d_v=dots3_size("v_head_dim", 128),
-    window=DOTS3_WINDOW,
 )
 
 
 def dots3_mixer(c: Fields, layer: int) -> Mixer:
-    """Checkpoints call layers that pick their tokens “full_attention”."""
+    """Checkpoints call layers that pick their tokens “full_attention”, and state two sizes by `swa_`; saved again, each
+    sliding layer states its own."""
+    saved = c.states(PER_LAYER_CONFIG)
     if DOTS3_WINDOW(c, layer) is not None:
-        return DOTS3_SLIDING(c, layer)
-    says = c.get("per_layer_config") is None and c.get("use_dsa") is not False
+        return (DOTS3_SLIDING_SAVED if saved else DOTS3_SLIDING)(c, layer)
+    says = c.get("use_dsa") is not False and (c.states("use_dsa") or not saved)
     return (DOTS3_INDEXED if says or kind(c, layer) == "indexed_attention" else DOTS3_FULL)(c, layer)
 
 

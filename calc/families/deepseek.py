@@ -183,7 +183,7 @@ DEEPSEEK: dict[str, Family] = made_by(
             ffn=DEEPSEEK_EXPERTS,
             prediction=DEEPSEEK_MTP,
             gguf="deepseek2",
-            wrappers=(Wrapper("kimi_k25", tied=True, tower=MOON), Wrapper("kimi_vl")),
+            wrappers=(Wrapper("kimi_k25", tower=MOON), Wrapper("kimi_vl")),
             kernels=Kernels(turn="pairs"),
         ),
         "deepseek_v32": Family(

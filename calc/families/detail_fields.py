@@ -1,5 +1,6 @@
 """What a config says beside shapes."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from calc.families.fields import Fields
@@ -11,11 +12,13 @@ ROPES = get_args(Details.model_fields["rope"].annotation)
 
 def read_details(c: Fields) -> Details:
     scaling = scaling_of(c)
-    scaling = scaling.get("full_attention", scaling)
+    whole_context = scaling.get("full_attention", scaling)
+    scaling = whole_context if isinstance(whole_context, Mapping) else {}
     kind = scaling.get("rope_type", scaling.get("type"))
+    kind = kind if isinstance(kind, str) else None
     factors = scaling.get("long_factor")
     return Details(
-        rope={"su": "longrope"}.get(kind, kind if kind in ROPES else "plain"),
+        rope="longrope" if kind == "su" else kind if kind in ROPES else "plain",
         rope_factors=len(factors) if isinstance(factors, list) else 0,
         expert_groups=whole(c.get("n_group")),
         groups_used=whole(c.get("topk_group")),

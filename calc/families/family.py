@@ -138,7 +138,7 @@ class Wrapper:
     """A model_type that wraps the language model of a row."""
 
     name: str
-    tied: bool = False  # its own `tie_word_embeddings`, which goes before the language model's, is true by default
+    tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
     tower: Tower | None = None
     around: str | None = None  # another wrapper that it wraps itself
 

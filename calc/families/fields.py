@@ -1,5 +1,6 @@
 """The fields of a config, each checked as it is read."""
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ T = TypeVar("T")
 MAX_SIZE = 2**31  # no dimension of a real model comes near
 MAX_LAYERS = 1024  # DeepNet has the most, 1,000 (arXiv:2203.00555)
 MAX_PREDICTION_LAYERS = 16  # no published model has more than three
+PER_LAYER_CONFIG = "per_layer_config"
 
 
 class Fields:
@@ -37,9 +39,34 @@ class Fields:
 
     def with_stated(self, name: str, value: Any) -> "Fields":
         """The same config with one field stated otherwise."""
-        other = Fields({**self.stated, name: value}, self.defaults, {})
+        return self.with_all_stated({name: value})
+
+    def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
+        """The same config with some fields stated otherwise."""
+        other = Fields({**self.stated, **values}, self.defaults, self.aliases)
         other.used = self.used
         return other
+
+    def of_layer(self, layer: int) -> "Fields":
+        """The config as layer i sees it: what `per_layer_config` says of it goes before what all layers share."""
+        own = self.single_layers().get(layer)
+        return self if not own else self.once(("layer", repr(own)), lambda: self.with_all_stated(own))
+
+    def single_layers(self) -> Mapping[int, Mapping[str, Any]]:
+        """Fields of single layers, as transformers 5.23 gathers them in `per_layer_config`, by layer."""
+        return self.once(PER_LAYER_CONFIG, self._single_layers)
+
+    def _single_layers(self) -> Mapping[int, Mapping[str, Any]]:
+        """Read and checked."""
+        listed = self.get(PER_LAYER_CONFIG) or {}
+        if not isinstance(listed, Mapping) or not all(isinstance(own, Mapping) for own in listed.values()):
+            sentence = "{name} is {value}; it must be an object with the fields of some layers, by layer number."
+            raise ConfigError(Message(sentence, name=PER_LAYER_CONFIG, value=shown(listed)), PER_LAYER_CONFIG)
+        for layer in listed:
+            if not (isinstance(layer, str) and re.fullmatch(r"[0-9]{1,4}", layer)):
+                sentence = "{name} holds {word}; its keys must be layer numbers."
+                raise ConfigError(Message(sentence, name=PER_LAYER_CONFIG, word=shown(layer)), PER_LAYER_CONFIG)
+        return {int(layer): own for layer, own in listed.items()}
 
     def within(self, section: object) -> "Fields":
         """A section of the config, which has no defaults of its own; an empty one where it is left out."""

@@ -6,7 +6,7 @@ from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding, Window
 from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Half
-from calc.families.fields import Fields
+from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import GEMMA3, GEMMA4, PALIGEMMA
 from calc.model.attention import GQA
@@ -91,6 +91,7 @@ GEMMA4_WINDOW = Sliding(full_every=6, both_ways=gemma4_both_ways)
 GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=GEMMA4_WINDOW)
 GEMMA4_FULL = replace(GEMMA4_SLIDING, window=None, head_dim="global_head_dim", keys_are_values="attention_k_eq_v")
 GEMMA4_FULL_FEWER = replace(GEMMA4_FULL, kv="num_global_key_value_heads")
+GEMMA4_FULL_SAVED = replace(GEMMA4_FULL, head_dim="head_dim")
 
 
 def gemma4_attention(c: Fields, layer: int) -> GQA:
@@ -98,6 +99,8 @@ def gemma4_attention(c: Fields, layer: int) -> GQA:
     last = layer == c.size("num_hidden_layers") - 1
     if not last and GEMMA4_WINDOW(c, layer) is not None:
         return GEMMA4_SLIDING(c, layer)
+    if c.states(PER_LAYER_CONFIG):
+        return GEMMA4_FULL_SAVED(c, layer)
     fewer = c.flag("attention_k_eq_v") and c.maybe("num_global_key_value_heads")
     return (GEMMA4_FULL_FEWER if fewer else GEMMA4_FULL)(c, layer)
 
@@ -184,7 +187,7 @@ def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
     biases: dict[str, Shape] = {
         f"{path}.layers.{i}.self_attn.{name}": shape
         for i in layers
-        for name, shape in gemma4_attention(c, i).shapes(hidden).items()
+        for name, shape in gemma4_attention(c.of_layer(i), i).shapes(hidden).items()
         if name.endswith(".bias")
     }
     own: dict[str, Shape] = {f"{path}.self_conditioning.pre_norm.weight": (hidden,)}
@@ -241,7 +244,7 @@ GEMMA: dict[str, Family] = made_by(
             ffn=Dense(),
             kernels=GEMMA_KERNELS,
             gguf="gemma",
-            wrappers=(Wrapper("paligemma", tied=True, tower=PALIGEMMA),),
+            wrappers=(Wrapper("paligemma", tower=PALIGEMMA),),
         ),
         "gemma2": Family(
             mixer=GEMMA2_ATTENTION,
@@ -268,7 +271,7 @@ GEMMA: dict[str, Family] = made_by(
             own={"sliding_window_pattern": 6},
             kernels=GEMMA_KERNELS,
             gguf="gemma3",
-            wrappers=(Wrapper("gemma3", tied=True, tower=GEMMA3), Wrapper("shieldgemma2", tied=True)),
+            wrappers=(Wrapper("gemma3", tower=GEMMA3), Wrapper("shieldgemma2")),
         ),
         "gemma3n_text": Family(
             mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
@@ -296,7 +299,7 @@ GEMMA: dict[str, Family] = made_by(
                 norms_unweighted=frozenset({"values", "router"}),
                 scaled_layers=True,
             ),
-            wrappers=(Wrapper("gemma4", tied=True, tower=GEMMA4),),
+            wrappers=(Wrapper("gemma4", tower=GEMMA4),),
         ),
         "diffusion_gemma_text": Family(
             mixer=gemma4_attention,
@@ -324,7 +327,7 @@ GEMMA: dict[str, Family] = made_by(
             own=GEMMA4_DEFAULTS,
             layer_extras=LAYER_SCALAR,
             kernels=GEMMA_KERNELS,
-            wrappers=(Wrapper("gemma4_unified", tied=True),),
+            wrappers=(Wrapper("gemma4_unified"),),
         ),
         "gemma4_assistant": replace(
             ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}

@@ -46,7 +46,7 @@ GRANITE: dict[str, Family] = made_by(
             ffn=Dense(),
             kernels=SCALES,
             gguf="granite",
-            wrappers=(Wrapper("granite_speech", tied=True), Wrapper("granite_speech_plus", tied=True)),
+            wrappers=(Wrapper("granite_speech"), Wrapper("granite_speech_plus")),
         ),
         "granite_swa": Family(mixer=SINKS_IN_WINDOWS, ffn=Dense(), kernels=SCALES),
         "granitemoe": Family(mixer=GRANITE_ATTENTION, ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES),
@@ -73,7 +73,7 @@ GRANITE: dict[str, Family] = made_by(
             names=GRANITE_MOE_NAMES,
         ),
         "granite_docling_text": Family(
-            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite_docling", tied=True),)
+            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite_docling"),)
         ),
         "granite4_vision_text": Family(
             mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite4_vision"),)

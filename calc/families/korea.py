@@ -81,7 +81,7 @@ KOREA: dict[str, Family] = {
         mixer=Attention(bias="attention_bias"),
         ffn=Dense(),
         norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
-        wrappers=(Wrapper("hyperclovax_vision_v2", tied=True),),
+        wrappers=(Wrapper("hyperclovax_vision_v2"),),
     ),
     "solar_open": Family(
         maker="Upstage", mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)

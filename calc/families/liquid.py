@@ -51,7 +51,7 @@ LIQUID: dict[str, Family] = made_by(
             names=LFM2_NAMES,
             own={"block_ff_dim": None},
             aliases={"tie_embedding": "tie_word_embeddings"},
-            wrappers=(Wrapper("lfm2_vl", tied=True, tower=LFM2_VL),),
+            wrappers=(Wrapper("lfm2_vl", tower=LFM2_VL),),
         ),
         "lfm2_moe": Family(
             mixer=LFM2_MIXER,
@@ -82,7 +82,7 @@ LIQUID: dict[str, Family] = made_by(
                 final_norm="model.embedding_norm",
                 renamed={"g_proj": "gate_proj"} | W123,
             ),
-            wrappers=(Wrapper("lfm3_vl", tied=True),),
+            wrappers=(Wrapper("lfm3_vl"),),
         ),
     },
 )

@@ -91,7 +91,7 @@ LLAMA: dict[str, Family] = made_by(
             wrappers=(
                 Wrapper("deepseek_vl"),
                 Wrapper("deepseek_vl_hybrid"),
-                Wrapper("glmasr", tied=True),
+                Wrapper("glmasr"),
                 Wrapper("idefics3", tower=IDEFICS3),
                 Wrapper("janus"),
                 Wrapper("llava", tower=LLAVA),
@@ -157,7 +157,7 @@ LLAMA: dict[str, Family] = made_by(
             d_embedding="word_embed_proj_dim",
             final_norm=opt_final_norm,
             extras=opt_projections,
-            wrappers=tuple(Wrapper(name, tied=True) for name in ("blip-2", "instructblip", "instructblipvideo")),
+            wrappers=tuple(Wrapper(name) for name in ("blip-2", "instructblip", "instructblipvideo")),
         ),
         "xglm": Family(
             mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),

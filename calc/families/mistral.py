@@ -146,7 +146,7 @@ MISTRAL: dict[str, Family] = made_by(
                 }
             ),
             own=VOXTRAL,
-            wrappers=(Wrapper("voxtral_realtime", tied=True),),
+            wrappers=(Wrapper("voxtral_realtime"),),
         ),
     },
 )

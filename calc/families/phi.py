@@ -39,7 +39,7 @@ KOSMOS_25 = Family(
     rotary=None,
     layer_extras=Weights({"norms": norm_of("ffn_dim", "ffn.ffn_layernorm")}),
     extras=Weights({"embedding": {"text_model.model.segment_emb.weight": (2, "hidden_size")}}),
-    wrappers=(Wrapper("kosmos-2.5", tied=True),),
+    wrappers=(Wrapper("kosmos-2.5"),),
 )
 KOSMOS_2_NORMS = norm_of("hidden_size", "self_attn.inner_attn_ln") | norm_of("ffn_dim", "ffn.ffn_layernorm")
 
@@ -118,7 +118,7 @@ PHI: dict[str, Family] = made_by(
             KOSMOS_25,
             layer_extras=Weights({"norms": KOSMOS_2_NORMS}),
             extras=None,
-            wrappers=(Wrapper("kosmos-2", tied=True),),
+            wrappers=(Wrapper("kosmos-2"),),
         ),
         "biogpt": Family(
             mixer=Attention(kv=None, head_dim=None, bias=True),

@@ -189,12 +189,12 @@ QWEN: dict[str, Family] = made_by(
             gguf="qwen2",
             wrappers=(
                 Wrapper("fast_vlm"),
-                Wrapper("got_ocr2", tied=True),
+                Wrapper("got_ocr2"),
                 Wrapper("internvl", tower=INTERN),
                 Wrapper("internvl_chat"),
                 Wrapper("llava_onevision", tower=LLAVA),
                 Wrapper("ovis2"),
-                Wrapper("pp_chart2table", tied=True),
+                Wrapper("pp_chart2table"),
                 Wrapper("qwen2_audio"),
                 Wrapper("vibevoice_asr"),
                 Wrapper("video_llama_3"),
@@ -227,11 +227,11 @@ QWEN: dict[str, Family] = made_by(
             ffn=Dense(),
             gguf="qwen3",
             wrappers=(
-                Wrapper("fun_asr_nano", tied=True),
+                Wrapper("fun_asr_nano"),
                 Wrapper("lighton_ocr"),
-                Wrapper("moss_transcribe_diarize", tied=True),
+                Wrapper("moss_transcribe_diarize"),
                 Wrapper("qianfan_ocr"),
-                Wrapper("qwen3_asr", tied=True),
+                Wrapper("qwen3_asr"),
             ),
         ),
         "qwen3_moe": Family(
@@ -277,7 +277,7 @@ QWEN: dict[str, Family] = made_by(
         "qwen3_5_text": replace(
             QWEN35,
             wrappers=(
-                Wrapper("minicpm_ocr", tied=True),
+                Wrapper("minicpm_ocr"),
                 Wrapper("minicpmv4_6"),
                 Wrapper("minicpmv4_7"),
                 Wrapper("qwen3_5", tower=QWEN3),

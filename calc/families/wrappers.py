@@ -1,6 +1,10 @@
 """Models that wrap a language model: where its own config lies within theirs."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
@@ -8,6 +12,13 @@ from calc.families.family_table import FAMILIES, WRAPPED, WRAPPERS
 
 TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
 TIE = "tie_word_embeddings"
+TIES: Mapping[str, Callable[[bool, bool], bool]] = {
+    "never": lambda own, text: False,
+    "own": lambda own, text: own,
+    "text": lambda own, text: text,
+    "either": lambda own, text: own or text,
+}
+"""Whether a head is tied, by what a config says itself and what the language model's section says."""
 
 
 def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -19,8 +30,28 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     section = config if field is None else _section(config, field)
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
-    tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)
-    return language({**section, "model_type": own if known else WRAPPED[model_type], TIE: tied})
+    found = {**section, "model_type": own if known else WRAPPED[model_type]}
+    return language({**found, **_tie(model_type, config, section)})
+
+
+@cache
+def ties() -> Mapping[str, Mapping[str, Any]]:
+    """The rule of TIES that each class of transformers follows, and what its own field is where it is left out."""
+    return MappingProxyType(json.loads(Path(__file__).with_name("ties.json").read_text(encoding="utf-8")))
+
+
+def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the language model is to say of its tie; nothing where its own word, or its class's, stands. Of a wrapper
+    without a class in transformers the config goes before the section."""
+    if model_type not in ties():
+        tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)
+        return {TIE: tied}
+    rule, own = ties()[model_type].values()
+    stated = config.get(TIE, own)
+    if not isinstance(stated, bool):
+        return {TIE: stated}  # which is refused where it is read
+    untied, tied = (TIES[rule](stated, text) for text in (False, True))
+    return {TIE: tied} if tied == untied else {}
 
 
 def joined(config: Mapping[str, Any], field: str | None) -> Mapping[str, Any]:
@@ -32,13 +63,13 @@ def joined(config: Mapping[str, Any], field: str | None) -> Mapping[str, Any]:
 
 
 def with_language(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with another language model in its place."""
+    """The config with another language model in its place; both say the same of its tie, whichever is asked."""
     field = _field(config) if config.get("model_type") in WRAPPERS else None
     if field is None:
         return {**text, "model_type": config.get("model_type")}
     section = config[field]
     inner = with_language(section, text) if isinstance(section, Mapping) and _field(section) else dict(text)
-    return {**config, field: inner}
+    return {**config, field: inner} | ({TIE: text[TIE]} if TIE in text else {})
 
 
 def _section(config: Mapping[str, Any], field: str) -> Mapping[str, Any]:

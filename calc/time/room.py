@@ -91,7 +91,7 @@ class Room:
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
         self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
-        self.refusals = dict[tuple[int, CacheFormat], Flags]()
+        self.refusals = dict[tuple[int, int, CacheFormat], Flags]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
     def fit(self, shard: Shard, layout: Layout, formats: tuple[int, ...]) -> Fit:
@@ -99,9 +99,7 @@ class Room:
         free, sure = self.free(shard, layout)
         each = np.broadcast_to(self.each(shard), free.shape)
         capacity = np.floor(np.maximum((free / each).min(axis=0), 0)) * layout.dp
-        capacity = np.where((sure / each).min(axis=0) > 1, capacity, 0)
-        if layout.dcp > 1:
-            capacity = np.where(self.starts(shard), capacity, 0)
+        capacity = np.where(((sure / each).min(axis=0) > 1) & self.starts(shard), capacity, 0)
         return Fit(layout, formats, shard, free, each, capacity)
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
@@ -141,11 +139,11 @@ class Room:
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
 
     def starts(self, shard: Shard) -> Flags:
-        """Whether kernels of each GPU serve ranks that share cached tokens, [formats, GPUs]."""
+        """Whether the engine starts with such ranks on each GPU, whatever memory there is, [formats, GPUs]."""
         return np.array([self.of_kind(shard, precision.kv) for precision in shard.precisions])
 
     def of_kind(self, shard: Shard, kv: CacheFormat) -> Flags:
-        key = shard.layout.tp, kv
+        key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.refusals:
             one = shard.without_weights(kv)
             refusals = [self.engine.refused_on(self.gpus[at], one) for at in self.by_kernels.first]

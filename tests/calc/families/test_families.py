@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.families import family_of, page
-from calc import Architecture, Precision
+from calc import Architecture, ConfigError, Precision
 from calc.families import override
 from calc.families.family_table import FAMILIES
 from calc.families.vision_fields import uncounted
@@ -26,6 +26,7 @@ NOT_AS_THE_ORACLE = {  # what we count more of
 ROOT = Path(__file__).parents[3]
 ORACLE = load("oracle.json")
 TOWERS = load("towers.json")
+RESAVED = load("resaved.json")
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
 
 
@@ -52,6 +53,26 @@ def test_cache(row):
     assert sorted(elements) == row["windows"]
     recurrent = [(b, m) for b in blocks for m in b.mixers if isinstance(m, Recurrent)]
     assert sum(len(b.layers) * (m.state_elements() + m.conv_elements()) for b, m in recurrent) == row["state"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in RESAVED])
+def test_as_transformers_saves_it(row):
+    """Fine-tuned models come with what `save_pretrained` writes, not with what was published."""
+    assert Architecture.from_config(row["config"]).parameters().total == row["total"]
+
+
+def test_saved_again_keeps_its_cache():
+    published, saved = (
+        Architecture.from_config(row["config"]) for row in RESAVED if row["id"].startswith("gemma4-31b")
+    )
+    assert growth(published.all_blocks, "bf16") == growth(saved.all_blocks, "bf16")
+
+
+@pytest.mark.parametrize("value", [["05"], {"x": {}}, {"5": 3}])
+def test_fields_of_single_layers_are_checked(value):
+    (row,) = (row for row in RESAVED if row["id"] == "gemma4_text")
+    with pytest.raises(ConfigError, match="per_layer_config"):
+        Architecture.from_config(row["config"] | {"per_layer_config": value})
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["config"]["model_type"]) for row in TOWERS])

@@ -367,3 +367,17 @@ def test_an_engine_that_no_search_knows_is_a_sentence(engine):
     with pytest.raises(ConfigError, match="sets no memory aside") as caught:
         plan_report(models()["Qwen/Qwen3-8B"].config, Needs(), engine=ENGINES[engine]())
     assert (caught.value.field, caught.value.nearest) == ("engine", ("vllm", "sglang"))
+
+
+@pytest.mark.parametrize(
+    "model", ["google/recurrentgemma-2b", "Zyphra/Zamba-7B-v1", "mosaicml/mpt-7b", "ibm-ai-platform/Bamba-9B-v1"]
+)
+def test_a_family_that_the_engine_does_not_serve_has_no_plan(model):
+    kinds = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
+    found = search(model, Needs(users=4, prompt=7680, output=512), kinds, ("bf16",))
+    allocations = [
+        Serving(found.architecture, found.engine, found.precisions[0], Layout(), Overhead()).on(gpu, Workload())
+        for gpu in found.gpus
+    ]
+    assert all(allocation.refusal is not None for allocation in allocations)
+    assert found.plans() == []
