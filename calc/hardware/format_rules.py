@@ -1,7 +1,5 @@
 """Which formats of weights an engine runs on which GPU, where its documentation says so."""
 
-from typing import cast
-
 from calc.errors import Frozen, Message
 from calc.formats import MIXES, WeightFormat
 from calc.hardware.engine_rules import TITLES, EngineName, version
@@ -65,26 +63,38 @@ WAYS: dict[WeightFormat, str] = {
 }
 
 
-def format_note(gpu: GPU, engine: str, weights: WeightFormat) -> Message | None:
-    """Why an engine does not run weights of this format on a GPU, or what it takes; None where it just does, or nothing
-    is known."""
-    name = cast(EngineName, engine)
-    needs = NEEDS.get(name, {}).get(WAYS.get(weights, ""))
-    if needs is None or gpu.platform not in ANSWERS:
+def needs_of(gpu: GPU, engine: EngineName, weights: WeightFormat) -> FormatNeeds | None:
+    """What an engine asks of a GPU for weights of this format; None where nothing is known."""
+    needs = NEEDS.get(engine, {}).get(WAYS.get(weights, ""))
+    return needs if gpu.platform in ANSWERS else None
+
+
+def refused_format(gpu: GPU, engine: EngineName, weights: WeightFormat) -> Message | None:
+    """Why an engine has no kernel on a GPU for weights of this format."""
+    needs = needs_of(gpu, engine, weights)
+    if needs is None or needs.least is None or gpu.platform != "cuda" or gpu.capability is None:
         return None
-    title = TITLES[name]
+    if version(gpu.capability) >= version(needs.least):
+        return None
+    return Message(
+        "{engine} runs {format} from compute capability {least} on; {gpu} has {capability}",
+        engine=TITLES[engine],
+        format=weights,
+        least=needs.least,
+        gpu=gpu.name,
+        capability=gpu.capability,
+    )
+
+
+def format_note(gpu: GPU, engine: EngineName, weights: WeightFormat) -> Message | None:
+    """What else stands between weights of this format and a GPU: documentation that is silent, or a plugin."""
+    needs = needs_of(gpu, engine, weights)
+    if needs is None:
+        return None
+    title = TITLES[engine]
     if gpu.platform not in needs.listed:
         return Message(
             "{engine}'s documentation does not list {format} for {gpu}", engine=title, format=weights, gpu=gpu.name
-        )
-    if needs.least and gpu.platform == "cuda" and gpu.capability and version(gpu.capability) < version(needs.least):
-        return Message(
-            "{engine} runs {format} from compute capability {least} on; {gpu} has {capability}",
-            engine=title,
-            format=weights,
-            least=needs.least,
-            gpu=gpu.name,
-            capability=gpu.capability,
         )
     if needs.plugin:
         return Message("{engine} runs {format} with {plugin}", engine=title, format=weights, plugin=needs.plugin)

@@ -101,8 +101,8 @@ class Several:
     def refuse(self, shape: Layout) -> bool:
         """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
         if shape.tp not in self.refusals:
-            why = self.alone.engine.refused_on(self.gpu, self.alone.weighing_of(shape).unweighed)
-            self.refusals[shape.tp] = why is not None
+            refusals = self.alone.engine.refusals(self.gpu, self.alone.weighing_of(shape).unweighed)
+            self.refusals[shape.tp] = any(refusals)
         return self.refusals[shape.tp]
 
     def working(self, shape: Layout) -> int:

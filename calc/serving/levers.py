@@ -14,7 +14,7 @@ from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word, max_batch, max_context, remedy, said
 from calc.serving.workload import Workload
 
-WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit")
+WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit", "does not run")
 WORK = Workload.model_fields.keys()
 LEAST_CONTEXT = 1024
 """Tokens. Nobody is helped by a shorter context."""
@@ -201,7 +201,7 @@ def alone(before: Allocation, now: Setting, trials: Trials) -> Iterator[Setting]
         if way.layout != now.layout:
             yield replace(now, layout=way.layout)
     yield from smaller_caches(now)
-    yield from smaller_weights(now, trials)
+    yield from smaller_weights(now, trials) if before.refusal is None else other_weights(now)
     fewer, shorter = max_batch(before, now.layout.dp), max_context(before)
     if fewer is not None and 1 <= fewer < workload.batch:
         yield replace(now, workload=workload.model_copy(update={"batch": fewer}))
@@ -228,6 +228,13 @@ def smaller_caches(now: Setting) -> Iterator[Setting]:
     for kv in now.engine.cache_formats:
         if CACHE_BITS[kv] < CACHE_BITS[now.precision.kv]:
             yield replace(now, precision=now.precision.model_copy(update={"kv": kv}))
+
+
+def other_weights(now: Setting) -> Iterator[Setting]:
+    """The weights in each other format that the engine loads, 16 bits first, where it does not run those asked for."""
+    for weights in ("bf16", *now.engine.weight_formats):
+        if weights != now.precision.weights:
+            yield replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
 
 
 def smaller_weights(now: Setting, trials: Trials) -> Iterator[Setting]:

@@ -178,8 +178,10 @@ class Allocation:
 
     @cached_property
     def refusal(self) -> Message | None:
-        """Why the engine does not start with this model on this GPU, whatever memory there is."""
-        return self.serving.engine.refused_on(self.gpu, self.serving.laid_out) if self.requirements.refused else None
+        """Why the engine does not run this model on this GPU, whatever memory there is."""
+        if not self.requirements.refused:
+            return None
+        return next(self.serving.engine.refusals(self.gpu, self.serving.laid_out))
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
@@ -215,7 +217,7 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
-        if self.serving.engine.refused(self.workload, self.limits) is not None:
+        if self.refusal is not None or self.serving.engine.refused(self.workload, self.limits) is not None:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch

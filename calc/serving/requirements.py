@@ -60,8 +60,8 @@ class Requirements:
 
     @cached_property
     def refused(self) -> bool:
-        """Whether the engine does not start on these GPUs, whatever memory they have."""
-        return self.pool is not None and self.engine.refused_on(self.gpu, self.laid_out) is not None
+        """Whether the engine does not run it on these GPUs, whatever memory they have."""
+        return any(self.engine.refusals(self.gpu, self.laid_out))
 
     @cached_property
     def working(self) -> tuple[Peak, ...]:

@@ -18,6 +18,7 @@ VERDICTS = {
     "fits with": Message("It fits with other flags than those set."),
     "tight": Message("It is tight: the overhead decides."),
     "does not fit": Message("It does not fit."),
+    "does not run": Message("It does not run there, whatever memory there is."),
 }
 
 

@@ -15,7 +15,7 @@ from calc.serving.memory import MOST_TOKENS, Allocation, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 
-Word = Literal["fits", "fits with", "tight", "does not fit"]
+Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
 MOST_BATCH = 2**24
 
 
@@ -25,6 +25,7 @@ class Verdict(Frozen):
     With an engine that sets its cache aside at start, `fits` means that it starts with these settings, even at the high
     end of the overhead, and that its cache holds every sequence; `fits with`, that it does so with the `flags`. With
     one that takes memory as it goes, that even the high end fits. `tight`: the range of the overhead decides.
+    `does not run`: the engine does not serve this family, in this format, on this GPU, whatever memory it has.
     `required` counts the middle of that range, and `usable` is what the engine may take.
     """
 
@@ -44,6 +45,11 @@ class Verdict(Frozen):
     notes: tuple[Message, ...]
     memory: Memory
     limits: Limits
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may start so: speed is worth a line."""
+        return self.verdict in ("fits", "fits with", "tight")
 
 
 def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdict:
@@ -77,6 +83,8 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
 
 def said(allocation: Allocation) -> Word:
     """The verdict in a word."""
+    if allocation.refusal is not None:
+        return "does not run"
     return "fits" if allocation.surely_fits else "tight" if allocation.fits(LOW) else "does not fit"
 
 
@@ -158,6 +166,8 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
 
 def reason(allocation: Allocation) -> Message:
     """What the verdict hangs on."""
+    if allocation.refusal is not None:
+        return allocation.refusal
     if (sentence := allocation.serving.engine.refused(allocation.workload, allocation.limits)) is not None:
         return sentence
     if allocation.sets_aside:
@@ -179,8 +189,6 @@ def reason(allocation: Allocation) -> Message:
 
 def reason_at_start(allocation: Allocation) -> Message:
     """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
-    if allocation.refusal is not None:
-        return allocation.refusal
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
@@ -244,11 +252,10 @@ def reason_at_start(allocation: Allocation) -> Message:
 def notes(allocation: Allocation) -> Iterator[Message]:
     """What the card can't do with the formats, and what the engine does not do at once."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
-    weights, kv = gpu.lacks(precision.weights), gpu.lacks(precision.kv)
-    refused = format_note(gpu, allocation.serving.engine.name, precision.weights)
-    if refused is not None:
-        yield refused
-    elif weights is not None:
+    weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.name
+    if (asked := format_note(gpu, engine, precision.weights)) is not None:
+        yield asked
+    elif weights is not None and allocation.refusal is None:
         yield weights
     if kv is not None and precision.kv != precision.weights:
         yield Message("KV cache: {note}", note=kv)

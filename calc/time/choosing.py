@@ -1,10 +1,9 @@
 """One GPU out of many: the smallest that does, or the one that costs least."""
 
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from calc.errors import Frozen
-from calc.hardware.engine_rules import EngineName, note, runs
+from calc.hardware.engine_rules import note, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.fewest import fewest_gpus
@@ -26,7 +25,7 @@ class Choice(Frozen):
 def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choice | None:
     """The GPU with the least memory of which as many as are asked for do; of equal memory the one with the fastest. It
     runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
-    alone, engine = serving.layout.gpus == 1, engine_name(serving)
+    alone, engine = serving.layout.gpus == 1, serving.engine.name
     able = (gpu for gpu in gpus if note(gpu, engine) is None and (alone or gpu.topology != "single"))
     for gpu in sorted(able, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)):
         if (layout := does(gpu, serving, workload)) is not None:
@@ -52,7 +51,7 @@ def cheapest(
     price: Callable[[str], float | None] = price_of,
 ) -> Choice | None:
     """The GPU of which as many as are needed cost least by the hour, among those whose price is known."""
-    held, engine = serving.with_layout(Layout()).weights, engine_name(serving)
+    held, engine = serving.with_layout(Layout()).weights, serving.engine.name
     able = ((gpu, usd) for gpu in gpus if runs(gpu, engine) and (usd := price(gpu.id)) is not None)
     best: Choice | None = None
     for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(held)):
@@ -62,10 +61,6 @@ def cheapest(
         if layout is not None and (best is None or usd * layout.gpus < (best.usd_per_hour or 0)):
             best = Choice(gpu=gpu.id, layout=layout, usd_per_hour=usd * layout.gpus)
     return best
-
-
-def engine_name(serving: Serving) -> EngineName:
-    return cast(EngineName, serving.engine.name)
 
 
 def chosen(gpu: GPU, layout: Layout) -> Choice:

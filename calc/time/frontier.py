@@ -6,6 +6,7 @@ from calc.errors import Frozen
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.parallel import Layout
 from calc.time.plan import Search
+from calc.time.sizes import Array, Indices
 
 
 class Point(Frozen):
@@ -28,13 +29,22 @@ def frontier(search: Search) -> list[Point]:
     batches, speed = search.batches(rows), search.speed(rows)
     seconds = np.concatenate([search.step(speed, batch[:, None]) for batch in batches.T], axis=1) / 1000
     users, yields = (1 / seconds).ravel(), (batches / seconds / rows.gpus[:, None]).ravel()
+    tried = np.arange(users.size)
+    while True:
+        best = tried[best_in_both(users[tried], yields[tried])]
+        chosen = [(index // batches.shape[1], int(batches.flat[index])) for index in best.tolist()]
+        held = np.array([search.allocation(rows, *row).surely_fits for row in chosen])
+        if held.all():
+            break
+        tried = np.setdiff1d(tried, best[~held])
+    return [point(search, *row, users[index], yields[index]) for row, index in zip(chosen, best.tolist(), strict=True)]
+
+
+def best_in_both(users: Array, yields: Array) -> Indices:
+    """Places of those than which none is better in both, the most for a user first."""
     order = np.lexsort((-yields, -users))
     best = np.maximum.accumulate(yields[order])
-    better = np.concatenate([[True], best[1:] > best[:-1]])
-    return [
-        point(search, index // batches.shape[1], int(batches.flat[index]), users[index], yields[index])
-        for index in order[better].tolist()
-    ]
+    return np.asarray(order[np.concatenate([[True], best[1:] > best[:-1]])])
 
 
 def point(search: Search, row: int, batch: int, user: float, of_gpu: float) -> Point:

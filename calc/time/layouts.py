@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from calc.errors import ConfigError, Message
-from calc.formats import Precision
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
@@ -25,6 +25,25 @@ def refusal(
     except ConfigError as error:
         return error
     return None
+
+
+def accepted_formats(
+    architecture: Architecture, engine: Engine, precisions: Sequence[Precision]
+) -> tuple[Precision, ...]:
+    """Those in which the engine takes the model, each pair of weights and cache once. Raises ConfigError where it takes
+    it in none."""
+    found: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
+    refused: list[ConfigError] = []
+    for precision in precisions:
+        try:
+            engine.check(architecture, precision, Layout())
+        except ConfigError as error:
+            refused.append(error)
+        else:
+            found.setdefault((precision.weights, precision.kv), precision)
+    if refused and not found:
+        raise refused[0]
+    return tuple(found.values())
 
 
 def layouts(

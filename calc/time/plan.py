@@ -17,13 +17,16 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import runs
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.memory import Allocation, Serving
+from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
-from calc.time.layouts import layouts_by_format
+from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
@@ -116,14 +119,6 @@ class Found:
         return self.replicas * self.rows.gpus
 
 
-def unlike_formats(precisions: Sequence[Precision]) -> tuple[Precision, ...]:
-    """Each pair of formats once."""
-    found: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
-    for precision in precisions:
-        found.setdefault((precision.weights, precision.kv), precision)
-    return tuple(found.values())
-
-
 def check_engine(engine: Engine) -> None:
     """Raise ConfigError where no search knows an engine."""
     if engine.share_option is None:
@@ -158,19 +153,20 @@ class Search:
     ) -> None:
         check_engine(engine)
         self.architecture, self.engine, self.needs = architecture, engine, needs
-        name: Any = engine.name
-        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, name)]
+        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.name)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
             raise ConfigError(sentence, "gpu")
-        self.precisions, self.most, self.node = unlike_formats(precisions), most, node
+        self.precisions = accepted_formats(architecture, engine, precisions)
+        self.most, self.node = most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
+        self.servings = dict[Precision, Serving]()
         self.shards = weighed or shards(architecture, engine, self.precisions)
         self.edited = dict(edited or {})
         weights = [precision.weights for precision in self.precisions]
-        self.cards = Cards(self.gpus, weights, name, node, self.edited)
+        self.cards = Cards(self.gpus, weights, engine.name, node, self.edited)
         work = Workload(batch=1, context=needs.context)
         self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
         self.room = Room(engine, self.gpus, self.limits, needs.context)
@@ -206,16 +202,10 @@ class Search:
         fits = [self.room.fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
         return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
-    @cached_property
-    def found(self) -> Found:
-        """What all of them do."""
-        return self.of(self.rows)
-
-    @cached_property
-    def contenders(self) -> Found:
+    def contenders(self, rows: FittingRows) -> Found:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
         takes to meet the targets. Those on the fewest GPUs are timed first."""
-        rows, fewest = self.rows, self.fewest_gpus(self.rows)
+        fewest = self.fewest_gpus(rows)
         on_fewest = fewest == self.least_of_each(rows, fewest)
         found = self.of(rows.some(on_fewest))
         met = np.full(rows.form.size, np.inf)
@@ -339,14 +329,34 @@ class Search:
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
-        and format the best layout, or all."""
-        if not self.rows.fit.size:
-            return []
-        found = self.contenders if best_of_each else self.found
-        order = np.lexsort(self.keys(found)[::-1])
-        if best_of_each:
-            order = order[np.sort(np.unique(self.pairs(found.rows)[order], return_index=True)[1])]
-        return [self.plan(found, row) for row in order[:limit].tolist()]
+        and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
+        all are ordered anew."""
+        rows = self.rows
+        while rows.fit.size:
+            found = (self.contenders if best_of_each else self.of)(rows)
+            order = np.lexsort(self.keys(found)[::-1])
+            if best_of_each:
+                order = order[np.sort(np.unique(self.pairs(found.rows)[order], return_index=True)[1])]
+            plans = [self.plan(found, row) for row in order[:limit].tolist()]
+            numbers = found.rows.number[order[:limit]].tolist()
+            fewer = {
+                number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
+            }
+            if not fewer:
+                return plans
+            rows = rows.holding(fewer)
+        return []
+
+    def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
+        """What Weigh weighs: GPUs of a replica that answers so many requests of the whole length."""
+        precision = self.precisions[rows.form[row]]
+        if precision not in self.servings:
+            model = self.architecture, self.engine, precision
+            self.servings[precision] = Serving(*model, Layout(), Overhead())
+        laid_out = self.servings[precision].spread(rows.fits[rows.fit[row]].layout)
+        needs = self.needs
+        workload = Workload(batch=batch, context=needs.context, generated=needs.output)
+        return laid_out.on(self.gpus[rows.kind[row]], workload)
 
     def keys(self, found: Found) -> Array:
         """What plans are ordered by, the first first."""
@@ -360,6 +370,8 @@ class Search:
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
         replicas, batch = int(found.replicas[row]), int(found.batch[row])
         tpot, gpus = float(found.tpot[row]), int(found.gpus[row])
+        allocation = self.allocation(rows, row, batch)
+        capacity = max_batch(allocation, fit.layout.dp)
         rate, price = replicas * batch * 1000 / tpot, self.prices[gpu.id]
         return Plan(
             gpu=gpu.id,
@@ -369,8 +381,8 @@ class Search:
             weights=precision.weights,
             kv=precision.kv,
             batch=batch,
-            capacity=int(rows.capacity[row]),
-            headroom_gib=fit.headroom(int(rows.form[row]), int(rows.kind[row]), batch) / GIB,
+            capacity=MOST_BATCH if capacity is None else capacity,
+            headroom_gib=allocation.spare / GIB,
             ttft_ms=float(found.ttft[row]),
             tpot_ms=tpot,
             tokens_per_s_per_user=1000 / tpot,

@@ -1,13 +1,13 @@
 """The room for cache on many GPUs at once: what an engine sets aside there, and what a sequence takes of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from calc.formats import CacheFormat
+from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
@@ -26,14 +26,7 @@ class Fit:
     layout: Layout
     formats: tuple[int, ...]
     shard: Shard
-    free: Array  # bytes for the cache on each stage, [stages, formats, GPUs]
-    each: Array  # that a sequence takes of them
     capacity: Array  # sequences of all copies that there is room for, [formats, GPUs]
-
-    def headroom(self, form: int, kind: int, batch: int) -> float:
-        """Bytes that so many sequences leave on the most loaded GPU, in one of the formats on one kind of GPU."""
-        place = slice(None), self.formats.index(form), kind
-        return float((self.free[place] - -(-batch // self.layout.dp) * self.each[place]).min())
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,7 @@ class FittingRows:
     fit: Indices  # of these
     form: Indices  # of those of the search
     kind: Indices  # of GPU
+    number: Indices  # of the row, whatever others are left out
     capacity: Array  # sequences that there is room for
 
     @classmethod
@@ -53,11 +47,19 @@ class FittingRows:
         for number, one in enumerate(fits):
             capacity[number, one.formats] = one.capacity
         fit, form, kind = np.nonzero(capacity >= 1)
-        return cls(tuple(fits), fit, form, kind, capacity[fit, form, kind])
+        return cls(tuple(fits), fit, form, kind, np.arange(fit.size), capacity[fit, form, kind])
 
     def some(self, which: Flags) -> "FittingRows":
         """Of these rows."""
-        return FittingRows(self.fits, self.fit[which], self.form[which], self.kind[which], self.capacity[which])
+        places = self.fit[which], self.form[which], self.kind[which], self.number[which]
+        return FittingRows(self.fits, *places, self.capacity[which])
+
+    def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
+        """The same where some rows, by number, hold other numbers of sequences; those that hold none are left out."""
+        capacity = self.capacity.copy()
+        for number, held in capacities.items():
+            capacity[self.number == number] = held
+        return replace(self, capacity=capacity).some(capacity >= 1)
 
     @cached_property
     def layout(self) -> Layout:
@@ -91,7 +93,7 @@ class Room:
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
         self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
-        self.refusals = dict[tuple[int, int, CacheFormat], Flags]()
+        self.refusals = dict[tuple[int, int, Precision], Flags]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
     def fit(self, shard: Shard, layout: Layout, formats: tuple[int, ...]) -> Fit:
@@ -100,7 +102,7 @@ class Room:
         each = np.broadcast_to(self.each(shard), free.shape)
         capacity = np.floor(np.maximum((free / each).min(axis=0), 0)) * layout.dp
         capacity = np.where(((sure / each).min(axis=0) > 1) & self.starts(shard), capacity, 0)
-        return Fit(layout, formats, shard, free, each, capacity)
+        return Fit(layout, formats, shard, capacity)
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [stages, formats, GPUs], in the middle and at the high end of the
@@ -139,15 +141,15 @@ class Room:
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
 
     def starts(self, shard: Shard) -> Flags:
-        """Whether the engine starts with such ranks on each GPU, whatever memory there is, [formats, GPUs]."""
-        return np.array([self.of_kind(shard, precision.kv) for precision in shard.precisions])
+        """Whether the engine runs such ranks on each GPU, whatever memory there is, [formats, GPUs]."""
+        return np.array([self.of_kind(shard, precision) for precision in shard.precisions])
 
-    def of_kind(self, shard: Shard, kv: CacheFormat) -> Flags:
-        key = shard.layout.tp, shard.layout.dcp, kv
+    def of_kind(self, shard: Shard, precision: Precision) -> Flags:
+        key = shard.layout.tp, shard.layout.dcp, precision
         if key not in self.refusals:
-            one = shard.without_weights(kv)
-            refusals = [self.engine.refused_on(self.gpus[at], one) for at in self.by_kernels.first]
-            self.refusals[key] = np.array([why is None for why in refusals])[self.by_kernels.which]
+            one = shard.without_weights(precision)
+            refused = [any(self.engine.refusals(self.gpus[at], one)) for at in self.by_kernels.first]
+            self.refusals[key] = ~np.array(refused)[self.by_kernels.which]
         return self.refusals[key]
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
@@ -155,7 +157,7 @@ class Room:
         [stages, GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.kept:
-            alike, laid_out = self.alike(shard, kv), shard.without_weights(kv)
+            alike, laid_out = self.alike(shard, kv), shard.without_weights(Precision(kv=kv))
             sizes = {at: self.sequence_bytes(laid_out, at) for at in set(alike)}
             self.kept[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[:, self.by_kernels.which]
         return self.kept[key]
@@ -164,7 +166,7 @@ class Room:
         """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
         key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
-            whole = shard.without_weights(kv, (range(shard.rank.num_layers),))
+            whole = shard.without_weights(Precision(kv=kv), (range(shard.rank.num_layers),))
             found = [self.sequence_bytes(whole, at)[0] for at in self.by_kernels.first]
             self.kernels[key] = [self.by_kernels.first[found.index(size)] for size in found]
         return self.kernels[key]

@@ -54,9 +54,9 @@ class Shard:
         own = -(-length // self.layout.dcp)
         return np.maximum(self.bits[None] * (-(-own // BLOCK) * BLOCK) / 8, 1.0)
 
-    def without_weights(self, kv: CacheFormat, ranges: tuple[range, ...] | None = None) -> LaidOut:
+    def without_weights(self, precision: Precision, ranges: tuple[range, ...] | None = None) -> LaidOut:
         """As an engine lays its cache out."""
-        return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, Precision(kv=kv))
+        return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, precision)
 
     @cached_property
     def ends(self) -> LaidOut:

@@ -10,6 +10,8 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.formats.stored import Piece, stored, stored_gguf
 from calc.hardware.division import nearest
+from calc.hardware.engine_rules import EngineName, note, runs
+from calc.hardware.format_rules import refused_format
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -138,7 +140,7 @@ class Moment(NamedTuple):
 class Engine(ABC):
     """One serving engine, started with its options."""
 
-    name: ClassVar[str]
+    name: ClassVar[EngineName]
     title: ClassVar[str]
     versions: ClassVar[str]
     """What its rules were read in."""
@@ -304,9 +306,13 @@ class Engine(ABC):
         """Why what is set up at start does not take these sequences, whatever memory there is."""
         return None
 
-    def refused_on(self, gpu: GPU, laid_out: LaidOut) -> Message | None:
-        """Why it does not start with such a rank, on whatever stage, on this GPU, whatever memory there is."""
-        return None
+    def refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Message]:
+        """Why it does not run such a rank, on whatever stage, on this GPU, whatever memory there is: for the GPU, for
+        the format of the weights, and by the engine's own rules."""
+        if not runs(gpu, self.name) and (why := note(gpu, self.name)) is not None:
+            yield why
+        if (why := refused_format(gpu, self.name, laid_out.precision.weights)) is not None:
+            yield why
 
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:

@@ -37,7 +37,7 @@ def draw(answer: Weighed) -> None:
     finders(answer)
     beyond(answer)
     unpacked(answer)
-    not_run(answer, focus)
+    unlisted(answer, focus)
     bar(focus.memory, focus.usable, served([focus.memory]))
     if focus.verdict != "fits":
         offers(answer)
@@ -74,6 +74,10 @@ def sentence(
         st.warning(text, icon=":material/tune:")
     elif focus.verdict == "tight":
         st.warning(say("**Tight on {where}**: the overhead decides.", where=place), icon=":material/balance:")
+    elif focus.verdict == "does not run":
+        st.error(
+            say("**Does not run on {where}.** {reason}", where=place, reason=focus.reason), icon=":material/cancel:"
+        )
     elif focus.spare < 0:
         text = say("**Not on {where}**: {size} short per GPU.", **values)
         if len(verdicts) > 1:
@@ -130,8 +134,8 @@ def unpacked(answer: Weighed) -> None:
         )
 
 
-def not_run(answer: Weighed, focus: Verdict) -> None:
-    """Nor is one that the engine does not run on that GPU."""
+def unlisted(answer: Weighed, focus: Verdict) -> None:
+    """Nor is one that the engine's documentation does not know there."""
     told = format_note(find_gpu(focus.gpu), answer.serving.engine.name, answer.report.scenario.precision.weights)
     if told is not None:
         st.warning(words.capitalized(say(told)), icon=":material/block:")

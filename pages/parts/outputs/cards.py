@@ -99,6 +99,7 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
     "fits with": (Message("Fits with flags"), "orange", ":material/tune:"),
     "tight": (Message("Tight"), "orange", ":material/balance:"),
     "does not fit": (Message("Does not fit"), "red", ":material/cancel:"),
+    "does not run": (Message("Does not run"), "red", ":material/block:"),
 }
 
 

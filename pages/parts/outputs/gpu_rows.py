@@ -30,7 +30,7 @@ CARDS = 4
 """GPUs that stand beside each other."""
 LEAST = (24, 48, 80)
 """GB of memory by which rows are chosen."""
-MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗"}
+MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗", "does not run": "⊘"}
 
 
 def draw(answer: Weighed) -> None:
@@ -76,7 +76,7 @@ def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
 def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
     """What the card can't do, and what the engine asks of it."""
     engine: Any = answer.scenario.serving.engine
-    asked = note(find_gpu(verdict.gpu), engine)
+    asked = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
     return verdict.notes if asked is None else (*verdict.notes, asked)
 
 

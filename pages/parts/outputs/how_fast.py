@@ -1,11 +1,8 @@
 """How fast the GPU answers that the memory answer is about, in one line."""
 
-from typing import Any
-
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import runs
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.inputs import efficiencies
@@ -14,15 +11,12 @@ from pages.parts.words import say
 
 
 def draw(answer: Weighed) -> None:
-    """Nothing where it does not fit, or the engine does not run there."""
+    """Nothing where it does not fit or does not run."""
     efficiencies.idle(answer, training=False)
     focus = answer.focus
-    name: Any = answer.serving.engine.name
-    if focus is None or focus.verdict == "does not fit":
+    if focus is None or not focus.serves:
         return
     gpu, workload = find_gpu(focus.gpu), answer.report.scenario.workload
-    if not runs(gpu, name):
-        return
     found = reply(answer.serving, gpu, workload, answer.scenario.efficiencies.edits)
     users, first = found.tokens_per_s_per_user, found.ttft_ms
     told = say(

@@ -8,7 +8,6 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import runs
 from calc.model.counting import Counting
 from calc.model.paper import Anchor, Heading, PaperTable, Section
 from calc.serving.engines import ENGINES
@@ -34,8 +33,7 @@ def sections(answer: Weighed) -> list[Section]:
         found.append(hand_section(STUDIES[source.model], architecture))
     gpu = None if focus is None else find_gpu(focus.gpu)
     found += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
-    engine: Any = answer.serving.engine.name
-    if gpu is not None and focus is not None and focus.verdict != "does not fit" and runs(gpu, engine):
+    if gpu is not None and focus is not None and focus.serves:
         found.append(time_section(answer.serving, gpu, report.scenario.workload))
     step = trained(answer.scenario)
     if step.error is None:

@@ -1,13 +1,12 @@
 """Configurations side by side: the model on screen first, then the others under the same workload and engine."""
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
 from calc import Precision
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import EngineName, runs
 from calc.time.reply import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
 from pages.parts.state.url import change
@@ -45,12 +44,9 @@ class Compared(Weighed):
 
 def replied(answer: Weighed) -> Reply | None:
     """How fast it answers; None where it does not fit or the engine does not run."""
-    if answer.error is not None or answer.focus is None or answer.focus.verdict == "does not fit":
+    if answer.error is not None or answer.focus is None or not answer.focus.serves:
         return None
-    gpu = find_gpu(answer.focus.gpu)
-    if not runs(gpu, cast(EngineName, answer.serving.engine.name)):
-        return None
-    return reply(answer.serving, gpu, answer.report.scenario.workload)
+    return reply(answer.serving, find_gpu(answer.focus.gpu), answer.report.scenario.workload)
 
 
 def compared(scenario: Scenario) -> Compared:

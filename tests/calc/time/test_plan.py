@@ -9,7 +9,7 @@ from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.verdict import max_context
+from calc.serving.verdict import max_batch, max_context
 from calc.time.fitting import fitting
 from calc.time.frontier import frontier
 from calc.time.layouts import layouts, refusal
@@ -173,7 +173,7 @@ def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
     for plan in found.plans(10**6, best_of_each=False):
         best.setdefault((plan.gpu, plan.weights), plan)
     assert found.plans(10**6) == list(best.values())
-    assert found.contenders.rows.form.size < found.rows.form.size
+    assert found.contenders(found.rows).rows.form.size < found.rows.form.size
 
 
 def test_the_batch_is_the_largest_in_time():
@@ -381,3 +381,34 @@ def test_a_family_that_the_engine_does_not_serve_has_no_plan(model):
     ]
     assert all(allocation.refusal is not None for allocation in allocations)
     assert found.plans() == []
+
+
+def held(search, plan):
+    """What Weigh says of a plan."""
+    precision = next(p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv))
+    serving = Serving(search.architecture, search.engine, precision, plan.layout, Overhead())
+    needs = search.needs
+    work = Workload(batch=plan.batch, context=needs.context, generated=needs.output)
+    return serving.on(gpus()[plan.gpu], work)
+
+
+@pytest.mark.parametrize("name", models())
+def test_every_plan_fits_as_weigh_says(name):
+    kinds = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
+    for needs in (
+        Needs(users=4, prompt=7680, output=512),
+        Needs(users=1, prompt=32_000, output=768),
+        Needs(users=64, prompt=3584, output=512),
+    ):
+        found = search(name, needs, kinds, ("bf16",))
+        for plan in found.plans():
+            allocation = held(found, plan)
+            assert allocation.surely_fits
+            assert plan.headroom_gib == allocation.spare / 2**30
+            assert plan.capacity == max_batch(allocation, plan.layout.dp)
+
+
+def test_what_does_not_run_is_no_plan():
+    """docs.vllm.ai, Quantization: FP8 and AWQ from compute capability 7.5 on, GPTQ from 7.0; a V100 has 7.0."""
+    found = search("Qwen/Qwen3-8B", Needs(), ("v100-sxm2-32gb",), ("bf16", "fp8", "int4", "int4-gptq"))
+    assert {plan.weights for plan in found.plans()} == {"bf16", "int4-gptq"}

@@ -13,6 +13,7 @@ from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece
+from calc.hardware.engine_rules import EngineName
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -64,7 +65,7 @@ CLOSE_VOCABULARY = 128
 
 
 class LlamaCpp(Engine):
-    name: ClassVar[str] = "llamacpp"
+    name: ClassVar[EngineName] = "llamacpp"
     title: ClassVar[str] = "llama.cpp"
     versions: ClassVar[str] = "0c1e57098"
     step_option: ClassVar[str] = "ubatch_size"

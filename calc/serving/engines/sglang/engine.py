@@ -10,6 +10,7 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
+from calc.hardware.engine_rules import EngineName
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -68,7 +69,7 @@ def request_table(requests: int, context: int) -> int:
 
 
 class SGLang(Engine):
-    name: ClassVar[str] = "sglang"
+    name: ClassVar[EngineName] = "sglang"
     title: ClassVar[str] = "SGLang"
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"

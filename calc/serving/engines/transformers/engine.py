@@ -7,6 +7,7 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.formats import MIXES, Precision, WeightFormat
 from calc.formats.stored import Piece
+from calc.hardware.engine_rules import EngineName
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -47,7 +48,7 @@ class DynamicCache(Cache):
 
 
 class Transformers(Engine):
-    name: ClassVar[str] = "transformers"
+    name: ClassVar[EngineName] = "transformers"
     title: ClassVar[str] = "transformers"
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from calc.errors import ConfigError, Message
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
+from calc.hardware.engine_rules import EngineName
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -60,7 +61,7 @@ SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
 class VLLM(Engine):
-    name: ClassVar[str] = "vllm"
+    name: ClassVar[EngineName] = "vllm"
     title: ClassVar[str] = "vLLM"
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
@@ -171,8 +172,10 @@ class VLLM(Engine):
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp)
         return self.divisions[key]
 
-    def refused_on(self, gpu: GPU, laid_out: LaidOut) -> Message | None:
-        return self.division(laid_out, gpu).refusal(gpu)
+    def refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Message]:
+        yield from super().refusals(gpu, laid_out)
+        if (why := self.division(laid_out, gpu).refusal(gpu)) is not None:
+            yield why
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""
