@@ -24,7 +24,7 @@ from calc.formats.stored import stored
 from calc.model.feedforward import MoE
 from calc.serving.engines import ENGINES
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import Speed, speed_of
+from calc.time.serving_time import FullServer, Speed, speed_of
 from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
@@ -159,7 +159,7 @@ def batched(case: Case) -> Timed | LeftOut:
         return Timed(case, "batched decode", "s", whole, measured)
     if row["engine"].startswith("nim") or "TPOT" in notes:
         run = speed(case)
-        rate = Estimate.over(lambda end: batch / float(run.continuous(batch, prompt, output, end)))
+        rate = Estimate.over(lambda end: batch / FullServer(run, prompt, output, prompt, end=end).step(batch).item())
         return Timed(case, "batched decode", "tokens/s", rate, float(row["value"]))
     if ("all" in notes and "requests given at once" in notes) or "prefill-bound" in notes:
         return possible(case)

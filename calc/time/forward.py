@@ -89,9 +89,3 @@ def prefill(batch: Any, prompt: Any, past: Any = 0) -> Forward:
 def mixed(*passes: Forward) -> Forward:
     """One step that does several at once: chunked prefill beside decode."""
     return Forward(tuple(part for one in passes for part in one.parts), sum(one.logits for one in passes))
-
-
-def full(share: Any, prompt: Any, output: Any, cached: Any = 0) -> Forward:
-    """One step of a server that is always full: `share` sequences decode, each on average half way through its output,
-    and so many prompts are prefilled beside as sequences end."""
-    return mixed(decode(share, prompt + output // 2), prefill(share / output, prompt - cached, cached))

@@ -26,9 +26,11 @@ def frontier(search: Search) -> list[Point]:
     rows = search.rows
     if not rows.fit.size:
         return []
-    batches, speed = search.batches(rows), search.speed(rows)
-    seconds = np.concatenate([search.step(speed, batch[:, None]) for batch in batches.T], axis=1) / 1000
-    users, yields = (1 / seconds).ravel(), (batches / seconds / rows.gpus[:, None]).ravel()
+    batches, server = search.batches(rows), search.server(rows)
+    token, step = (
+        np.concatenate([of(batch[:, None]) for batch in batches.T], axis=1) for of in (server.token, server.step)
+    )
+    users, yields = (1 / token).ravel(), (batches / step / rows.gpus[:, None]).ravel()
     tried = np.arange(users.size)
     while True:
         best = tried[best_in_both(users[tried], yields[tried])]

@@ -8,7 +8,7 @@ more GPUs than another layout is not timed.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,7 +31,7 @@ from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
 from calc.time.room import FittingRows, Room
-from calc.time.serving_time import Speed
+from calc.time.serving_time import FullServer, Speed
 from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_shards import Shards, shards
 from calc.units import GIB
@@ -93,7 +93,7 @@ class Plan(Frozen):
     ttft_ms: float
     tpot_ms: float
     tokens_per_s_per_user: float
-    tokens_per_s: float
+    tokens_per_s: float  # of all sequences, their prompts included
     tokens_per_s_per_gpu: float
     usd_per_hour: float | None
     usd_per_million_tokens: float | None  # output
@@ -109,6 +109,7 @@ class Found:
     batch: Array
     ttft: Array
     tpot: Array
+    rate: Array  # output tokens a second of a replica
     replicas: Array
     binds: Array  # number of what takes most of a step, in BOUNDS
     meets: Flags
@@ -231,13 +232,14 @@ class Search:
 
     def of(self, rows: FittingRows) -> Found:
         """What some of them do."""
-        needs, speed = self.needs, self.speed(rows)
-        replicas, batch = self.replicas(speed, self.largest_batch(speed, rows))
-        binding, tpot = self.bound_step(speed, batch)
-        ttft = self.first_token(speed, rows)
+        needs, server = self.needs, self.server(rows)
+        replicas, batch = self.replicas(server, self.largest_batch(server, rows))
+        binding, tpot = self.bound_token(server, batch)
+        rate = batch / server.step(batch[:, None])[:, 0]
+        ttft = 1000 * server.first_token[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Found(rows, batch, ttft, tpot, replicas, binding, meets)
+        return Found(rows, batch, ttft, tpot, rate, replicas, binding, meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
@@ -246,18 +248,18 @@ class Search:
         on = self.cards.of(ranks[:, 0], rows.form, rows.kind)
         return Speed((demand,), layout, lambda end: on)
 
-    def step(self, speed: Speed, batch: Any) -> Array:
-        """Milliseconds of a step of a full server, prompts being prefilled beside."""
+    def server(self, rows: FittingRows) -> FullServer:
+        """All of them under the load that is asked about."""
         needs = self.needs
-        return np.asarray(
-            1000 * speed.continuous(batch, needs.prompt, needs.output, "expected", needs.cached), dtype=np.float64
-        )
+        tokens = needs.prompt - needs.cached
+        chunks = np.array([min(limits.step_tokens, tokens) for limits in self.limits])[rows.kind][:, None]
+        return FullServer(self.speed(rows), needs.prompt, needs.output, chunks, needs.cached)
 
-    def bound_step(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
-        """What takes most of a step, by its number in BOUNDS, and the milliseconds of the step."""
-        needs, running = self.needs, batch[:, None]
+    def bound_token(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
+        """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
+        running = batch[:, None]
         by_bound = np.zeros((len(BOUNDS), *running.shape))
-        for part in speed.parts_continuous(running, needs.prompt, needs.output, "expected", needs.cached):
+        for part in server.parts(running, own=1):
             for index, bound in enumerate(BOUNDS):
                 if (binding := part.is_bound_by(bound)) is not False:
                     by_bound[index] += part.seconds * binding
@@ -278,54 +280,47 @@ class Search:
             tried = np.minimum(np.append(fewer, np.full((len(tried), 1), users), axis=1), users)
         return np.minimum(tried, self.room_for(rows)[:, None])
 
-    def largest_batch(self, speed: Speed, rows: FittingRows) -> Array:
+    def largest_batch(self, server: FullServer, rows: FittingRows) -> Array:
         """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
         of all that there is room for; at least one."""
         batches = self.batches(rows, self.needs.at_once)
         largest = batches[:, -1].copy()
         if self.needs.tpot_ms is not None:
-            late = ~self.in_time(speed, largest)
+            late = ~self.in_time(server, largest)
             fewer = batches[late, :-1]
             if fewer.size:
-                largest[late] = self.largest_in_time(self.speed(rows.some(late)), fewer)
+                largest[late] = self.largest_in_time(self.server(rows.some(late)), fewer)
         return largest
 
-    def largest_in_time(self, speed: Speed, batches: Array) -> Array:
+    def largest_in_time(self, server: FullServer, batches: Array) -> Array:
         """Of batches in ascending order the last that gets its tokens in time, else the first: found by halving, for a
         larger batch takes longer."""
         first = np.zeros(len(batches), dtype=np.int_)
         last = first + batches.shape[1] - 1
         while (first < last).any():
             middle = (first + last + 1) // 2
-            in_time = self.in_time(speed, at_place(batches, middle))
+            in_time = self.in_time(server, at_place(batches, middle))
             first, last = np.where(in_time, middle, first), np.where(in_time, last, middle - 1)
         return at_place(batches, first)
 
-    def in_time(self, speed: Speed, batch: Array) -> Flags:
+    def in_time(self, server: FullServer, batch: Array) -> Flags:
         """Whether so many sequences get their tokens in time."""
-        return np.asarray(self.step(speed, batch[:, None])[:, 0] <= (self.needs.tpot_ms or np.inf))
+        return np.asarray(1000 * server.token(batch[:, None])[:, 0] <= (self.needs.tpot_ms or np.inf))
 
-    def replicas(self, speed: Speed, batch: Array) -> tuple[Array, Array]:
+    def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
         """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
         second as many as arrive while one is answered (Little's law)."""
         needs, users = self.needs, self.needs.at_once
         if users is not None:
             replicas = np.ceil(users / batch)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
-        rate, running, tpot = needs.requests_per_s or 0.0, batch, self.step(speed, batch[:, None])[:, 0]
-        replicas = np.ceil(rate * needs.output * tpot / 1000 / batch)
+        rate, running, step = needs.requests_per_s or 0.0, batch, server.step(batch[:, None])[:, 0]
+        replicas = np.ceil(rate * needs.output * step / batch)
         for _ in range(4):
-            arrived = np.ceil(rate / replicas * needs.output * tpot / 1000)
+            arrived = np.ceil(rate / replicas * needs.output * step)
             running = np.minimum(batch, np.maximum(arrived, 1))
-            tpot = self.step(speed, running[:, None])[:, 0]
+            step = server.step(running[:, None])[:, 0]
         return replicas, running
-
-    def first_token(self, speed: Speed, rows: FittingRows) -> Array:
-        """Milliseconds until the first token of one prompt, in chunks as the engine has them on each GPU."""
-        tokens = self.needs.prompt - self.needs.cached
-        chunks = np.array([min(limits.step_tokens, tokens) for limits in self.limits])[rows.kind]
-        seconds = speed.one_prompt(tokens, "expected", chunks[:, None], self.needs.cached)
-        return np.asarray(1000 * seconds, dtype=np.float64)
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
@@ -372,7 +367,7 @@ class Search:
         tpot, gpus = float(found.tpot[row]), int(found.gpus[row])
         allocation = self.allocation(rows, row, batch)
         capacity = max_batch(allocation, fit.layout.dp)
-        rate, price = replicas * batch * 1000 / tpot, self.prices[gpu.id]
+        rate, price = replicas * float(found.rate[row]), self.prices[gpu.id]
         return Plan(
             gpu=gpu.id,
             gpus=gpus,

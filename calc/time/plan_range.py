@@ -10,7 +10,7 @@ from calc.time.efficiency import EfficiencyRow
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
 from calc.time.roofline import Timed, machine, sharing, usual_rows, usual_shares
-from calc.time.serving_time import Speed
+from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import routing
 from calc.time.time_report import OperationTime, by_operation
 from calc.time.time_shards import of_rows
@@ -28,37 +28,47 @@ class PlanRange(Frozen):
 
 def plan_range(search: Search, plan: Plan) -> PlanRange:
     """Of a plan of this search."""
-    needs, running = search.needs, plan.replicas * plan.batch
-    speed = speed_of_plan(search, plan)
-    (limits,) = (limits for gpu, limits in zip(search.gpus, search.limits, strict=True) if gpu.id == plan.gpu)
+    running = plan.replicas * plan.batch
+
+    def server(end: End) -> FullServer:
+        return full_server(search, plan, end)
 
     def step(end: End) -> float:
+        """Seconds, every prompt included."""
+        return number(server(end).step(plan.batch))
+
+    def token(end: End) -> float:
         """Seconds."""
-        return number(speed.continuous(plan.batch, needs.prompt, needs.output, end, needs.cached))
+        return number(server(end).token(plan.batch))
 
     def first(end: End) -> float:
         """Seconds."""
-        return number(speed.prompt(1, needs.prompt - needs.cached, end, limits.step_tokens, needs.cached))
+        return number(server(end).first_token)
 
     def cost(hourly: float) -> Callable[[End], float]:
         return lambda end: hourly * step(end) / (running * HOUR) * 1e6
 
     return PlanRange(
         ttft_ms=Estimate.over(lambda end: 1000 * first(end)),
-        tpot_ms=Estimate.over(lambda end: 1000 * step(end)),
-        tokens_per_s_per_user=Estimate.over(lambda end: 1 / step(end)),
+        tpot_ms=Estimate.over(lambda end: 1000 * token(end)),
+        tokens_per_s_per_user=Estimate.over(lambda end: 1 / token(end)),
         tokens_per_s=Estimate.over(lambda end: running / step(end)),
         usd_per_million_tokens=None if plan.usd_per_hour is None else Estimate.over(cost(plan.usd_per_hour)),
     )
 
 
 def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
-    """Where the time of a step goes, the prompts that are prefilled beside included."""
-    needs, speed = search.needs, speed_of_plan(search, plan)
-    parts = speed.parts_continuous(plan.batch, needs.prompt, needs.output, "expected", needs.cached)
-    return by_operation(
-        Timed(part.what, *(number(figure) for figure in (part.seconds, part.compute, part.memory))) for part in parts
-    )
+    """Where the time of a step goes, the prompts of others that are prefilled beside included."""
+    parts = full_server(search, plan, "expected").parts(plan.batch, own=1)
+    return by_operation(Timed(part.what, *map(number, part.figures)) for part in parts)
+
+
+def full_server(search: Search, plan: Plan, end: End) -> FullServer:
+    """One replica of it under its load."""
+    needs = search.needs
+    (limits,) = (limits for gpu, limits in zip(search.gpus, search.limits, strict=True) if gpu.id == plan.gpu)
+    chunk = min(limits.step_tokens, needs.prompt - needs.cached)
+    return FullServer(speed_of_plan(search, plan), needs.prompt, needs.output, chunk, needs.cached, end)
 
 
 def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:

@@ -86,8 +86,9 @@ def assumptions(search: Search) -> Iterable[Message]:
     """What the plans take for granted."""
     needs = search.needs
     yield Message(
-        "A server is always full: sequences are on average half way through their {n:,} output tokens, and prompts are "
-        "prefilled in the same steps.",
+        "A server is always full: sequences are on average half way through their {n:,} output tokens, and where one "
+        "ends a prompt comes. The time per output token holds the prompts of the others, tokens per second all of "
+        "them.",
         n=needs.output,
     )
     yield Message(

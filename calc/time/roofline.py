@@ -177,6 +177,10 @@ class Timed:
     compute: Seconds = 0.0
     memory: Seconds = 0.0
 
+    @property
+    def figures(self) -> tuple[Seconds, Seconds, Seconds]:
+        return self.seconds, self.compute, self.memory
+
     def is_bound_by(self, bound: Bound) -> Any:
         """Whether something is what binds it; of arrays each for its own."""
         if self.what in ("communication", "host"):

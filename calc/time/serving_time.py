@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine, LaidOut
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
-from calc.time.forward import Forward, PassPart, decode, full, prefill
+from calc.time.forward import Forward, PassPart, decode, prefill
 from calc.time.roofline import (
     Machine,
     Timed,
@@ -79,29 +79,59 @@ class Speed:
             self.seconds(pass_, end, decodes=False) for pass_ in chunked(share, tokens, chunk, past)
         )
 
-    def one_prompt(self, tokens: int, end: End, chunk: Any, past: int = 0) -> Any:
-        """The same of one prompt, of machines [rows, 1], each with its chunk: passes are the last axis, and are summed
-        but for those that a machine with larger chunks does not need."""
-        starts = chunk * np.arange(-(-tokens // chunk.min()))
-        new = np.clip(tokens - starts, 0, chunk)
-        pass_ = Forward((PassPart(1, new, past + starts),), logits=starts + new == tokens)
-        seconds = self.seconds(pass_, end, decodes=False) * (new > 0)
-        return self.machines(end).request[:, 0] + seconds.sum(axis=-1)
-
-    def continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Any:
-        """Seconds of a step of a server that is always full."""
-        return sum(part.seconds for part in self.parts_continuous(batch, prompt, output, end, cached))
-
-    def parts_continuous(self, batch: Any, prompt: Any, output: Any, end: End, cached: Any = 0) -> Iterator[Timed]:
-        """The same by its parts: `batch` sequences decode, each on average half way through its output, and so many
-        prompts are prefilled in the same pass as sequences end; of each prompt `cached` tokens are there already."""
-        share = share_of(batch, self.layout.dp * self.layout.pp)
-        return self.parts(full(share, prompt, output, cached), end, decodes=True)
-
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
         """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""
         verified = self.seconds(self.decoding(batch, context, drafted + 1), end, decodes=True)
         return verified + (drafted * draft.step(batch, context, end) if draft else 0.0)
+
+
+@dataclass(frozen=True)
+class FullServer:
+    """A server that is always full: where an answer ends a prompt comes, of which `cached` tokens are there already.
+
+    A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes.
+    (The mean of the steps is not the step of the mean: experts that a step reads level off with its tokens.)
+    """
+
+    speed: Speed
+    prompt: int
+    output: int
+    chunk: Any  # tokens of a prompt in one pass; [rows, 1] of machines that are
+    cached: int = 0
+    end: End = "expected"
+
+    @cached_property
+    def prompt_parts(self) -> tuple[Timed, ...]:
+        """What all passes of a prompt take; those that machines with larger chunks do not need count nothing."""
+        tokens = self.prompt - self.cached
+        starts = self.chunk * np.arange(-(-tokens // np.min(self.chunk)))
+        new = np.clip(tokens - starts, 0, self.chunk)
+        pass_ = Forward((PassPart(1, new, self.cached + starts),), logits=starts + new == tokens)
+        return tuple(
+            Timed(part.what, *(np.sum(figure * (new > 0), axis=-1, keepdims=True) for figure in part.figures))
+            for part in self.speed.parts(pass_, self.end, decodes=False)
+        )
+
+    @property
+    def first_token(self) -> Any:
+        """Seconds until that of a prompt which does not wait for others (TTFT)."""
+        return self.speed.machines(self.end).request + sum(part.seconds for part in self.prompt_parts)
+
+    def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
+        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
+        speed = self.speed
+        yield from speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
+        prompts = np.maximum(share_of(batch, speed.layout.dp * speed.layout.pp) - own, 0) / self.output
+        for part in self.prompt_parts:
+            yield Timed(part.what, *(figure * prompts for figure in part.figures))
+
+    def step(self, batch: Any) -> Any:
+        """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""
+        return sum(part.seconds for part in self.parts(batch))
+
+    def token(self, batch: Any) -> Any:
+        """Seconds in which one who reads an answer gets its next token (TPOT): beside it are the others' prompts."""
+        return sum(part.seconds for part in self.parts(batch, own=1))
 
 
 def accepted(rate: float, drafted: int) -> float:

@@ -16,6 +16,7 @@ from calc.time.layouts import layouts, refusal
 from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
+from calc.time.reply import reply
 from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
@@ -179,9 +180,10 @@ def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
 def test_the_batch_is_the_largest_in_time():
     needs = Needs(users=256, prompt=2000, output=200, tpot_ms=40)
     found = search(needs=needs)
-    speed, batches = found.speed(found.rows), found.batches(found.rows, 256)
-    in_time = found.step(speed, batches) <= 40
-    largest = found.largest_batch(speed, found.rows)
+    batches = found.batches(found.rows, 256)
+    server = found.server(found.rows)
+    in_time = 1000 * server.token(batches) <= 40
+    largest = found.largest_batch(server, found.rows)
     assert largest.tolist() == np.where(in_time, batches, batches[:, :1]).max(axis=1).tolist()
     assert len(set(largest)) > 3
 
@@ -332,9 +334,10 @@ def test_a_point_of_the_frontier_is_what_the_layout_does():
     point = frontier(found)[-1]
     ranked = found.plans(500, best_of_each=False)
     assert max(plan.tokens_per_s_per_gpu for plan in ranked) <= point.tokens_per_s_per_gpu * (1 + 1e-9)
-    assert point.tokens_per_s_per_gpu == pytest.approx(
-        point.batch * point.tokens_per_s_per_user / point.layout.gpus, rel=1e-9
-    )
+    server = found.server(found.fitting([(point.layout, (0,))]))
+    assert point.tokens_per_s_per_user == pytest.approx(1 / server.token(point.batch).item(), rel=1e-9)
+    rate = point.batch / server.step(point.batch).item()
+    assert point.tokens_per_s_per_gpu == pytest.approx(rate / point.layout.gpus, rel=1e-9)
 
 
 def test_the_report_starts_its_first_plan():
@@ -412,3 +415,19 @@ def test_what_does_not_run_is_no_plan():
     """docs.vllm.ai, Quantization: FP8 and AWQ from compute capability 7.5 on, GPTQ from 7.0; a V100 has 7.0."""
     found = search("Qwen/Qwen3-8B", Needs(), ("v100-sxm2-32gb",), ("bf16", "fp8", "int4", "int4-gptq"))
     assert {plan.weights for plan in found.plans()} == {"bf16", "int4-gptq"}
+
+
+@pytest.mark.parametrize(
+    "model", ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-27b-it"]
+)
+@pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm"])
+def test_one_user_waits_for_no_other_prompt(model, gpu):
+    """With one user a step of the plan is the decode step that Weigh shows."""
+    needs = Needs(users=1, prompt=16_000, output=512)
+    found = search(model, needs, (gpu,), ("bf16",))
+    plan = found.plans(1)[0]
+    serving = Serving(found.architecture, found.engine, found.precisions[0], plan.layout, Overhead())
+    told = reply(serving, gpus()[gpu], Workload(context=16_512, generated=512))
+    assert plan.tokens_per_s_per_user == pytest.approx(told.tokens_per_s_per_user.expected, rel=0.01)
+    assert plan.ttft_ms == pytest.approx(told.ttft_ms.expected, rel=0.01)
+    assert plan.tokens_per_s == pytest.approx(512_000 / (plan.ttft_ms + 512 * plan.tpot_ms), rel=0.2)
