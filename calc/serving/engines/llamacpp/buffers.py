@@ -1,17 +1,18 @@
 """What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from types import MappingProxyType
 
+from calc.formats import Precision
 from calc.model.block import Block
 from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_tensors, widest_value
 from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
-from calc.serving.engines.llamacpp.file import ModelFile
+from calc.serving.engines.llamacpp.file import ModelFile, model_file
 from calc.serving.engines.llamacpp.forward import forward, prediction, representative
 from calc.serving.engines.llamacpp.graph import Graph
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -59,6 +60,16 @@ class PlacedModel:
     def layers(self) -> list[int]:
         """Layers that stand for all."""
         return representative(self.file, self.placement)
+
+    @cached_property
+    def computed_alike(self) -> "PlacedModel":
+        """One whose passes take as much: where all weights are on devices, their types change nothing of what is
+        computed where, for a device multiplies with weights of any."""
+        if not self.placement.all_on_devices or self.overridden:
+            return self
+        architecture = self.file.architecture
+        predicts = len(self.file.layers) > architecture.num_layers
+        return replace(self, file=model_file(architecture, Precision(), predicts=predicts))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -149,13 +160,17 @@ def attends_in_place(model: PlacedModel, context: ContextSizes) -> bool:
     return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
 
 
+Planned = dict[ContextSizes, list[tuple[int, BufferPlan]]]
+"""Plans by the context without its cells, of each such context by the number of cells."""
+
+
 class Plans:
     """All buffers of a model that is placed on a machine, by context."""
 
-    def __init__(self, model: PlacedModel, alone: "Plans | None" = None) -> None:
-        """`alone` are those of one GPU that holds all layers, where several do: each computes what it would."""
-        self.model, self.alone = model, alone
-        self.planned: dict[ContextSizes, list[tuple[int, BufferPlan]]] = {}
+    def __init__(self, model: PlacedModel, planned: Planned, alone: "Plans | None" = None) -> None:
+        """`planned` is what is known already of models that compute alike; `alone` are the plans of one GPU that holds
+        all layers, where several do: each computes what it would."""
+        self.model, self.planned, self.alone = model, planned, alone
         self.last_cache: tuple[ContextSizes, Counter[int]] | None = None
 
     def cache(self, context: ContextSizes) -> Counter[int]:
@@ -174,10 +189,10 @@ class Plans:
         if known and at == len(known):  # a search for the longest context goes on from here
             beyond = replace(context, cells=1 << context.cells.bit_length())
             if self.model.windows(beyond) == kind.cells:
-                known.append((beyond.cells, pass_plan(self.model, beyond)))
+                known.append((beyond.cells, pass_plan(self.model.computed_alike, beyond)))
         if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
             return between(*known[at - 1], *known[at], context.cells)
-        made = pass_plan(self.model, context)
+        made = pass_plan(self.model.computed_alike, context)
         known.insert(at, (context.cells, made))
         return made.buffers
 
@@ -199,7 +214,7 @@ class Plans:
         probe = replace(
             context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
         )
-        return context if attends_in_place(model, probe) else replace(context, flash=False)
+        return context if attends_in_place(model.computed_alike, probe) else replace(context, flash=False)
 
 
 class PlanBook:
@@ -207,6 +222,7 @@ class PlanBook:
 
     def __init__(self) -> None:
         self.plans: dict[PlacedModel, Plans] = {}
+        self.planned = defaultdict[PlacedModel, Planned](dict)
 
     def of(self, model: PlacedModel) -> Plans:
         """The plans of a model on a machine, made once."""
@@ -215,7 +231,7 @@ class PlanBook:
             if model.machine.count > 1 and model.placement.all_on_devices and not model.overridden:
                 whole = Placement.of(len(model.placement.layers), None, [1.0])
                 alone = self.of(replace(model, placement=whole, machine=replace(model.machine, count=1)))
-            self.plans[model] = Plans(model, alone)
+            self.plans[model] = Plans(model, self.planned[model.computed_alike], alone)
         return self.plans[model]
 
 
