@@ -21,7 +21,7 @@ from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed, set_up
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
-from calc.time.fitting import fitting
+from calc.time.fitting import fitting, in_formats
 from calc.time.local import best_file
 from calc.time.plan import Needs
 from calc.time.plan_report import plan_report
@@ -81,7 +81,8 @@ class Doors:
     def maps(self):
         named = dict(zip(MODELS, self.models, strict=True))
         for engine, form in (("vllm", "bf16"), ("llamacpp", "Q8_0")):
-            found = fitting(named, *self.gpus, ENGINES[engine](), [Precision(weights=form)])
+            made = ENGINES[engine]()
+            found = fitting((n, in_formats(m, made, [Precision(weights=form)]), self.gpus[0]) for n, m in named.items())
             yield found.max_context.tolist(), found.tokens_per_s.tolist(), found.layouts
 
     def files(self):

@@ -4,12 +4,13 @@ five after a first run, which fills caches that a session fills once.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from calc import Architecture, Precision
 from calc.formats import WeightFormat
 from calc.serving.engines import ENGINES
-from calc.time.fitting import fitting
+from calc.serving.engines.engine import Engine
+from calc.time.fitting import fitting, in_formats
 from calc.time.plan import Needs, Search
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
@@ -50,6 +51,11 @@ def trained(model: str, needs: TrainingNeeds) -> object:
     return training_plan_report(models()[model].config, needs, gpus=kinds)
 
 
+def mapped(every: Mapping[str, Architecture], gpu: str, engine: Engine, stored: Sequence[WeightFormat]) -> object:
+    precisions = [Precision(weights=form) for form in stored]
+    return fitting((name, in_formats(one, engine, precisions), gpus()[gpu]) for name, one in every.items())
+
+
 def main() -> None:
     for model in MODELS:
         for name, needs in NEEDS.items():
@@ -62,12 +68,11 @@ def main() -> None:
         ("vllm", "h100-sxm", MAPPED),
         ("sglang", "rtx-4090", MAPPED),
         ("vllm", "h100-sxm", GGUF),
+        ("llamacpp", "rtx-4090", GGUF),
     ):
         timed(
             f"map of {len(every)} presets x {len(stored)} formats to {stored[-1]} on {gpu}, {engine}",
-            lambda engine=engine, gpu=gpu, stored=stored: fitting(
-                every, gpus()[gpu], ENGINES[engine](), [Precision(weights=form) for form in stored]
-            ),
+            lambda engine=engine, gpu=gpu, stored=stored: mapped(every, gpu, ENGINES[engine](), stored),
         )
 
 

@@ -119,8 +119,8 @@ def candidates(
     return (changes for changes in remedies if (engine.share_option in changes) in hopeful)
 
 
-def max_context(allocation: Allocation) -> int | None:
-    """The longest context at this batch that fits; None where memory sets no limit."""
+def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
+    """The longest context at this batch that fits, up to `most`; None where memory sets no limit."""
     if allocation.refusal is not None:
         return 0
     first = allocation.workload.generated + 1
@@ -129,10 +129,12 @@ def max_context(allocation: Allocation) -> int | None:
         return tokens < first or allocation.at(context=tokens).surely_fits
 
     if allocation.sets_aside:
-        found = largest_near(fits, MOST_TOKENS, max(first, allocation.held_context()))
+        found = largest_near(fits, most, min(most, max(first, allocation.held_context())))
+    elif fits(most):
+        found = most
     else:
-        found = largest(fits, MOST_TOKENS, max(first, nearly(allocation, "context", MOST_TOKENS)), step=1)
-    return None if found == MOST_TOKENS else 0 if found < first else found
+        found = largest(fits, most, max(first, nearly(allocation, "context", most)), step=1)
+    return None if found == most else 0 if found < first else found
 
 
 def max_batch(allocation: Allocation, copies: int) -> int | None:

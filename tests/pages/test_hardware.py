@@ -3,6 +3,7 @@
 import pytest
 
 from calc import Architecture, Layout, Precision
+from calc.formats import Native
 from calc.hardware.engine_rules import TITLES, runs
 from calc.serving.engines import ENGINES
 from calc.time.operating_points import operating_points
@@ -111,6 +112,7 @@ def test_the_map_of_llamacpp_is_of_files():
     table = app.dataframe[0].value
     assert "context Q4_K_M" in table
     assert "context fp8" not in table
-    kinds, found = fitted.on_gpus(Architecture.from_config(models()["Qwen/Qwen3-14B"].config), (), 1, 8192, "llamacpp")
+    whole = Architecture.from_config(models()["Qwen/Qwen3-14B"].config)
+    kinds, found = fitted.on_gpus(whole, Native("bf16"), (), 1, 8192, "llamacpp")
     row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0
     assert row[fitted.FILES.index("Q8_0")] == 0 < row[fitted.FILES.index("Q4_K_M")]

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from calc import ConfigError, Precision
+from calc import ConfigError
 from calc.errors import Message
-from calc.formats import WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import EngineName
 from calc.serving.engines import ENGINES
@@ -83,7 +82,12 @@ def model_on_gpus(answer: Answer) -> None:
         return
     asked, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, found = fitted.on_gpus(
-        answer.architecture, tuple(own_gpus(answer.scenario)), asked.cards, asked.length, engine
+        answer.architecture,
+        answer.model.published.stored,
+        tuple(own_gpus(answer.scenario)),
+        asked.cards,
+        asked.length,
+        engine,
     )
     with st.container(horizontal=True, gap="small"):
         vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
@@ -113,10 +117,6 @@ def model_on_gpus(answer: Answer) -> None:
     beside(engine)
 
 
-def columns(found: Fitting) -> list[WeightFormat]:
-    return [precision.weights for precision in found.precisions]
-
-
 def beside(engine: EngineName) -> None:
     """Of an engine that may leave a part of a model on the host, where that is answered."""
     if ENGINES[engine].loads_table:
@@ -135,7 +135,7 @@ def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[st
     asked = scenario.hardware
     shown = found.max_context if asked.figure == "context" else found.tokens_per_s
     write = maps.tokens if asked.figure == "context" else words.figure
-    labels, formats = [names[row] for row in rows], columns(found)
+    labels, formats = [names[row] for row in rows], found.formats
     title = say("Longest context, tokens") if asked.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
     plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme()))
@@ -146,7 +146,7 @@ def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[st
 
 def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
-    whole, formats = st.column_config.NumberColumn, columns(found)
+    whole, formats = st.column_config.NumberColumn, found.formats
     picked = st.dataframe(
         [
             {
@@ -180,7 +180,7 @@ def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequen
 def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:
     """A model of the map, or a GPU, with the layout and the first format that fits."""
     asked, serving = scenario.hardware, scenario.serving
-    form = columns(found)[int(np.argmax(found.max_context[row] > 0))]
+    form = found.formats[int(np.argmax(found.max_context[row] > 0))]
     length = int(min(asked.length, found.max_context[row].max()))
     work = serving.workload.model_copy(update={"batch": 1, "context": length})
     layout = found.layouts[row] or serving.layout
@@ -201,7 +201,7 @@ def roofline(answer: Answer) -> None:
         return
     asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
     engine = mapped_engine(answer.scenario)
-    precision = Precision.stored_as(answer.model.published.stored, answer.scenario.serving.weights)
+    precision = answer.model.precision(answer.scenario.serving)
     try:
         layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length, engine)
     except ConfigError as problem:

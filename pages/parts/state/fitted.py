@@ -1,18 +1,22 @@
 """What fits where: maps that are computed once for all sessions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
 
+import numpy as np
+
 from calc import Architecture, Precision
-from calc.formats import WeightFormat
+from calc.formats import Native, WeightFormat, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import EngineName, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
-from calc.time.fitting import Fitting, Sized, fitting_gpus, fitting_sized, layout_on
+from calc.serving.engines.engine import Engine
+from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
 from calc.time.operating_points import OperatingPoint, operating_points
+from calc.time.sizes import Array, read_only
 from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
@@ -32,33 +36,43 @@ def architectures() -> Mapping[str, Architecture]:
     return MappingProxyType(dict(sorted(known.items(), key=lambda row: -row[1].parameters().total)))
 
 
-def precisions_of(engine: EngineName) -> list[Precision]:
-    return [Precision(weights=form) for form in formats_of(engine)]
-
-
-@lru_cache(maxsize=8)
-def sized(engine: EngineName, count: int) -> Mapping[str, Sized | None]:
-    """All presets on so many GPUs, whatever they are."""
-    formats = precisions_of(engine)
-    found = {name: Sized.of(one, ENGINES[engine](), formats, count, NODE) for name, one in architectures().items()}
-    return MappingProxyType(found)
+def servings(model: Architecture, stored: Native, engine: Engine, count: int) -> Formats:
+    """A model in all formats on so many GPUs; in the checkpoint's own as it stores it."""
+    precisions = [engine.precision(stored, form) for form in formats_of(engine.name)]
+    return in_formats(model, engine, precisions, count=count, node=NODE)
 
 
 @lru_cache(maxsize=64)
-def models_on(card: str, count: int, context: int, engine: EngineName) -> Fitting:
+def models_on(card: str, count: int, context: int, name: EngineName) -> Fitting:
     """All presets in all formats on so many of a GPU."""
-    known, formats = sized(engine, count), precisions_of(engine)
-    return fitting_sized(known, find_gpu(card), ENGINES[engine](), formats, context=context, node=NODE)
+    rows = list(presets_on(name, count))
+    gpus_of_rows = [find_gpu(card)] * len(rows)
+    return timed(list(architectures()), rows, gpus_of_rows, longest_on(card, count, name), context)
+
+
+@lru_cache(maxsize=64)
+def longest_on(card: str, count: int, name: EngineName) -> Array:
+    """The longest contexts alone, which do not hang on the one that is asked about."""
+    gpu = find_gpu(card)
+    rows = presets_on(name, count)
+    return read_only(np.array([[longest_context(one, gpu) for one in row.values()] for row in rows]))
+
+
+def presets_on(name: EngineName, count: int) -> Iterator[Formats]:
+    """Every preset on so many GPUs, the largest first."""
+    engine = ENGINES[name]()
+    for of, architecture in architectures().items():
+        yield servings(architecture, native(models()[of].config), engine, count)
 
 
 def on_gpus(
-    model: Architecture, own: tuple[str, ...], count: int, context: int, engine: EngineName
+    model: Architecture, stored: Native, own: tuple[str, ...], count: int, context: int, name: EngineName
 ) -> tuple[list[GPU], Fitting]:
     """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
-    formats = precisions_of(engine)
     known = [find_gpu(name) for name in (*own, *gpus())]
-    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, engine)]
-    return kinds, fitting_gpus(model, kinds, ENGINES[engine](), formats, count=count, context=context, node=NODE)
+    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, name)]
+    formats = servings(model, stored, ENGINES[name](), count)
+    return kinds, fitting(((gpu.id, formats, gpu) for gpu in kinds), context)
 
 
 def points_on(

@@ -8,9 +8,9 @@ from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
-from calc.serving.memory import Serving
-from calc.serving.verdict import max_batch, max_context
-from calc.time.fitting import fitting
+from calc.serving.memory import MOST_TOKENS, Serving
+from calc.serving.verdict import max_batch
+from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier
 from calc.time.layouts import layouts, refusal
 from calc.time.plan import BATCHES, Needs, Search
@@ -21,6 +21,9 @@ from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
 from presets import models
+
+SOME = list(models())[::8]
+"""Presets on which slow checks are run."""
 
 
 def architecture(model: str) -> Architecture:
@@ -266,47 +269,38 @@ def test_prices_are_dated_rows_of_gpus_that_are_known():
 
 
 @pytest.mark.parametrize(
-    "model", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "mistralai/Mistral-Nemo-Instruct-2407"]
+    ("engine", "name"),
+    [("vllm", name) for name in models()] + [(engine, name) for engine in ("sglang", "llamacpp") for name in SOME],
 )
-@pytest.mark.parametrize("weights", ["fp8", "int4"])
-def test_the_map_of_a_gpu_says_what_the_report_says(model, weights):
-    engine, gpu, precision = ENGINES["vllm"](), gpus()["rtx-4090"], Precision(weights=weights)
-    found = fitting({model: architecture(model)}, gpu, engine, [precision])
-    serving = Serving(architecture(model), engine, precision, Layout(), Overhead())
-    longest = max_context(serving.on(gpu, Workload()))
-    assert found.max_context[0, 0] == pytest.approx(longest, rel=0.02, abs=16)
-    if longest >= 8192:
-        rate = time_report(serving, gpu, Workload(context=8192)).decode.tokens_per_s.expected
-        assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.01)
-
-
-@pytest.mark.parametrize("weights", ["Q8_0", "Q4_K_M", "mxfp4"])
-@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-14B", "google/gemma-3-12b-it", "Qwen/Qwen3-30B-A3B"])
-@pytest.mark.parametrize("card", ["rtx-4090", "apple-m4-max-64gb"])
-def test_the_map_of_llamacpp_says_what_its_dry_run_says(card, model, weights):
-    """Its buffers are those of llama.cpp's own planner (tests/calc/serving/engines/test_llamacpp.py)."""
-    gpu, engine, precision = gpus()[card], ENGINES["llamacpp"](), Precision(weights=weights)
-    found = fitting({model: architecture(model)}, gpu, engine, [precision])
-    serving = Serving(architecture(model), engine, precision, Layout(), Overhead())
-    longest = min(max_context(serving.on(gpu, Workload())) or 0, architecture(model).max_positions)
-    assert found.max_context[0, 0] == pytest.approx(longest, rel=0.03, abs=256)
-    if longest >= 8192:
-        rate = time_report(serving, gpu, Workload(context=8192)).decode.tokens_per_s.expected
-        assert found.tokens_per_s[0, 0] == pytest.approx(rate, rel=0.02)
+def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
+    """The reports' own verdicts and times, in two formats on three GPUs, one of them of 16 GB."""
+    kinds = [gpus()[kind] for kind in ("v100-sxm2-16gb", "rtx-4090", "h100-sxm")]
+    precisions = [Precision(weights=form) for form in (("Q4_K_M",) if engine == "llamacpp" else ("bf16", "fp8"))]
+    formats = in_formats(architecture(name), ENGINES[engine](), precisions)
+    found = fitting(((gpu.id, formats, gpu) for gpu in kinds), 4096)
+    for column, precision in enumerate(precisions):
+        if formats[precision.weights] is None:
+            assert not found.max_context[:, column].any()
+            continue
+        asked = {"engine": ENGINES[engine](), "precision": precision, "layout": found.layouts[0]}
+        told = report(models()[name].config, workload=Workload(), gpus=kinds, **asked)
+        most = architecture(name).max_positions or MOST_TOKENS
+        for row, verdict in enumerate(told.verdicts):
+            assert found.max_context[row, column] == (most if verdict.max_context is None else verdict.max_context)
+            rate = found.tokens_per_s[row, column]
+            if verdict.max_context == 0:
+                assert rate == 0
+            elif name in SOME:
+                seen = min(4096, verdict.max_context or 4096)
+                serving = Serving(architecture(name), ENGINES[engine](), precision, found.layouts[0], Overhead())
+                assert rate == reply(serving, kinds[row], Workload(context=seen)).tokens_per_s_per_user.expected
 
 
 def test_what_llamacpp_does_not_read_is_on_no_map():
-    name = "google/recurrentgemma-2b"
-    found = fitting({name: architecture(name)}, gpus()["rtx-4090"], ENGINES["llamacpp"](), [Precision()])
+    formats = in_formats(architecture("google/recurrentgemma-2b"), ENGINES["llamacpp"](), [Precision()])
+    found = fitting([("rtx-4090", formats, gpus()["rtx-4090"])])
     assert found.layouts == (None,)
     assert found.max_context[0, 0] == 0
-
-
-def test_the_map_has_every_preset():
-    some = {name: architecture(name) for name in list(models())[::12]}
-    found = fitting(some, gpus()["h100-sxm"], ENGINES["vllm"](), [Precision(), Precision(weights="fp8")], count=8)
-    assert found.max_context.shape == (len(some), 2)
-    assert (found.max_context > 0).mean() > 0.8
 
 
 def test_on_the_frontier_no_point_is_better_in_both():
