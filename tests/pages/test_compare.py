@@ -3,7 +3,7 @@
 import pytest
 
 from pages.parts.state.scenario import configuration
-from tests.pages.app import page, run, texts
+from tests.pages.app import metrics, page, run, texts
 from tests.pages.test_attention import row
 
 OTHERS = {"with": "Qwen/Qwen2.5-72B,meta-llama/Llama-3.1-405B"}
@@ -77,3 +77,11 @@ def test_what_the_link_says_wrong_is_said(wrong):
 )
 def test_a_configuration_is_written_as_it_was_read(text):
     assert configuration(text).written == text
+
+
+def test_memory_is_compared_on_one_gpu_that_is_named():
+    """The smallest of those chosen on which all fit; each figure is what Weigh says of that GPU."""
+    app = page("compare", model="Qwen/Qwen3-8B", gpu="l4,h100-sxm,v100-sxm2-16gb", **{"with": "Qwen/Qwen3-14B"})
+    figures = row(app, "Memory per GPU, H100 SXM 80GB")[1:]
+    for name, figure in zip(("Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), figures, strict=True):
+        assert figure.split(" :")[0] == metrics(page(model=name, gpu="h100-sxm"))["Memory per GPU"]

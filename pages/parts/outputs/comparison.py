@@ -112,7 +112,7 @@ def numbers(answer: Compared) -> None:
         per_token(columns),
         against(columns, say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
         against(columns, say("Weights per GPU"), lambda r: r.memory.weights, words.size),
-        against(columns, say("Memory per GPU"), lambda r: r.memory.total, words.gib),
+        against(columns, memory_on(answer), lambda r: answer.memory(r).total, words.gib),
     ]
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
@@ -126,6 +126,10 @@ def numbers(answer: Compared) -> None:
             "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
         )
     )
+
+
+def memory_on(answer: Compared) -> str:
+    return say("Memory per GPU, {gpu}", gpu=answer.gpu.name)
 
 
 def reach(column: Column) -> None:
@@ -231,10 +235,10 @@ def bars(answer: Compared) -> None:
     columns, theme = answer.complete, charts.theme()
     with st.grid(2, min_column_width=340):
         with st.container():
-            st.header(say("Memory per GPU"), anchor=False)
-            parts = charts.served([column.answer.report.memory for column in columns])
-            st.html(keys((words.color(part), words.part(part)) for part in parts))
-            plot.draw("memory_bars", say("Memory per GPU"), comparison_charts.memory_bars(columns, theme))
+            st.header(memory_on(answer), anchor=False)
+            memories = [answer.memory(column.answer.report) for column in columns]
+            st.html(keys((words.color(part), words.part(part)) for part in charts.served(memories)))
+            plot.draw("memory_bars", memory_on(answer), comparison_charts.memory_bars(columns, memories, theme))
         with st.container():
             st.header(say("Parameters"), anchor=False)
             st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))

@@ -5,6 +5,7 @@ from textwrap import wrap
 from typing import Any
 
 from calc.serving.comparison import CONTEXTS, cache_growth
+from calc.serving.gpu_memory import Memory
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, served, small, stacked
@@ -22,9 +23,8 @@ LINES = (
 """Colour, dash and mark of each letter."""
 
 
-def memory_bars(columns: Sequence[Column], theme: Theme) -> Figure:
+def memory_bars(columns: Sequence[Column], memories: Sequence[Memory], theme: Theme) -> Figure:
     """What one GPU holds, part by part."""
-    memories = [column.answer.report.memory for column in columns]
     bars = stacked("x", "y", [column.letter for column in columns], memories, served(memories))
     return _rows(columns, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
 

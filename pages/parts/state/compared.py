@@ -7,6 +7,9 @@ import streamlit as st
 
 from calc import Precision
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.serving.gpu_memory import Memory
+from calc.serving.report import Report
 from calc.time.reply import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
 from pages.parts.state.url import change
@@ -40,6 +43,27 @@ class Compared(Weighed):
     def complete(self) -> tuple[Column, ...]:
         """The ones that could be weighed."""
         return tuple(column for column in self.columns if column.answer.error is None)
+
+    @property
+    def place(self) -> int | None:
+        """The GPU that memory is compared on, by its place among those chosen: the smallest on which all fit, else the
+        largest; None where none is chosen."""
+        gpus = self.scenario.chosen_gpus()
+        places = sorted(range(len(gpus)), key=lambda place: gpus[place].usable_bytes)
+
+        def fits(place: int) -> bool:
+            return all(column.answer.report.verdicts[place].verdict == "fits" for column in self.complete)
+
+        return next(filter(fits, places), places[-1] if places else None)
+
+    @property
+    def gpu(self) -> GPU:
+        """The same GPU."""
+        return self.scenario.first_gpu() if self.place is None else self.scenario.chosen_gpus()[self.place]
+
+    def memory(self, report: Report) -> Memory:
+        """What a configuration holds there."""
+        return report.memory if self.place is None else report.verdicts[self.place].memory
 
 
 def replied(answer: Weighed) -> Reply | None:
