@@ -100,21 +100,6 @@ def decode(computed: str) -> None:
     write("decode.json", rows)
 
 
-def caches(computed: str) -> None:
-    """Storages of real small caches, after a prompt and one more token; recurrent states as they are viewed."""
-    rows = [
-        {
-            "model": row["model"].partition(" vs ")[0],
-            "length": int(row["kind"][7:-1]) if row["kind"].startswith("static") else row["tokens"],
-            "batch": row["batch"],
-            "bytes": row["storage_bytes_after_1_decode"] if "Sliding" in str(row["layers"]) else row["bytes"],
-        }
-        for row in json.loads(Path(computed).read_text(encoding="utf-8"))["kv_cache_real"]
-        if "does not hold" not in row["model"]
-    ]
-    write("caches.json", rows)
-
-
 def saved(computed: str) -> None:
     """Bytes that autograd saves in one layer."""
     rows = [
@@ -264,7 +249,6 @@ if __name__ == "__main__":
     for path in sys.argv[2:3]:
         prefill(path)
         decode(path)
-        caches(path)
         saved(path)
     for path in sys.argv[3:4]:
         startup(path)

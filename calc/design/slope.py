@@ -10,7 +10,7 @@ from calc.families import override
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+from calc.serving.kv_cache import model_cache_bytes
 from calc.serving.workload import Workload
 
 TRIES = 16
@@ -67,6 +67,5 @@ def weight(architecture: Architecture, precision: Precision, workload: Workload)
     """Parameters, and bytes of weights and KV cache. Raises ConfigError where the format does not suit the model."""
     pieces = (piece for piece in stored(architecture, precision) if piece.tensor.excluded_as is None)
     weights = sum(piece.nbytes * piece.tensor.count for piece in pieces)
-    bits = growth(architecture.all_blocks, precision.kv)
-    cache = cache_bytes(bits, state_bytes(architecture.all_blocks), workload.batch, workload.context)
+    cache = model_cache_bytes(architecture.all_blocks, precision.kv, workload.batch, workload.context)
     return architecture.parameters().total, weights + cache

@@ -226,6 +226,7 @@ class MLA:
     owns_indexer: LayerRule | None = None  # where some layers share an earlier one's choice
     index_pool: str | None = None
     indexes_hidden: bool = False
+    fp32_index: bool = False
     own_latent: LayerRule | None = None  # where some layers read an earlier one's latent
     rope_norm: bool = False
     window: WindowOf | None = None
@@ -257,6 +258,7 @@ class MLA:
                 d_index=c.size("index_head_dim"),
                 owned=owned,
                 from_hidden=self.indexes_hidden,
+                fp32=self.fp32_index,
                 pool=1 if self.index_pool is None else c.size(self.index_pool),
                 top_tokens=c.maybe("index_topk") or LightningIndexer.model_fields["top_tokens"].default,
             )

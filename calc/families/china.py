@@ -116,7 +116,7 @@ def dots3_rope(c: Fields) -> int:
 
 DOTS3_WINDOW = Sliding(full_every=4, full_at=1, first_full=2, when="use_sliding_window", size=dots3_window)
 DOTS3_FULL = MLA(gate="heads", rope_norm=True)
-DOTS3_INDEXED = replace(DOTS3_FULL, indexer=True)
+DOTS3_INDEXED = replace(DOTS3_FULL, indexer=True, fp32_index=True)
 DOTS3_SLIDING_SAVED = replace(DOTS3_FULL, window=DOTS3_WINDOW)
 DOTS3_SLIDING = replace(
     DOTS3_SLIDING_SAVED,

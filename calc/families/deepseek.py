@@ -69,6 +69,8 @@ V4_NAMES = Names(
     types=dict.fromkeys(("attn_sink", "ape", *HYPER_CONNECTIONS), "fp32") | {"tid2eid": "int64"},
 )
 V4_KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
+V4_RATES = {V4_KINDS[1]: ("compress_rate_csa", 4), V4_KINDS[2]: ("compress_rate_hca", 128)}
+"""Kind of layer -> the field that states its rate alone, and what it is where nothing does."""
 V4_RATIOS = {0: V4_KINDS[0], 4: V4_KINDS[1], 128: V4_KINDS[2]}
 
 
@@ -91,6 +93,14 @@ def v4_attention(c: Fields, what: str) -> CompressedAttention:
     return c.once(("v4", what), lambda: v4_kind(c, what))
 
 
+def v4_rate(c: Fields, what: str) -> int | None:
+    """Tokens of an entry, by the rate of this kind of layer, or by a table of all."""
+    if what not in V4_RATES:
+        return None
+    field, usual = V4_RATES[what]
+    return c.maybe(field) or c.within(c.get("compress_rates")).maybe(what) or usual
+
+
 def v4_kind(c: Fields, what: str) -> CompressedAttention:
     """Attention of one kind of layer."""
     n_q, groups = c.size("num_attention_heads"), c.size("o_groups")
@@ -105,7 +115,7 @@ def v4_kind(c: Fields, what: str) -> CompressedAttention:
         q_rank=c.size("q_lora_rank"),
         o_rank=c.size("o_lora_rank"),
         window=c.size("sliding_window"),
-        rate=None if what == "sliding_attention" else 4 if sparse else 128,
+        rate=v4_rate(c, what),
         overlap=2 if sparse else 1,
         n_index=c.size("index_n_heads") if sparse else None,
         top_entries=c.maybe("index_topk") or CompressedAttention.model_fields["top_entries"].default,

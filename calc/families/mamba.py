@@ -5,8 +5,9 @@ from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import Mamba, Mamba2
 from calc.model.block import Norm
+from calc.model.linear_attention import MLSTM
 from calc.model.names import Names
-from calc.model.recurrent import MLSTM, RWKV
+from calc.model.recurrent import RWKV
 
 MAMBA_NAMES = Names(
     embedding="backbone.embeddings",

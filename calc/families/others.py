@@ -123,7 +123,8 @@ MODERNBERT_NORM: If[Norm] = If("norm_bias", "layer", "rms")
 
 
 def half_window(c: Fields) -> int:
-    return c.size("local_attention") // 2
+    """As saved configs state it, or half of what published ones do."""
+    return c.maybe("sliding_window") or c.size("local_attention") // 2
 
 
 def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_O
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
+from calc.model.linear_attention import GatedDeltaNet
 from calc.model.names import Names
 from calc.model.tensor import Shape
 
@@ -79,9 +80,19 @@ def qwen4_attention(c: Fields, layer: int) -> GQA:
     return c.once(
         "qwen4 attention",
         lambda: GATED_ATTENTION(c).model_copy(
-            update={"indexer": BlockIndexer(n_index=n_index, d_index=d_index, pool=pool)}
+            update={"indexer": BlockIndexer(n_index=n_index, d_index=d_index, pool=pool, position_axes=3)}
         ),
     )
+
+
+def qwen4_delta(c: Fields, layer: int) -> GatedDeltaNet:
+    """Layers that embed n-grams remember them too."""
+    delta = DeltaNet()(c, layer)
+    if layer + 1 not in c.indices("ple_layer_ids"):
+        return delta
+    back = c.size("ngram_size")
+    memory = {"ngram_columns": (c.size("ple_conv_kernel_size") - 1) * back, "ngram_tokens": back - 1}
+    return delta.model_copy(update={"ngram_channels": streams(c), **memory})
 
 
 def streams(c: Fields) -> int:
@@ -245,7 +256,7 @@ QWEN: dict[str, Family] = made_by(
             wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl", tower=QWEN3_VL)),
         ),
         "qwen3_vl_moe_text": Family(
-            mixer=QWEN3_ATTENTION,
+            mixer=replace(QWEN3_ATTENTION, window=Window()),
             ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
             rotary=THREE_AXES,
             names=STACKED_EXPERTS,
@@ -284,7 +295,7 @@ QWEN: dict[str, Family] = made_by(
             ),
         ),
         "qwen4_exp_text": Family(
-            mixer=Hybrid(qwen4_attention, DeltaNet(), Every("full_attention_interval")),
+            mixer=Hybrid(qwen4_attention, qwen4_delta, Every("full_attention_interval")),
             ffn=QWEN35_EXPERTS,
             norms=(),
             final_norm="none",

@@ -75,9 +75,7 @@ class GQA(Frozen):
         """Elements cached per token and layer: a key and a value for each KV head."""
         if not self.own_keys or self.cross:
             return 0
-        index_keys = 0
-        if self.indexer is not None:
-            index_keys = self.indexer.d_index if self.indexer.pool == 1 else self.indexer.d_index // self.indexer.pool
+        index_keys = 0 if self.indexer is None else self.indexer.cached_elements()
         return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys
 
     def rank(self, tp: int) -> Self:
@@ -95,7 +93,16 @@ class BlockIndexer(Frozen):
     n_index: int
     d_index: int
     pool: int = 1  # tokens that share one index key, Qwen4-Exp
+    position_axes: int = 0  # positions of each token that transformers caches with the keys of the first such layer
     top_tokens: int = 2048  # of the blocks that are picked
+
+    def cached_elements(self) -> int:
+        """Elements cached per token: a key, or its share of one."""
+        return self.d_index if self.pool == 1 else self.d_index // self.pool
+
+    def unpooled_elements(self) -> int:
+        """Elements per token in transformers' cache, which pools keys anew in each pass (`Qwen4ExpTextIndexer`)."""
+        return self.d_index
 
     def shapes(self, hidden: int) -> Shapes:
         """Queries and one key, with their norms."""

@@ -59,7 +59,16 @@ class CompressedAttention(Frozen):
 
     def compressed_elements(self) -> int:
         """Elements that each token adds beyond the window, on average: its share of one entry and of its index key."""
-        return 0 if self.rate is None else (self.d_head + (self.d_index or 0)) // self.rate
+        return 0 if self.rate is None else self.entry_elements() // self.rate
+
+    def entry_elements(self) -> int:
+        """Elements of a compressed entry and of its index key."""
+        return self.d_head + (self.d_index or 0)
+
+    def waiting_elements(self) -> int:
+        """Elements of a token until its entry is made: what goes into one or two overlapping entries, and its gate, as
+        wide."""
+        return 2 * self.overlap * self.entry_elements()
 
     @property
     def n_q(self) -> int:

@@ -1,6 +1,6 @@
 """Attention without a softmax: a matrix of keys times values is the whole memory of a sequence."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from calc.model.recurrent import Recurrent
 from calc.model.tensor import Shapes
@@ -15,6 +15,9 @@ class GatedDeltaNet(Recurrent):
     d_k: int
     d_v: int
     d_conv: int
+    ngram_channels: int = 0  # of a further convolution, over embedded n-grams: Qwen4-Exp
+    ngram_columns: int = 0  # that it looks back on
+    ngram_tokens: int = 0  # whose ids the next n-gram starts with
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -42,6 +45,11 @@ class GatedDeltaNet(Recurrent):
     def conv_elements(self) -> int:
         """Elements of the convolution's memory a sequence and layer."""
         return (2 * self.n_k * self.d_k + self.n_v * self.d_v) * self.d_conv
+
+    def memory_bytes(self) -> int:
+        """Bytes a sequence and layer, with those of n-grams (`Qwen4ExpTextPLELayer`, ids in int64)."""
+        ngrams = self.conv_width * self.ngram_channels * self.ngram_columns + 8 * self.ngram_tokens
+        return super().memory_bytes() + ngrams
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds."""
@@ -108,6 +116,7 @@ class LightningAttention(Recurrent):
     """Linear attention with decay, arXiv:2401.04658, as in MiniMax-01."""
 
     kind: Literal["lightning"] = "lightning"
+    state_width: ClassVar[int] = 2  # `MiniMaxLightningAttention` multiplies keys and values in their own type
     n_heads: int
     d_head: int
 
@@ -124,6 +133,47 @@ class LightningAttention(Recurrent):
     def state_elements(self) -> int:
         """Elements of the recurrent state a sequence and layer."""
         return self.n_heads * self.d_head * self.d_head
+
+    def conv_elements(self) -> int:
+        """It has no convolution."""
+        return 0
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp ranks holds."""
+        return self.model_copy(update={"n_heads": self.n_heads // tp})
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
+        return self.n_heads % tp == 0
+
+
+class MLSTM(Recurrent):
+    """The matrix memory of xLSTM 7B, arXiv:2503.13427."""
+
+    kind: Literal["mlstm"] = "mlstm"
+    state_width: ClassVar[int] = 2  # `xLSTMCache` is made in the type of the hidden states
+    fp32_state: bool = True
+    n_heads: int
+    d_k: int
+    d_v: int
+    bias: bool = False
+
+    def shapes(self, hidden: int) -> Shapes:
+        """Weights by local checkpoint name, matrices as [out, in]."""
+        k, v = self.n_heads * self.d_k, self.n_heads * self.d_v
+        matrices: Shapes = {"q": (k, hidden), "k": (k, hidden), "v": (v, hidden), "ogate_preact": (v, hidden)}
+        weights: Shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
+        for gate in ("igate_preact", "fgate_preact"):
+            weights |= {f"{gate}.weight": (self.n_heads, hidden), f"{gate}.bias": (self.n_heads,)}
+        weights |= {"multihead_norm.weight": (v,), "out_proj.weight": (hidden, v)}
+        if self.bias:
+            weights |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
+            weights |= {"multihead_norm.bias": (v,), "out_proj.bias": (hidden,)}
+        return weights
+
+    def state_elements(self) -> int:
+        """Of each head a matrix of keys times values, its normaliser and its stabiliser."""
+        return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
 
     def conv_elements(self) -> int:
         """It has no convolution."""

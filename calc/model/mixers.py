@@ -1,8 +1,8 @@
 from calc.model.attention import GQA
 from calc.model.compressed_attention import CompressedAttention
-from calc.model.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
+from calc.model.linear_attention import MLSTM, GatedDeltaNet, KimiDelta, LightningAttention
 from calc.model.mla import LatentAttention
-from calc.model.recurrent import MLSTM, RWKV, GatedLRU, Mamba, Mamba2, QKConvs, Recurrent, ShortConv, SideConvs
+from calc.model.recurrent import RWKV, GatedLRU, Mamba, Mamba2, QKConvs, Recurrent, ShortConv, SideConvs
 
 RecurrentMixer = (
     Mamba

@@ -65,9 +65,7 @@ class LatentAttention(Frozen):
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
-        index_keys = 0
-        if self.indexer is not None and self.indexer.owned:
-            index_keys = self.indexer.d_index if self.indexer.pool == 1 else self.indexer.d_index // self.indexer.pool
+        index_keys = 0 if self.indexer is None else self.indexer.cached_elements()
         return self.kv_rank + self.d_rope + index_keys if self.own_latent else index_keys
 
     def rank(self, tp: int) -> Self:
@@ -87,7 +85,20 @@ class LightningIndexer(Frozen):
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
     from_hidden: bool = False  # queries are made from the state, not from its compression: Mistral Large 4
     pool: int = 1  # tokens that share one index key, GLM-5.3
+    fp32: bool = False  # keys stay in fp32, as they are rotated: dots3
     top_tokens: int = 2048  # how many are picked
+
+    def cached_elements(self) -> int:
+        """Elements cached per token: a key, or its share of one; in fp32 they count twice."""
+        if not self.owned:
+            return 0
+        key = 2 * self.d_index if self.fp32 else self.d_index
+        return key if self.pool == 1 else key // self.pool
+
+    def unpooled_elements(self) -> int:
+        """Elements per token in the cache of transformers, which pools keys anew in each pass: the token's key, its
+        gate, and whether it is padding (`Glm5NextTextIndexer`)."""
+        return self.cached_elements() if self.pool == 1 else 2 * self.d_index + 1
 
     def shapes(self, hidden: int, q_rank: int | None) -> Shapes:
         """Queries from the compressed query, one key, a weight for each head."""

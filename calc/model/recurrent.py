@@ -1,6 +1,6 @@
 """Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from calc.errors import Frozen
 from calc.model.tensor import Component, Shapes
@@ -12,6 +12,8 @@ class Recurrent(Frozen):
     component: Component = "ssm_linear"
     window: None = None
     fp32_state: bool = False  # vLLM keeps the state in 16 bits where the config does not ask for fp32
+    state_width: ClassVar[int] = 4  # bytes of an element of the state, and of the convolution's memory, in the cache of
+    conv_width: ClassVar[int] = 2  # transformers
 
     def cached_elements(self) -> int:
         """Elements that one more token adds: none."""
@@ -25,6 +27,14 @@ class Recurrent(Frozen):
 
     def conv_elements(self) -> int:
         raise NotImplementedError
+
+    def view_elements(self) -> int:
+        """Elements of which the convolution's memory is a part only while tokens are generated: none."""
+        return 0
+
+    def memory_bytes(self) -> int:
+        """Bytes a sequence and layer, of any length, as transformers caches them."""
+        return self.state_width * self.state_elements() + self.conv_width * self.conv_elements()
 
     def projected(self, hidden: int) -> int:
         """Elements a token that the projections of the layer's input make."""
@@ -191,9 +201,10 @@ class ShortConv(Recurrent):
 
 class SideConvs(Recurrent):
     """Short convolutions over keys, values and the outputs of attention and feed-forward, Inkling (transformers
-    `modeling_inkling.py`)."""
+    `modeling_inkling.py`, which has them and their memory in fp32: `_keep_in_fp32_modules_strict`)."""
 
     kind: Literal["side_convs"] = "side_convs"
+    conv_width: ClassVar[int] = 4
     hidden: int
     kv: int  # width of the keys, and of the values
     d_conv: int
@@ -233,6 +244,7 @@ class QKConvs(Recurrent):
     and the half of a value that waits for the next token."""
 
     kind: Literal["qk_convs"] = "qk_convs"
+    state_width: ClassVar[int] = 2  # `ZayaAttention` keeps the half value as it was projected
     n_q: int
     n_kv: int
     d_head: int
@@ -303,46 +315,6 @@ class RWKV(Recurrent):
         return self.d_inner % tp == 0
 
 
-class MLSTM(Recurrent):
-    """The matrix memory of xLSTM 7B, arXiv:2503.13427."""
-
-    kind: Literal["mlstm"] = "mlstm"
-    fp32_state: bool = True
-    n_heads: int
-    d_k: int
-    d_v: int
-    bias: bool = False
-
-    def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
-        k, v = self.n_heads * self.d_k, self.n_heads * self.d_v
-        matrices: Shapes = {"q": (k, hidden), "k": (k, hidden), "v": (v, hidden), "ogate_preact": (v, hidden)}
-        weights: Shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
-        for gate in ("igate_preact", "fgate_preact"):
-            weights |= {f"{gate}.weight": (self.n_heads, hidden), f"{gate}.bias": (self.n_heads,)}
-        weights |= {"multihead_norm.weight": (v,), "out_proj.weight": (hidden, v)}
-        if self.bias:
-            weights |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
-            weights |= {"multihead_norm.bias": (v,), "out_proj.bias": (hidden,)}
-        return weights
-
-    def state_elements(self) -> int:
-        """Of each head a matrix of keys times values, its normaliser and its stabiliser."""
-        return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
-
-    def conv_elements(self) -> int:
-        """It has no convolution."""
-        return 0
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_heads": self.n_heads // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_heads % tp == 0
-
-
 class GatedLRU(Recurrent):
     """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
 
@@ -376,6 +348,10 @@ class GatedLRU(Recurrent):
     def conv_elements(self) -> int:
         """Elements of the convolution's memory a sequence and layer."""
         return self.n_blocks * self.d_block * (self.d_conv - 1)
+
+    def view_elements(self) -> int:
+        """The column that has left the memory, a view on what was joined (`RecurrentGemmaRecurrentBlock`)."""
+        return self.n_blocks * self.d_block
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: whole blocks of the gates."""

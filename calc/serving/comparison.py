@@ -6,7 +6,7 @@ from typing import Any
 from calc.errors import Frozen
 from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+from calc.serving.kv_cache import model_cache_bytes
 
 CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
 
@@ -42,7 +42,6 @@ def ratio(value: int, first: int) -> float | None:
 def cache_growth(architecture: Architecture, kv: CacheFormat, batch: int) -> dict[int, int]:
     """Bytes of KV cache and states of `batch` sequences at each context that the model can read, on all GPUs, each
     counted once."""
-    bits, state = growth(architecture.all_blocks, kv), state_bytes(architecture.all_blocks)
     most = architecture.learned_positions or CONTEXTS[-1]
     contexts = [context for context in CONTEXTS if context <= most] or [most]
-    return {context: cache_bytes(bits, state, batch, context) for context in contexts}
+    return {context: model_cache_bytes(architecture.all_blocks, kv, batch, context) for context in contexts}

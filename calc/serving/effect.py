@@ -3,7 +3,7 @@
 from calc.errors import Frozen
 from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import cache_bytes, growth, state_bytes
+from calc.serving.kv_cache import model_cache_bytes
 
 
 class Effect(Frozen):
@@ -25,5 +25,4 @@ def effect(before: Architecture, after: Architecture, kv: CacheFormat, context: 
 
 def cached(architecture: Architecture, kv: CacheFormat, context: int) -> int:
     """Bytes that one sequence leaves in memory."""
-    blocks = architecture.all_blocks
-    return cache_bytes(growth(blocks, kv), state_bytes(blocks), 1, context)
+    return model_cache_bytes(architecture.all_blocks, kv, 1, context)

@@ -1,7 +1,7 @@
 """KV cache and recurrent state: what a sequence leaves in memory."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
@@ -36,14 +36,54 @@ def growth(blocks: Iterable[Block], kv: CacheFormat) -> dict[int | None, int]:
     return bits
 
 
+class Compression(NamedTuple):
+    """What layers that compress tokens hold of a sequence otherwise than `growth` says, in bits. Tokens wait with their
+    gates until an entry is made of them; overlapping ones are kept until the next one is, gates in fp32 as their bias
+    is (transformers `modeling_deepseek_v4.py`, `DeepseekV4HCACache` and `DeepseekV4CSACache`)."""
+
+    rate: int  # tokens of an entry
+    entry: int
+    average: int  # of a token, in `growth`
+    waiting: int  # of a token that waits
+    overlap: int  # of the tokens of the last entry
+
+    def bits(self, length: int, passed: int) -> int:
+        """Once so many of the tokens passed at once: they wait in one piece with those before, whatever becomes of
+        them."""
+        waiting = ((length - passed) % self.rate + passed) * self.waiting
+        entries = length // self.rate * self.entry - length * self.average
+        return waiting + entries + (self.overlap if length >= self.rate else 0)
+
+
+def compressions(blocks: Iterable[Block], kv: CacheFormat) -> Iterator[Compression]:
+    """Of each block that compresses tokens."""
+    for block in blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, CompressedAttention) and mixer.rate is not None:
+                layers, entry = len(block.runs_in), mixer.entry_elements()
+                yield Compression(
+                    rate=mixer.rate,
+                    entry=layers * int(entry * CACHE_BITS[kv]),
+                    average=layers * int(mixer.compressed_elements() * CACHE_BITS[kv]),
+                    waiting=layers * 16 * mixer.waiting_elements(),
+                    overlap=layers * (mixer.overlap - 1) * mixer.rate * entry * (16 + 32),
+                )
+
+
 def state_bytes(blocks: Iterable[Block]) -> int:
-    """Bytes a sequence of recurrent state, in fp32, and of the convolutions' memory, in 16 bits; of any length."""
+    """Bytes a sequence of recurrent state and of the convolutions' memory, of any length."""
     return sum(
-        len(block.runs_in) * (4 * mixer.state_elements() + 2 * mixer.conv_elements())
+        len(block.runs_in) * mixer.memory_bytes()
         for block in blocks
         for mixer in block.mixers
         if isinstance(mixer, Recurrent)
     )
+
+
+def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int) -> int:
+    """Bytes of a sequence of so many tokens that do not grow with it: recurrent states, and tokens that wait to be
+    compressed."""
+    return state_bytes(blocks) + sum(one.bits(length, 1) for one in compressions(blocks, kv)) // 8
 
 
 def bytes_per_token(growth: Mapping[int | None, int]) -> int:
@@ -60,6 +100,11 @@ def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, contex
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
     of_one: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
     return batch * of_one
+
+
+def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int) -> int:
+    """Bytes of `batch` sequences of `context` tokens in all of these layers."""
+    return cache_bytes(growth(blocks, kv), length_bytes(blocks, kv, context), batch, context)
 
 
 def sequence_bytes(context: Any, per_token: Any, windows: Any, state: Any) -> Any:

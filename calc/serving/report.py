@@ -19,7 +19,7 @@ from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine, LoadedWeights
 from calc.serving.gpu_memory import Memory
 from calc.serving.kv_budget import KVBudget
-from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Verdict, judge
@@ -33,8 +33,8 @@ POINTS = 8
 
 class KVCache(Frozen):
     """Bytes over all layers. The first is what one more token of one sequence adds where the whole context is kept;
-    window and state are per sequence, in layers that stop growing; `total` is of all sequences on all GPUs, each
-    counted once: the least that is needed. What the engine holds on one GPU is in `memory`."""
+    window and state, with tokens that wait to be compressed, are per sequence and stop growing; `total` is of all
+    sequences on all GPUs, each counted once: the least that is needed. What an engine holds on a GPU is in `memory`."""
 
     bytes_per_token: int
     window_bytes: int
@@ -149,7 +149,7 @@ def laid_out_report(
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
-    bits, state = growth(blocks, precision.kv), state_bytes(blocks)
+    bits, state = growth(blocks, precision.kv), length_bytes(blocks, precision.kv, workload.context)
     budgets = (allocation.kv_budget for allocation in allocations)
     guessing = first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)
     return serving, Report(

@@ -43,7 +43,7 @@ def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
     context = symbols.named("context", workload.context, "tokens of a sequence")
     per_token = symbols.named("bytes_per_token", cache.bytes_per_token, "bytes a token of layers that keep all tokens")
     windows = symbols.named("window_bytes", cache.window_bytes, "bytes of layers with a window")
-    states = symbols.named("state_bytes", cache.state_bytes, "bytes of recurrent states")
+    states = symbols.named("state_bytes", cache.state_bytes, "bytes of states that do not grow")
     one = sequence_bytes(context, per_token, windows if cache.window_bytes else 0, states if cache.state_bytes else 0)
     return [symbols.line("kv_cache", batch * one)], symbols.occurring()
 

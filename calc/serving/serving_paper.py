@@ -114,7 +114,7 @@ class ServingPaper:
             yield from legend_of(steps, derive(self.architecture).legend)
         yield Message(
             "The layers that keep the whole context: **{bytes:,} bytes** per token. Layers with a window stop "
-            "growing; they hold {windows:,} bytes a sequence here. States of recurrent layers: {states:,} bytes.",
+            "growing; they hold {windows:,} bytes a sequence here. States that do not grow: {states:,} bytes.",
             bytes=cache.bytes_per_token,
             windows=cache.window_bytes,
             states=cache.state_bytes,

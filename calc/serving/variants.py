@@ -9,7 +9,7 @@ from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes
+from calc.serving.kv_cache import bytes_per_token, growth, model_cache_bytes
 from calc.serving.workload import Workload
 
 Swap = Callable[[GQA | LatentAttention], Mixer]
@@ -35,7 +35,7 @@ def variants(architecture: Architecture, kv: CacheFormat, workload: Workload) ->
     weighed = []
     for name, model in models.items():
         bits = growth(model.all_blocks, kv)
-        cache = cache_bytes(bits, state_bytes(model.all_blocks), workload.batch, workload.context)
+        cache = model_cache_bytes(model.all_blocks, kv, workload.batch, workload.context)
         weighed.append((name, model, model == architecture, model.parameters().total, bytes_per_token(bits), cache))
     most = weighed[0][-1]
     return tuple(

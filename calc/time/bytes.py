@@ -59,11 +59,12 @@ def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
                 return {mixer.window: bits, None: entry}
             return {mixer.window: bits, mixer.top_entries * rate: entry, None: key}
         case LatentAttention(indexer=indexer) if indexer is not None:
-            index = fp8_index_bits(indexer.d_index) if kv == "fp8_ds_mla" else indexer.d_index * CACHE_BITS[kv]
-            index = index * indexer.owned
+            index = indexer.cached_elements() * CACHE_BITS[kv]
+            if kv == "fp8_ds_mla":
+                index = fp8_index_bits(indexer.d_index) * indexer.owned
             return {indexer.top_tokens: bits - index, None: index}
         case GQA(indexer=indexer) if indexer is not None:
-            index = indexer.d_index * CACHE_BITS[kv]
+            index = indexer.cached_elements() * CACHE_BITS[kv]
             return {indexer.top_tokens: bits - index, None: index}
     return {mixer.window: bits}
 

@@ -135,7 +135,7 @@ class ServingDerivations:
                 say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=held)
             )
         if cache.state_bytes:
-            told.append(say("States of recurrent layers: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
+            told.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
         st.markdown(" ".join(told))
         legend(ModelDerivations(self.answer).derivation.legend)
 

@@ -61,6 +61,20 @@ def test_as_transformers_saves_it(row):
     assert Architecture.from_config(row["config"]).parameters().total == row["total"]
 
 
+@pytest.mark.parametrize(
+    ("rates", "total"),
+    [  # of the class, on the meta device
+        ({"compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 12}}, 453_409),
+        ({"compress_rates": None, "compress_rate_hca": 16}, 453_601),
+        ({"compress_rates": None}, 458_977),
+    ],
+)
+def test_rates_of_compression(rates, total):
+    """DeepSeek-V4 learns a bias for each token of an entry."""
+    config = next(row["config"] for row in load("caches.json") if row["config"]["model_type"] == "deepseek_v4")
+    assert Architecture.from_config(config | rates).parameters().total == total
+
+
 def test_saved_again_keeps_its_cache():
     published, saved = (
         Architecture.from_config(row["config"]) for row in RESAVED if row["id"].startswith("gemma4-31b")

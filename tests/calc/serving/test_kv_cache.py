@@ -6,13 +6,16 @@ from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_FORMATS
-from calc.model.attention import GQA
-from calc.model.block import Block
-from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba2
 from calc.serving.engines import ENGINES
-from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, state_bytes, window_bytes
+from calc.serving.engines.transformers.cache import DynamicCache
+from calc.serving.kv_cache import (
+    bytes_per_token,
+    cache_bytes,
+    growth,
+    model_cache_bytes,
+    state_bytes,
+    window_bytes,
+)
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, load
@@ -82,40 +85,36 @@ def test_deepseek_r1_in_llama_cpp():
     assert round(32_768 * per_token / 2**20, 2) == 1166.62
 
 
-NARROW = GQA(n_q=4, n_kv=2, d_head=16)
-WIDE = GQA(n_q=4, n_kv=2, d_head=32)
-MANY = GQA(n_q=4, n_kv=4, d_head=16)
-SLIDING = GQA(n_q=4, n_kv=2, d_head=16, window=16)
-LATENT = LatentAttention(n_q=4, q_rank=None, kv_rank=32, d_nope=16, d_rope=8, d_v=16)
-DELTA = GatedDeltaNet(n_k=2, n_v=4, d_k=16, d_v=16, d_conv=4)
-MAMBA = Mamba2(n_heads=8, d_head=16, d_state=16, n_groups=1, d_conv=4)
-SMALL = {
-    "Llama GQA": 4 * [NARROW],
-    "Llama MHA": 4 * [MANY],
-    "GPT-2 MHA": 4 * [MANY],
-    "Qwen2 GQA": 4 * [NARROW],
-    "Qwen3 head_dim decoupled": 4 * [WIDE],
-    "Falcon MQA": 4 * [GQA(n_q=4, n_kv=1, d_head=16)],
-    "Qwen3-MoE GQA": 4 * [WIDE],
-    "Mistral v0.1 SWA": 4 * [SLIDING],
-    "Gemma2 alternating": 2 * [SLIDING, NARROW],
-    "Gemma3 5:1": [*5 * [SLIDING], NARROW],
-    "gpt-oss alternating": 2 * [SLIDING, NARROW],
-    "DeepSeek-V3 MLA": 4 * [LATENT],
-    "Llama StaticCache": 4 * [NARROW],
-    "Gemma2 StaticCache": 2 * [SLIDING, NARROW],
-    "Qwen3-Next hybrid (state fp32)": [*3 * [DELTA], WIDE],
-    "Mamba2": 4 * [MAMBA],
-    "Bamba hybrid": [*3 * [MAMBA], NARROW],
-}
-"""The layers of the small models whose caches were made."""
+CACHES = [
+    pytest.param(row["config"], row["held"], id=f"{row['config']['model_type']} {i}")
+    for i, row in enumerate(load("caches.json"))
+]
+"""Small models of every family that runs, and bytes of the distinct storages that their real caches held (transformers
+5.23, `benchmarks/oracle/write_caches.py`): sequences, their tokens, those that passed last, bytes."""
+POOLED = ("glm5_next_text", "qwen4_exp_text")
+"""Families of which transformers caches index keys before tokens share one."""
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["model"]) for row in load("caches.json")])
-def test_caches_of_transformers(row):
-    """Storages of real caches of transformers 5.23, after a prompt and one more token."""
-    layers = [Block(layers=(i,), mixers=(mixer,), ffn=None, norms=()) for i, mixer in enumerate(SMALL[row["model"]])]
-    assert cache_bytes(growth(layers, "bf16"), state_bytes(layers), row["batch"], row["length"]) == row["bytes"]
+@pytest.mark.parametrize(("config", "held"), CACHES)
+def test_caches_of_transformers(config, held):
+    """To the byte after a prompt, after a token more, and after five."""
+    cache = DynamicCache([Architecture.from_config(config).all_blocks], Precision())
+    assert [cache.held_bytes(0, batch, length, batch * passed) for batch, length, passed, _ in held] == [
+        nbytes for *_, nbytes in held
+    ]
+
+
+@pytest.mark.parametrize(("config", "held"), CACHES)
+def test_what_sequences_need_is_what_transformers_holds_of_them(config, held):
+    """Between passes of a token; but for what it keeps without need: keys that are to be pooled, and the column that a
+    convolution of RecurrentGemma has left behind."""
+    blocks = Architecture.from_config(config).all_blocks
+    needed = [model_cache_bytes(blocks, "bf16", batch, length) for batch, length, passed, _ in held if passed == 1]
+    kept = [nbytes for _, _, passed, nbytes in held if passed == 1]
+    if config["model_type"] in (*POOLED, "recurrent_gemma"):
+        assert all(least < nbytes for least, nbytes in zip(needed, kept, strict=True))
+    else:
+        assert needed == kept
 
 
 MODELS = st.sampled_from(list(models()))

@@ -18,33 +18,10 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
 from calc.serving.engines.loading import Loader
+from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
-from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
-
-
-class DynamicCache(Cache):
-    """A tensor a layer, which grows token by token; layers with a window keep what was passed last whole, until the
-    next pass (`DynamicSlidingWindowLayer`)."""
-
-    def __init__(self, stages: Sequence[Sequence[Block]], precision: Precision) -> None:
-        self.growth = [growth(blocks, precision.kv) for blocks in stages]
-        self.state = [state_bytes(blocks) for blocks in stages]
-
-    def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        """While one more token of each sequence passes."""
-        return self.held_bytes(stage, batch, length, batch)
-
-    def held_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
-        """While so many tokens pass."""
-        bits = 0
-        for window, of_a_token in self.growth[stage].items():
-            kept = batch * length
-            if window is not None:
-                kept = min(kept, batch * (window - 1) + tokens)
-            bits += kept * of_a_token
-        return bits // 8 + batch * self.state[stage]
 
 
 class Transformers(Engine):

@@ -1,0 +1,78 @@
+"""The cache as transformers keeps it (`cache_utils.py`)."""
+
+from collections.abc import Sequence
+
+from calc.formats import CACHE_BITS, CacheFormat, Precision
+from calc.model.attention import BlockIndexer
+from calc.model.block import Block
+from calc.model.mixers import Recurrent
+from calc.model.mla import LightningIndexer
+from calc.serving.engines.cache import Cache
+from calc.serving.kv_cache import compressions, growth, state_bytes
+
+Indexer = BlockIndexer | LightningIndexer
+
+
+class DynamicCache(Cache):
+    """A tensor a layer, which grows token by token; layers with a window keep what was passed last whole, until the
+    next pass (`DynamicSlidingWindowLayer`)."""
+
+    def __init__(self, stages: Sequence[Sequence[Block]], precision: Precision) -> None:
+        self.growth = [unpooled_growth(blocks, precision.kv) for blocks in stages]
+        self.compressions = [list(compressions(blocks, precision.kv)) for blocks in stages]
+        self.state = [state_bytes(blocks) for blocks in stages]
+        self.views = [view_bytes(blocks) for blocks in stages]
+        axes = [position_axes(blocks) for blocks in stages]
+        self.axes = [n if n and not any(axes[:stage]) else 0 for stage, n in enumerate(axes)]
+
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        """While one more token of each sequence passes."""
+        return self.held_bytes(stage, batch, length, batch)
+
+    def held_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
+        """While so many tokens pass."""
+        bits, passed = 0, max(1, tokens // batch)
+        for window, of_a_token in self.growth[stage].items():
+            kept = batch * length
+            if window is not None:
+                kept = min(kept, batch * (window - 1) + tokens)
+            bits += kept * of_a_token
+        bits += batch * sum(one.bits(length, passed) for one in self.compressions[stage])
+        held = bits // 8 + batch * self.state[stage]
+        if passed == 1:
+            held += batch * self.views[stage]
+        return held + self.position_bytes(stage, batch, length, passed)
+
+    def position_bytes(self, stage: int, batch: int, length: int, passed: int) -> int:
+        """Bytes of the positions of tokens, in int64, that lie with the keys of the first indexed layer: those of the
+        first pass once for all axes and sequences, which are alike (`Qwen4ExpTextModel`)."""
+        if length == passed:
+            return 8 * length if self.axes[stage] else 0
+        return 8 * self.axes[stage] * batch * length
+
+
+def indexers(blocks: Sequence[Block]) -> list[tuple[Block, int | None, Indexer]]:
+    """Indexers with their blocks and windows."""
+    mixers = [(block, mixer) for block in blocks for mixer in block.mixers]
+    found = [(block, mixer.window, getattr(mixer, "indexer", None)) for block, mixer in mixers]
+    return [(block, window, indexer) for block, window, indexer in found if indexer is not None]
+
+
+def position_axes(blocks: Sequence[Block]) -> int:
+    """Positions of each token that are cached with index keys."""
+    return max((one.position_axes for _, _, one in indexers(blocks) if isinstance(one, BlockIndexer)), default=0)
+
+
+def unpooled_growth(blocks: Sequence[Block], kv: CacheFormat) -> dict[int | None, int]:
+    """Bits cached per token of all layers, by their window, with index keys as they are before tokens share one."""
+    bits = growth(blocks, kv)
+    for block, window, indexer in indexers(blocks):
+        more = indexer.unpooled_elements() - indexer.cached_elements()
+        bits[window] += len(block.runs_in) * int(more * CACHE_BITS[kv])
+    return bits
+
+
+def view_bytes(blocks: Sequence[Block]) -> int:
+    """Bytes a sequence that convolutions' memories are views on while tokens are generated."""
+    mixers = [(len(block.runs_in), mixer) for block in blocks for mixer in block.mixers]
+    return sum(n * mixer.conv_width * mixer.view_elements() for n, mixer in mixers if isinstance(mixer, Recurrent))
