@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import CACHE_BITS, Precision
+from calc.formats import CACHE_BITS, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
@@ -16,6 +16,8 @@ from calc.serving.workload import Workload
 
 WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit", "does not run")
 WORK = Workload.model_fields.keys()
+ANYWHERE: tuple[WeightFormat, ...] = ("bf16", "int8-gptq", "int4-gptq")
+"""Formats that have kernels on GPUs on which others have none."""
 LEAST_CONTEXT = 1024
 """Tokens. Nobody is helped by a shorter context."""
 
@@ -231,8 +233,8 @@ def smaller_caches(now: Setting) -> Iterator[Setting]:
 
 
 def other_weights(now: Setting) -> Iterator[Setting]:
-    """The weights in each other format that the engine loads, 16 bits first, where it does not run those asked for."""
-    for weights in ("bf16", *now.engine.weight_formats):
+    """The weights in each other usual format, the largest first, where the engine does not run those asked for."""
+    for weights in dict.fromkeys((*ANYWHERE, *now.engine.weight_formats)):
         if weights != now.precision.weights:
             yield replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
 

@@ -144,7 +144,9 @@ def unlisted(answer: Weighed, focus: Verdict) -> None:
 def offers(answer: Weighed) -> None:
     """The changes with which it fits, each one click away."""
     if not answer.levers:
-        st.caption(say("No single change makes it fit, nor do 1,024 of these GPUs."))
+        runs = answer.focus is None or answer.focus.verdict != "does not run"
+        why = say("No single change makes it fit, nor do 1,024 of these GPUs.")
+        st.caption(why if runs else say("No other format makes it run and fit there; another engine or GPU may."))
         return
     st.markdown(say("**What would make it fit**"))
     for number, lever in enumerate(answer.levers[:FEW]):

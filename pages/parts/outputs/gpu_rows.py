@@ -54,6 +54,9 @@ def card(answer: Weighed, verdict: Verdict) -> None:
             st.markdown(f"`{flag}`")
         if len(answer.report.verdicts) > 1:  # the answer has the bar of one
             bar(verdict.memory, verdict.usable, served([verdict.memory]), labelled=False)
+        if verdict.verdict == "does not run":
+            st.markdown(say(verdict.reason))
+            return
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(largest(verdict, budget_of(answer, verdict), answer.architecture.max_positions)))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -27,29 +27,60 @@ def serving(model, engine, layout, precision=None):
     return Serving(Architecture.from_config(config), kind, precision or Precision.of(config), layout, Overhead())
 
 
-@pytest.mark.parametrize(("model", "gpu", "batch", "context", "layout", "engine"), CASES)
-def test_each_lever_does_it(model, gpu, batch, context, layout, engine):
-    config, kind, workload = models()[model].config, ENGINES[engine], Workload(batch=batch, context=context)
-    one = serving(model, engine, layout)
-    (before,) = report(config, engine=kind(), workload=workload, layout=layout, gpus=[gpus()[gpu]]).verdicts
+SAMPLE = [
+    (model, ("v100-sxm2-16gb", "rtx-4090", "h100-sxm", "mi300x")[number % 4], engine, weights)
+    for number, model in enumerate(models())
+    for engine, weights in (("vllm", ("fp8", "int4", None)[number % 3]), ("sglang", "nvfp4"), ("transformers", None))
+    if number % 3 == 0
+]
+"""A third of the presets, each on one GPU in one format for each engine."""
+
+
+def check_levers(model, gpu, workload, layout, engine, weights=None):
+    """Each lever, asked anew, has the verdict and the headroom that it promised."""
+    config, kind = models()[model].config, ENGINES[engine]
+    one = serving(model, engine, layout, Precision.of(config, weights))
+    asked_now = {"engine": kind(), "precision": one.precision, "layout": layout, "gpus": [gpus()[gpu]]}
+    (before,) = report(config, workload=workload, **asked_now).verdicts
     offered = levers(gpus()[gpu], one, workload)
-    assert offered
     for lever in offered:
         asked = dict(lever.changes)
         shape = layout.model_copy(update={name: asked.pop(name) for name in ("tp", "pp", "dp", "ep") if name in asked})
         work = workload.model_copy(update={name: asked.pop(name) for name in ("batch", "context") if name in asked})
-        kv, weights = asked.pop("kv", "bf16"), asked.pop("weights", None)
+        formats = asked.pop("weights", weights), asked.pop("kv", one.precision.kv)
         (after,) = report(
             config,
             engine=kind().with_options(**asked),
             workload=work,
-            precision=Precision.of(config, weights, kv),
+            precision=Precision.of(config, *formats),
             layout=shape,
             gpus=[gpus()[gpu]],
         ).verdicts
         assert (after.verdict, after.spare, after.gpus) == ("fits", lever.spare, lever.gpus)
         assert lever.saves == after.spare - before.spare
         assert [str(sentence) for sentence in lever.what]
+    return offered
+
+
+@pytest.mark.parametrize(("model", "gpu", "batch", "context", "layout", "engine"), CASES)
+def test_each_lever_does_it(model, gpu, batch, context, layout, engine):
+    assert check_levers(model, gpu, Workload(batch=batch, context=context), layout, engine)
+
+
+@pytest.mark.parametrize(("model", "gpu", "engine", "weights"), SAMPLE)
+def test_each_lever_of_a_sample_does_it(model, gpu, engine, weights):
+    context = min(8192, serving(model, "transformers", Layout()).architecture.learned_positions or 8192)
+    check_levers(model, gpu, Workload(batch=4, context=context), Layout(), engine, weights)
+
+
+def test_what_runs_is_offered_where_a_format_does_not():
+    """docs.vllm.ai, Quantization: FP8 from compute capability 7.5 on, GPTQ from 7.0, which a V100 has."""
+    large, small = (
+        check_levers("Qwen/Qwen3-8B", gpu, Workload(), Layout(), "vllm", "fp8")
+        for gpu in ("v100-sxm2-32gb", "v100-sxm2-16gb")
+    )
+    assert [lever.changes for lever in large] == [{"weights": form} for form in ("bf16", "int8-gptq", "int4-gptq")]
+    assert [lever.changes for lever in small] == [{"weights": form} for form in ("int8-gptq", "int4-gptq")]
 
 
 def test_deepseek_v3_on_eight_h200():
