@@ -306,9 +306,9 @@ class Allocation:
 
     @property
     def kv_budget(self) -> KVBudget | None:
-        """What is set aside for the cache; None where nothing is, or the engine does not run it."""
+        """What is set aside for the cache; None where nothing is."""
         pool, share = self.requirements.pool, self.limits.share
-        if share is None or pool is None or self.refusal is not None:
+        if share is None or pool is None:
             return None
         context, index = self.workload.context, self.most_loaded
         low, middle, high = self.outcome(LOW), self.outcome(MIDDLE), self.outcome(HIGH)

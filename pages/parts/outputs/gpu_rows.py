@@ -56,7 +56,6 @@ def card(answer: Weighed, verdict: Verdict) -> None:
             bar(verdict.memory, verdict.usable, served([verdict.memory]), labelled=False)
         if verdict.verdict == "does not run":
             st.markdown(say(verdict.reason))
-            return
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(largest(verdict, budget_of(answer, verdict), answer.architecture.max_positions)))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -112,6 +111,8 @@ def fewest(verdict: Verdict) -> str:
 
 def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
     """What an engine sets aside for its cache there."""
+    if verdict.verdict == "does not run":
+        return None
     return next((budget for budget in answer.report.kv_budget if budget.gpu == verdict.gpu), None)
 
 
