@@ -105,6 +105,7 @@ PHI: dict[str, Family] = made_by(
                     "mlp": {"mlp.ffn_sub_norm.weight": ("intermediate_size",)},
                 }
             ),
+            kernels=Kernels(activation="squared", norms_inside=True),
         ),
         "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
             mixer=Attention(bias="attention_bias"),

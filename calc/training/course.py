@@ -173,13 +173,17 @@ class Course:
     def embedded(self, index: int, run: Run) -> list[Tensors]:
         """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
         output, where the first layer does not save it."""
-        size = self.rank.hidden * self.passes.settings.rest
-        has_positions = self.first and self.rank.positions > 0
-        positions = [Tensors(by(CountedBy.POSITION, size), "embedded positions")] if has_positions else []
+        if not self.first:
+            return []
+        kernels, width = self.rank.kernels, self.passes.settings.rest
+        tokens = Tensors(by(CountedBy.TOKEN, width * (self.rank.d_embedding or self.rank.hidden)), "embedded tokens")
+        if self.rank.positions:
+            unit = CountedBy.TOKEN if kernels.positions_by_sequence else CountedBy.POSITION
+            return [tokens, Tensors(by(unit, width * self.rank.hidden), "embedded positions")]
         alone = index == 1 and run.layers == 1
-        if not self.first or alone or self.rank.kernels.scaled_embedding or self.runs[1].profile.keeps_input:
-            return positions
-        return [*positions, Tensors(by(CountedBy.TOKEN, size), "embedded tokens")]
+        normed = "embedded" in kernels.norms_unweighted  # which saves a copy in 32 bits
+        saved = width == 4 if normed else self.runs[1].profile.keeps_input
+        return [] if alone or saved else [tokens]
 
     # Backward
 

@@ -25,19 +25,20 @@ def layer(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
         x = mixed(t, block, x, rotary)
         x = behind(t, block, x)
         lingering += [x] if t.kernels.holds_attended else []
-        x = t.add(residual, x, "residual stream")
+        x = summed(t, block, residual, x)
     if block.ffn is not None:
         residual = x
         x = before(t, block, x)
         x = fed(t, block, x, residual)
         x = behind(t, block, x)
-        x = t.add(residual, x, "residual stream")
+        x = summed(t, block, residual, x)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """What mixers or a feed-forward read: the states of all tokens, normed by most."""
-    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x)
+    normed = block.norms_first and not t.kernels.norms_sums
+    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
 
 def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
@@ -45,6 +46,12 @@ def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     if len(block.norms) == 4 or not block.norms_first:
         x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
+
+
+def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
+    """The residual stream; with a norm behind the sum in OPT-350m."""
+    x = t.add(residual, x, "residual stream")
+    return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
 def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:

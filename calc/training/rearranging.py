@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from calc.training.autograd import Name, Node, TrackedTensor
-from calc.training.training_operations import MatrixSide, Operations, sides_of
+from calc.training.elementwise import Elementwise
+from calc.training.training_operations import MatrixSide, sides_of
 
 
-class Rearranging(Operations):
+class Rearranging(Elementwise):
     """A tape with these too."""
 
     def slice(self, x: TrackedTensor, columns: int) -> TrackedTensor:

@@ -16,12 +16,17 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
     if rotary is not None:
         rotary = t.spread(rotary)
         q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
+    if "rotated" in t.kernels.norms_unweighted:
+        q = t.unweighted_norm(q, "normed queries", heads=mixer.n_q)
+        k = t.unweighted_norm(k, "normed keys", heads=mixer.n_kv)
     if "values" in t.kernels.norms_unweighted:
         v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
         out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
+    if t.kernels.norms_inside:
+        out = t.norm(out, "rms", "normed output of attention")
     return t.matrix(
         out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
     )
