@@ -113,6 +113,7 @@ PHI: dict[str, Family] = made_by(
             layer_extras=Weights(
                 {"attention": {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}}
             ),
+            kernels=Kernels(differential=True),
         ),
         "kosmos_2_5_text_model": KOSMOS_25,
         "kosmos_2_text_model": replace(

@@ -55,6 +55,7 @@ class Kernels(Frozen):
     norms_sums: bool = False  # a norm stands behind the sum with the residual stream: OPT-350m
     scales_embedded: bool = False  # the model multiplies what the embedding gives: Granite
     capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
+    differential: bool = False  # attention runs twice, on each half of the values: DiffLlama
     parallel: bool = False  # attention and feed-forward read the same state, each by a norm of its own: GPT-NeoX
     norms_unweighted: frozenset[Unweighted] = frozenset()  # what passes a norm that has no weight: Gemma 4
     scaled_layers: bool = False  # a layer's output is multiplied in place by a number of its own: Gemma 4

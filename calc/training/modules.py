@@ -246,7 +246,7 @@ class Modules(Activations):
             return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
         weight = self.weight(size, width, trained=trained)
         if self.settings.fused:
-            return self.fused_norm(x, weight, heads, label)
+            return self.fused_norm(x, [weight], heads, label)
         before = x.width
         x = self.cast(x, 4, wide)
         if kind == "centred":  # computed twice, as the class writes it

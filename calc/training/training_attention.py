@@ -21,7 +21,10 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
         k = t.unweighted_norm(k, "normed keys", heads=mixer.n_kv)
     if "values" in t.kernels.norms_unweighted:
         v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
-    out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
+    if t.kernels.differential:
+        out = difference(t, mixer, q, k, v)
+    else:
+        out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
         out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
@@ -30,6 +33,22 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
     return t.matrix(
         out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
     )
+
+
+def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
+    """Differential attention, arXiv:2410.05258: the outputs with the first half of the value heads and with the second,
+    side by side; of their heads the last half, times a number, are taken off the first (`modeling_diffllama.py`)."""
+    half, heads, label = v.columns // 2, mixer.n_q // 2, "difference of attentions"
+    values = [t.repeat(part, 2, "half of the values, twice") for part in t.split(v, half, half)]
+    outs = [
+        t.by_tokens(attend(t, q, k, value, mixer.n_q, mixer.n_kv, q.columns, sinks=False), "output of attention")
+        for value in values
+    ]
+    both = t.concatenate(outs, "outputs of attention, side by side")
+    outs = t.split(both, q.columns, q.columns)
+    factor = t.weight(1, q.width, trained=t.settings.trains)
+    out = t.subtract(outs[0], t.multiply(factor, outs[1], label), label)
+    return t.scale(t.fused_norm(out, [], heads, "normed difference"), "normed difference")
 
 
 def projections(
