@@ -46,13 +46,17 @@ class Kernels(Frozen):
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
     shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
+    fp32_logits: bool = False  # the class itself casts the logits to 32 bits, and lets go of them as they were: Mamba
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
     held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
     holds_attended: bool = False  # the layer holds what attention gave by a name while the feed-forward runs: GPT-2
     cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
     slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3
     positions_by_sequence: bool = False  # learned positions are looked up for each sequence: OPT
+    normed_stream: bool = False  # what is added to is the normed state, and both are multiplied: MiniMax-Text
     norms_sums: bool = False  # a norm stands behind the sum with the residual stream: OPT-350m
+    fp32_stream: bool = False  # the residual stream is in 32 bits: Mamba
+    multiplied: bool = False  # numbers multiply what enters and leaves each block: Falcon-H1
     scales_embedded: bool = False  # the model multiplies what the embedding gives: Granite
     capped_scores: bool = False  # c·tanh(scores / c) in eager attention, Gemma 2
     differential: bool = False  # attention runs twice, on each half of the values: DiffLlama

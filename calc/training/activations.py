@@ -52,7 +52,7 @@ class Activations(Rearranging):
         square.append(self.multiply(square.pop(), x, label))
         first = self.add(square.pop(), self.scale(x, label), label)
         inner = [self.clamped_below(x, label)]
-        inner.append(self.exponential(inner.pop(), label))
+        inner.append(self.exponential_less_one(inner.pop(), label))
         inner.append(self.subtract(inner.pop(), x, label))
         inner.append(self.multiply(inner.pop(), below, label))
         second = self.add(inner.pop(), self.scale(x, label), label)

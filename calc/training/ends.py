@@ -58,7 +58,8 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
-    x = t.gathered(x)
+    stream = x  # which the class holds until the loss is there
+    x = t.gathered(t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream)
     t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
     uses = (chunks if kind == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
@@ -72,6 +73,10 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         return tiled_loss(t, x, table, model.vocab)
     logits = t.linear(x, table, model.vocab, "logits")
     t.mark_loss()
+    if t.kernels.multiplied:
+        logits = t.scale(logits, "logits")
+    if t.kernels.fp32_logits:
+        logits = t.cast(logits, 4, "logits in 32 bits")
     if t.kernels.capped_logits:
         logits = t.scale(logits, "logits")
         logits = t.result_saved(logits, "logits after tanh")

@@ -258,7 +258,8 @@ class Modules(Activations):
             x = self.multiply(x, self.inverse_rms(x, heads), normed)
         if kind == "rms":
             return self.multiply(weight, self.cast(x, before, normed), label)
-        return self.cast(self.multiply(weight, x, label), before, label)
+        x = self.multiply(weight, x, label)
+        return self.cast(x, before, label)
 
     def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
         """RMSNorm in fp32 without a weight."""
@@ -269,6 +270,8 @@ class Modules(Activations):
 
     def gated(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
         """act(gate(x))·up(x), by two matrices or one."""
+        if self.kernels.multiplied:
+            return self.multiplied_gate(x, columns, bias=bias)
         if self.packs("gate_proj", "up_proj"):
             gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
             return self.gate(gate, up)
@@ -277,6 +280,15 @@ class Modules(Activations):
             return self.fused_gate(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
         gate = self.activated(gate, "activated gate")
         return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
+
+    def multiplied_gate(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+        """up(x)·act(gate(x)·m): Falcon-H1."""
+        up = self.matrix(x, "up_proj", columns, "up", bias=bias)
+        gate = [self.matrix(x, "gate_proj", columns, "gate", bias=bias)]
+        gate.append(self.scale(gate.pop(), "gate"))
+        if self.fused:
+            return self.fused_gate(gate.pop(), up, "gated")
+        return self.multiply(up, self.activated(gate.pop(), "activated gate"), "gated")
 
     # Rotation
 

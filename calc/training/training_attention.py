@@ -1,18 +1,27 @@
 """Attention as transformers' classes compute it in training."""
 
+from typing import TypeVar
+
 from calc.model.attention import GQA
 from calc.model.block import Norm
 from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules, Rotary
 
+OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
 WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
 
 
 def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
     d_v, columns = mixer.d_v or mixer.d_head, x.columns
+    if t.kernels.multiplied:
+        x = t.scale(x, "states, multiplied")
+    if not mixer.own_keys:
+        return with_shared_keys(t, mixer, norm, x, rotary)
     q, k, v, gate = projections(t, mixer, x)
     q, k = head_norms(t, mixer, norm, q, k)
+    if t.kernels.multiplied:
+        k = t.scale(k, "keys")
     if rotary is not None:
         rotary = t.spread(rotary)
         q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
@@ -33,6 +42,20 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
     return t.matrix(
         out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
     )
+
+
+def with_shared_keys(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+    """Attention to the keys and values of an earlier layer: Gemma 3n and 4. These are that layer's, and so is what
+    waits of their gradients, to which this layer's are added."""
+    columns = mixer.n_q * mixer.d_head
+    q = t.matrix(x, "q_proj", columns, "queries", bias="q_proj" in mixer.bias)
+    q, _ = head_norms(t, mixer, norm, q, None)
+    q = q if rotary is None else t.rotate(q, t.spread(rotary), mixer.d_head, "queries")
+    k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
+    out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
+    out = t.by_tokens(out, "output of attention, token by token")
+    label = "output of the attention block"
+    return t.matrix(out, "o_proj", x.columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
 
 
 def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
@@ -75,14 +98,15 @@ def projections(
 
 
 def head_norms(
-    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: TrackedTensor
-) -> tuple[TrackedTensor, TrackedTensor]:
+    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: OptionalTensor
+) -> tuple[TrackedTensor, OptionalTensor]:
     """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
     if mixer.qk_norm == "none":
         return q, k
     kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or norm == "layer" else "rms")
     heads = (1, 1) if mixer.qk_norm == "full" else (mixer.n_q, mixer.n_kv)
-    return t.norm(q, kind, "normed queries", heads=heads[0]), t.norm(k, kind, "normed keys", heads=heads[1])
+    q = t.norm(q, kind, "normed queries", heads=heads[0])
+    return q, None if k is None else t.norm(k, kind, "normed keys", heads=heads[1])
 
 
 def attend(
