@@ -47,9 +47,7 @@ def weigh(model, gpu, weights=None, engine="vllm", layout=None, overhead=None, b
         pytest.param(  # eight are too few, and two nodes of eight are what its makers and vLLM's docs run it on
             V3, "h100-sxm", "fp8", "does not fit", range(9, 17), id="625 GiB of weights on 80"
         ),
-        pytest.param(
-            GPT_OSS, "h100-sxm", "mxfp4", "fits", [1], id="66 GiB, made for one of 80"
-        ),
+        pytest.param(GPT_OSS, "h100-sxm", "mxfp4", "fits", [1], id="66 GiB, made for one of 80"),
     ],
 )
 def test_known_answers(model, gpu, weights, word, fewest):
