@@ -71,31 +71,10 @@ def at(message, *path):
     return message
 
 
-def known(name):
-    message = ForwardMsg()
-    message.ref_hash = name
-    return message
-
-
 def block():
     message = ForwardMsg()
     message.delta.add_block.vertical.SetInParent()
     return message
-
-
-def test_what_a_browser_knows_goes_into_no_block_that_never_came():
-    """Streamlit drops what a part of the page had not sent when it runs again, but not what is said by its hash."""
-
-    async def run():
-        browser = Browser()
-        sender = Sender(browser.get)
-        whole = [at(block(), 0, 0), at(known("a"), 0, 0, 0), at(known("b"), 0, 0, 1), at(known("c"), 1, 0)]
-        cut = [at(block(), 0, 0), at(known("a"), 0, 1, 0), at(known("b"), 0, 0, 2)]
-        for message in (begins(), *whole, END, begins(), *cut, END):
-            await sender.take(event(message))
-        assert browser.since() == [begins(), *whole, END, begins(), cut[0], END]
-
-    asyncio.run(run())
 
 
 def test_the_answer_comes_before_the_sidebar():
@@ -178,8 +157,6 @@ def test_a_long_run_says_that_it_runs_and_shows_what_there_is(monkeypatch):
 
 
 def test_a_run_that_is_cut_short_keeps_what_it_sent():
-    """A browser holds what was sent by its hash, and is not sent it again."""
-
     async def run():
         browser = Browser()
         sender = Sender(browser.get)
@@ -238,3 +215,71 @@ def test_a_browser_asks_for_the_whole_page_first():
         assert (second.fragment_id, second.query_string) == ("part", "batch=2")
 
     asyncio.run(run())
+
+
+def asked(page, *widgets, part="", query=""):
+    """What a browser asks that is on this page and has these widgets, each with its value."""
+    message = BackMsg()
+    message.rerun_script.page_script_hash = page
+    message.rerun_script.fragment_id = part
+    message.rerun_script.query_string = query
+    for name, value in widgets:
+        message.rerun_script.widget_states.widgets.add(id=name, int_value=value)
+    return message.rerun_script
+
+
+def heard(state):
+    return (
+        state.page_script_hash,
+        state.fragment_id,
+        state.query_string,
+        {widget.id: widget.int_value for widget in state.widget_states.widgets},
+    )
+
+
+def answer(page):
+    """What is sent of a page, from its name to its end."""
+    path = ForwardMsg()
+    path.navigation.page_script_hash = page
+    return path, END
+
+
+def test_a_page_that_is_left_is_heard():
+    """A browser that goes to another page says nothing of the widgets of the one before; what it says of them later is
+    no way back there."""
+    asking = Asking(None)
+    states = [
+        asked("", query="batch=2"),
+        asked("weigh", ("layers", 36), part="part", query="batch=2"),
+        asked("train", query="dp=2"),
+        asked("weigh", ("layers", 35), part="part", query="batch=2"),
+        asked("train", ("layers", 35), ("rank", 8), part="step"),
+    ]
+    for number, state in enumerate(states):
+        asking.complete(state)
+        if number in (0, 3):
+            for message in answer(("weigh", "train")[number > 0]):
+                asking.answered(message)
+    assert [heard(state) for state in states] == [
+        ("", "", "batch=2", {}),
+        ("weigh", "part", "batch=2", {"layers": 36}),
+        ("train", "", "dp=2", {"layers": 36}),
+        ("train", "", "dp=2", {"layers": 35}),
+        ("train", "step", "", {"layers": 35, "rank": 8}),
+    ]
+
+
+def test_the_server_may_choose_the_page():
+    """A button of ours that leads to another page; the answer of a page that was left on the way is none."""
+    asking = Asking(None)
+    asking.complete(asked(""))
+    for page in ("plan", "weigh"):
+        for message in answer(page):
+            asking.answered(message)
+    asking.complete(moved := asked("weigh", ("batch", 2), part="part"))
+    assert heard(moved) == ("weigh", "part", "", {"batch": 2})
+    asking.complete(asked("train"))
+    for message in answer("weigh"):
+        asking.answered(message)
+    asking.complete(late := asked("weigh", ("batch", 4), part="part"))
+    assert heard(late) == ("train", "", "", {"batch": 4})

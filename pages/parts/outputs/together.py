@@ -1,13 +1,15 @@
 """What a run of the script sends, in few pieces: a browser goes through the whole page for each piece that it gets."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.RootContainer_pb2 import RootContainer
+from streamlit.proto.WidgetStates_pb2 import WidgetState
 
 LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
@@ -16,68 +18,75 @@ PATIENCE = 6
 
 
 class Together:
-    """Websockets on which what a run sends waits for its end, and which ask for the whole page first."""
+    """Websockets on which what a run sends waits for its end, and what is asked loses nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            receive, send = Asking(receive).next, Sender(send).take
+            asking = Asking(receive)
+            receive, send = asking.next, Sender(send, asking.answered).take
         await self.app(scope, receive, send)
 
 
 class Asking:
-    """What one browser asks. The part of a page whose slider was moved is known to the server that drew it, and where
-    that was started again the new one would not answer: what comes first over a connection is for the whole page."""
+    """What one browser asks, with what Streamlit would lose of it:
+
+    - The part of a page whose slider was moved is known to the server that drew it, and where that was started again
+      the new one would not answer: what comes first over a connection is for the whole page.
+    - Whoever goes to another page, or back, says nothing of widgets, of which a move may wait for its answer, and is
+      dropped: what was said of them last is said again.
+    - A move that comes from the page before would bring that back: it is asked of the new one."""
 
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
-        self.is_first = True
+        self.page: str | None = None
+        """The hash of the page that the browser is on, or on its way to."""
+        self.query = ""
+        """What it asked of that page."""
+        self.is_there = True
+        """Whether that page has answered."""
+        self.is_drawn = False
+        """Whether it is being drawn."""
+        self.said: list[WidgetState] = []
 
     async def next(self) -> Message:
         message = await self.receive()
-        if self.is_first and message.get("bytes"):
+        if message.get("bytes"):
             asked = BackMsg.FromString(message["bytes"])
             if asked.HasField("rerun_script"):
-                self.is_first = False
-                asked.rerun_script.ClearField("fragment_id")
+                self.complete(asked.rerun_script)
                 message["bytes"] = asked.SerializeToString()
         return message
 
+    def complete(self, asked: ClientState) -> None:
+        said, page = asked.widget_states.widgets, asked.page_script_hash
+        if self.page is None:
+            asked.ClearField("fragment_id")
+            self.page = page
+        elif not said:
+            said.extend(self.said)
+            self.page, self.query, self.is_there, self.is_drawn = page, asked.query_string, False, False
+        elif not self.is_there or page != self.page:
+            asked.page_script_hash, asked.query_string = self.page, self.query
+            asked.ClearField("fragment_id")
+        self.said = [widget for widget in said if not is_click(widget)]
 
-class Run:
-    """What one run has sent. Of a part of the page that runs again before all of its last run was on its way Streamlit
-    drops the rest, and yet sends what the browser has already got by its hash alone: into a block that never came, for
-    which a browser gives up the whole page. The new run sends it again."""
+    def answered(self, sent: ForwardMsg) -> None:
+        """Of what is sent: which page it is, which may be another than was asked, and that this is all of it."""
+        page = sent.navigation.page_script_hash
+        if sent.HasField("navigation") and self.is_there:
+            self.page, self.query = page, ""
+        elif sent.HasField("navigation"):
+            self.is_drawn = page == self.page
+        elif sent.HasField("script_finished") and self.is_drawn:
+            self.is_there = True
 
-    def __init__(self) -> None:
-        self.paths: set[tuple[int, ...]] = set()
-        self.part: int | None = None
-        """The part of the page that came last."""
 
-    def has_place_for(self, sent: ForwardMsg) -> bool:
-        """Whether the block of an element has come, and the element before it."""
-        path = tuple(sent.metadata.delta_path)
-        if sent.HasField("ref_hash") and not self.paths.issuperset(self.before(path)):
-            return False
-        self.paths.add(path)
-        return True
-
-    def turns_to_sidebar(self, sent: ForwardMsg) -> bool:
-        """Whether the main part of the page is there, and the sidebar's turn comes."""
-        if not sent.metadata.delta_path:
-            return False
-        before, self.part = self.part, sent.metadata.delta_path[0]
-        return (before, self.part) == (RootContainer.MAIN, RootContainer.SIDEBAR)
-
-    @staticmethod
-    def before(path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        *block, place = path
-        if len(block) > 1:  # the page has a block for its main part, and one for its sidebar
-            yield tuple(block)
-        if place:
-            yield (*block, place - 1)
+def is_click(widget: WidgetState) -> bool:
+    """Whether it is said once, and not how something is."""
+    return str(widget.WhichOneof("value")).endswith("trigger_value")
 
 
 class Sender:
@@ -85,9 +94,12 @@ class Sender:
     through the page for it while the script computes. That the script is running costs it the same again, and is sent
     only of a run that takes long."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, note: Callable[[ForwardMsg], None] = lambda sent: None) -> None:
         self.send = send
-        self.run = Run()
+        self.note = note
+        """Hears what is sent."""
+        self.part: int | None = None
+        """The part of the page that came last."""
         self.waiting: list[Message] = []
         self.status: Message | None = None
         """That the script is running, not sent yet."""
@@ -101,12 +113,13 @@ class Sender:
         sent = ForwardMsg.FromString(message.get("bytes") or b"")
         entering, kind = self.last == "navigation", sent.WhichOneof("type")
         self.last = kind
+        self.note(sent)
         if kind == "new_session":
-            self.run = Run()
-        if not self.run.has_place_for(sent):
-            return
-        if self.run.turns_to_sidebar(sent):
-            await self.release()
+            self.part = None
+        if sent.metadata.delta_path:
+            before, self.part = self.part, sent.metadata.delta_path[0]
+            if (before, self.part) == (RootContainer.MAIN, RootContainer.SIDEBAR):
+                await self.release()
         if kind == "session_status_changed":
             self.running = sent.session_status_changed.script_is_running
             self.status = message if self.running else None
