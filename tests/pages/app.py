@@ -59,3 +59,9 @@ def rows(app, key):
 
 def texts(elements):
     return [element.value for element in elements]
+
+
+def newest(elements, name):
+    """The widget that shows a field now: a new one takes its place where it is set by anything but itself."""
+    numbered = {one.key.partition("~")[2]: one for one in elements if one.key and one.key.partition("~")[0] == name}
+    return numbered[max(numbered, key=lambda number: int(number or 0))]

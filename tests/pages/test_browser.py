@@ -129,4 +129,4 @@ def test_a_slider_sends_what_moves_with_it(page, address):
     expect(page.get_by_text("Layout: TP 8, the one that does best")).to_have_count(0)
     page.get_by_role("button", name="Reset everything").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Qwen3-8B")
-    expect(page.locator(".st-key-num_gpus input")).to_have_value("1")
+    expect(page.get_by_role("spinbutton", name="How many of each")).to_have_value("1")

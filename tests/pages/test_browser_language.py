@@ -42,7 +42,7 @@ def test_the_language_goes_along(page, address):
 def test_lists_are_in_the_language_and_work_there(page, address):
     """A browser says back the text of what is chosen in a list."""
     page.goto(f"{address}/?model=Qwen/Qwen3-8B")
-    chosen = page.locator(".st-key-weights input")
+    chosen = page.locator("[class*=st-key-weights] input")  # a new one in each language
     for language, shown in [("English", "(default)"), ("中文", "（默认）"), ("English", "(default)")]:
         page.get_by_role("button", name=language).click()
         expect(chosen).to_have_value(re.compile(re.escape(shown)))

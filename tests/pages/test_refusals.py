@@ -10,7 +10,7 @@ from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.query import EVERYTHING, FORMERLY
 from pages.parts.state.scenario import places
 from presets import models
-from tests.pages.app import DRAWERS, metrics, opened, page, run, texts
+from tests.pages.app import DRAWERS, components, metrics, opened, page, run, texts
 
 
 def test_an_impossible_combination_offers_the_nearest():
@@ -125,6 +125,14 @@ def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, para
     run(app.button(key=button).click())
     assert metrics(app)["Memory per GPU"].endswith("GiB")
     assert app.query_params.get(parameter) != query.get(parameter, "3")
+
+
+def test_the_link_of_what_is_refused_is_its_own():
+    """And not that of the last answer, which stands below it."""
+    app = page(model="meta-llama/Llama-3.1-8B", num_hidden_layers="16")
+    run(app.slider(key="field_num_key_value_heads").set_value(7))
+    assert "Memory per GPU" in metrics(app)
+    assert "num_hidden_layers=16&num_key_value_heads=7" in components(app, "weighbridge_copy")["copy"]["text"]
 
 
 ENGINE_FIELDS = [name for engine in ENGINES for name in places(EVERYTHING, engine)]

@@ -1,15 +1,16 @@
 """Weigh without a browser: what it shows."""
 
 import pytest
-from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
+from streamlit.testing.v1 import AppTest
 
 from calc import families
 from calc.design.slope import Slopes
 from calc.serving.engines import ENGINES
-from pages.parts.state import widgets
 from pages.parts.state.scenario import places
 from presets import gpus, models
-from tests.pages.app import DRAWERS, charts, components, metrics, opened, page, rows, run, texts
+from tests import ROOT
+from tests.pages.app import DRAWERS, charts, components, metrics, newest, opened, page, rows, run, texts
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
 
@@ -196,43 +197,51 @@ def test_a_slider_of_other_limits_shows_the_model_s_value():
     """Both have 8 KV heads; the slider reaches as far as the query heads, 32 and 64."""
     app = page(model="Qwen/Qwen3-8B")
     run(app.selectbox(key="model").select("openai/gpt-oss-120b"))
-    assert app.slider(key="field_num_key_value_heads").value == 8
+    assert newest(app.slider, "field_num_key_value_heads").value == 8
 
 
-def test_the_first_key_after_a_restart_is_heard(monkeypatch):
+def said(*sliders):
+    """What a browser says of sliders, each with its value."""
+    states = WidgetStates()
+    for slider, value in sliders:
+        states.widgets.add(id=slider.id).double_array_value.data.append(value)
+    return states
+
+
+def test_the_first_key_after_a_restart_is_heard():
     """A browser whose server was started again sends its widgets as they were left, one of them moved."""
-    slider = WidgetState(id=page(model="Qwen/Qwen2.5-3B").slider(key="field_num_hidden_layers").id)
-    slider.double_array_value.data.append(35)
-    monkeypatch.setattr(widgets, "_heard", lambda: [slider])
-    app = page(model="Qwen/Qwen2.5-3B", batch="4")
+    app = page(model="Qwen/Qwen2.5-3B")
+    run(app.slider(key="field_num_hidden_layers").set_value(20))
+    run(app.button(key="reset_all").click())
+    slider = app.slider(key="field_num_hidden_layers~1")
+    app = AppTest.from_file(ROOT / "pages" / "router.py", default_timeout=60)
+    app.query_params.update(model="Qwen/Qwen2.5-3B", batch="4")
+    app._run(said((slider, 35)))
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "batch": "4", "num_hidden_layers": "35"}
-    assert app.slider(key="field_num_hidden_layers").value == 35
+    assert app.slider(key="field_num_hidden_layers~1").value == 35
 
 
 HIDDEN, FFN, HEAD = "field_hidden_size", "field_intermediate_size", "field_head_dim"
 
 
 def test_a_key_held_down_moves_one_slider():
-    """Where a wider model moves two others, a browser that has not heard of it says them as they were, then as it heard
-    first: the reader moved neither."""
+    """Where a wider model moves two others, new ones take their places, and a browser that has not heard of it says the
+    old ones as they were: the reader moved neither."""
     app = page(model="Qwen/Qwen2.5-3B")
-    before = [app.slider(key=key).value for key in (FFN, HEAD)]
-    run(app.slider(key=HIDDEN).set_value(2112))
-    first = [app.slider(key=key).value for key in (FFN, HEAD)]
-    assert first != before
-    for width, said in ((2176, before), (2240, first)):
-        for key, value in zip((FFN, HEAD), said, strict=True):
-            app.slider(key=key).set_value(value)
-        run(app.slider(key=HIDDEN).set_value(width))
+    old = [(slider, slider.value) for slider in (app.slider(key=key) for key in (FFN, HEAD))]
+    hidden = app.slider(key=HIDDEN)
+    for width in (2112, 2176, 2240):
+        app._run(said(*old, (hidden, width)))
         assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "hidden_size": str(width)}
-    assert [app.slider(key=key).value for key in (FFN, HEAD)] == [round(11_008 / 2240, 4), 2240 // 16]
+    assert app.slider(key=HIDDEN).value == 2240
+    assert [newest(app.slider, name).value for name in (FFN, HEAD)] == [round(11_008 / 2240, 4), 2240 // 16]
 
 
 def test_a_slider_goes_back_to_where_the_server_took_it_from():
     app = page(model="Qwen/Qwen2.5-3B")
     before = app.slider(key=FFN).value
     run(app.slider(key=HIDDEN).set_value(2112))
-    run(app.slider(key=FFN).set_value(before))
+    run(newest(app.slider, FFN).set_value(before))
     assert app.query_params["intermediate_size"] == str(round(before * 2112))
 
 
@@ -243,7 +252,7 @@ def test_an_address_from_before_a_click_is_not_gone_back_to():
     run(app.slider(key=HIDDEN).set_value(2112))
     app.query_params.clear()
     app.query_params.update(old)
-    run(app.slider(key=HEAD).set_value(64))
+    run(newest(app.slider, HEAD).set_value(64))
     assert {"hidden_size", "head_dim"} <= app.query_params.keys()
 
 

@@ -21,8 +21,8 @@ Take = Callable[[Any], None]
 
 def control(place: Place, error: ConfigError | None, usual: Any = None, label: str | None = None) -> None:
     """The widget of one field, and under it what is wrong with its value. `usual` is what holds where it is not set."""
-    option, name = place.option, place.name
-    shown: dict[str, Any] = {"label": label or field(name), "help": help_of(option)}
+    option = place.option
+    shown: dict[str, Any] = {"label": label or field(place.name), "help": help_of(option)}
     if option.is_switch and not option.optional:
         st.toggle(**shown, **bind(place))
     elif option.choices and option.is_number:
@@ -34,7 +34,7 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
         number(place, shown, usual)
     else:
         now = place.of(st.session_state.scenario) or ""
-        st.text_input(**shown, placeholder=default(usual), **show(name, now, _take_text, place))
+        st.text_input(**shown, placeholder=default(usual), **show(place.name, now, _take_text, place))
     faults(error, place)
 
 
@@ -49,23 +49,36 @@ def choose(place: Place, choices: Iterable[Any], shown: dict[str, Any], usual: A
     choices = list(choices)
     shown["format_func"] = lambda chosen: choice(place.name, chosen)
     if place.option.optional:
-        st.selectbox(options=choices, index=None, placeholder=default(usual), **shown, **bind(place))
+        st.selectbox(options=choices, index=None, placeholder=default(usual), **shown, **bind(place, given=None))
     elif len(choices) <= BUTTONS:
-        st.segmented_control(options=choices, required=True, **shown, **bind(place))
+        st.segmented_control(options=choices, required=True, **shown, **bind(place, given="default"))
     else:
-        st.selectbox(options=choices, **shown, **bind(place))
+        st.selectbox(options=choices, **shown, **bind(place, options=choices))
 
 
 def number(place: Place, shown: dict[str, Any], usual: Any) -> None:
     """A number within the field's limits, which may be left to the engine."""
-    option, kind = place.option, int if place.option.is_whole else float
-    limits: dict[str, Any] = {"min_value": None if option.least is None else kind(option.least)}
-    limits["max_value"] = None if option.most is None else kind(min(option.most, LARGEST))
+    option = place.option
     if not option.is_whole:
         shown |= {"step": 0.01, "format": "%g"}
     if option.optional:
         shown |= {"value": None, "placeholder": default(usual)}
-    st.number_input(**shown, **limits, **bind(place))
+    limits, now = within(option.least, option.most, place.of(st.session_state.scenario), whole=option.is_whole)
+    st.number_input(**shown, **limits, **bind(place, value=now, given=None if option.optional else "value"))
+
+
+def within(
+    least: float | None, most: float | None, now: float | None, *, whole: bool = False
+) -> tuple[dict[str, Any], Any]:
+    """Limits of a number box, no closer than what it shows, and that: all of one kind, and nothing that a browser does
+    not count to."""
+    kind = int if whole else float
+    now = None if now is None else min(kind(now), LARGEST)
+    low, high = (limit if now is None else bound(limit, now) for limit, bound in ((least or 0, min), (most or 0, max)))
+    return {
+        "min_value": None if least is None else kind(low),
+        "max_value": None if most is None else kind(min(high, LARGEST)),
+    }, now
 
 
 def worded(place: Place, shown: dict[str, Any], usual: Any) -> None:
@@ -75,17 +88,17 @@ def worded(place: Place, shown: dict[str, Any], usual: Any) -> None:
     st.text_input(**shown, placeholder=default(usual), **show(place.name, text, _take_worded, place))
 
 
-def _take_worded(place: Place) -> None:
+def _take_worded(text: str, place: Place) -> None:
     """What can't be read is kept as it is, and refused beside the control."""
-    text = st.session_state[place.name].strip()
+    text = text.strip()
     try:
         change({place: place.option.parse(text) if text else None})
     except ValueError:
         change({place: text})
 
 
-def _take_text(place: Place) -> None:
-    change({place: st.session_state[place.name].strip() or None})
+def _take_text(text: str, place: Place) -> None:
+    change({place: text.strip() or None})
 
 
 def default(usual: Any) -> str:
@@ -116,7 +129,6 @@ def help_of(option: Option) -> str | None:
 def ranged(place: Place, usual: Range, most: float) -> None:
     """A slider with two ends; the usual range is no choice."""
     now: Range = place.of(st.session_state.scenario) or usual
-    key = f"range_{place.name}"
     most = max(most, now.high)
     st.slider(
         field(place.name),
@@ -124,13 +136,12 @@ def ranged(place: Place, usual: Range, most: float) -> None:
         most,
         step=0.01,
         format="%.2f",
-        **show(key, (now.low, now.high), _take_range, place, key, usual, limits=(most,)),
+        **show(f"range_{place.name}", (now.low, now.high), _take_range, place, usual, limits=(most,)),
     )
 
 
-def _take_range(place: Place, key: str, usual: Range) -> None:
-    low, high = st.session_state[key]
-    chosen = Range(low=low, high=high)
+def _take_range(ends: tuple[float, float], place: Place, usual: Range) -> None:
+    chosen = Range(low=ends[0], high=ends[1])
     change({place: None if chosen == usual else chosen})
 
 

@@ -27,7 +27,7 @@ def draft_model(place: Place, answer: Answer) -> None:
         format_func=lambda name: label(name) if name in models() else name,
         placeholder=default(None),
         help=help_of(place.option),
-        **bind(place),
+        **bind(place, given=None),
     )
     faults(answer.error, place)
 

@@ -1,14 +1,12 @@
 """The controls of the reader's own machine."""
 
-from typing import Any
-
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import control, explain, faults, help_of
 from pages.parts.inputs.serving import workload
 from pages.parts.state.local import LocalAnswer
-from pages.parts.state.scenario import places
+from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
 from pages.parts.state.widgets import show
 from pages.parts.words import field, say
@@ -33,7 +31,7 @@ def machine(answer: LocalAnswer) -> None:
             format_func=lambda name: find_gpu(name).name,
             placeholder=say("none") if slot else say("none: the CPU computes"),
             help=help_of(place.option) if not slot else None,
-            **show(f"card_{slot}", card, _take_cards, place),
+            **show(f"card_{slot}", card, _take_card, place, slot, given=None),
         )
     faults(answer.error, place)
     if computer.is_unified:
@@ -51,8 +49,9 @@ def machine(answer: LocalAnswer) -> None:
                 control(known[name], answer.error)
 
 
-def _take_cards(place: Any) -> None:
-    chosen = [st.session_state.get(f"card_{slot}") for slot in range(MOST)]
+def _take_card(card: str | None, place: Place, slot: int) -> None:
+    now = place.of(st.session_state.scenario)
+    chosen = (*now[:slot], card, *now[slot + 1 :])
     change({place: tuple(name for name in chosen if name is not None)})
 
 
@@ -66,7 +65,7 @@ def cache_format(answer: LocalAnswer) -> None:
         format_func=lambda kind: "f16" if kind == "bf16" else kind,
         required=True,
         help=say("f16 is llama.cpp's own; q8_0 takes half, and with CUDA a 16-bit copy of one layer."),
-        **show("local_kv", now, lambda: change({place: st.session_state.local_kv})),
+        **show("local_kv", now, lambda kind: change({place: kind}), given="default"),
     )
     if answer.error is not None and answer.error.field == "kv":
         explain(answer.error, lambda near: change({place: near}))

@@ -35,7 +35,7 @@ def model_picker(answer: Answer) -> None:
         format_func=lambda name: label(name) if name in models() else name,
         placeholder=answer.model.name,
         accept_new_options=True,
-        **show("model", published.preset.id if published.preset else None, _take_model),
+        **show("model", published.preset.id if published.preset else None, _take_model, given=None),
         help=say(
             "Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04; or an id of the Hub."
         ),
@@ -57,10 +57,10 @@ def model_picker(answer: Answer) -> None:
     own_config()
 
 
-def _take_model() -> None:
+def _take_model(typed: str | None) -> None:
     """The preset that was chosen or typed, else a model of the Hub, else what has the words that were typed."""
     state = st.session_state
-    text = (state.model or DEFAULT_MODEL).strip()
+    text = (typed or DEFAULT_MODEL).strip()
     state.pop("words", None)
     if text in models():
         choose(text)
@@ -112,7 +112,8 @@ def several_files(source: Source, model: HubModel) -> None:
             **show(
                 "file",
                 source.file or preferred(model.gguf_files),
-                lambda: choose(source.model, source.revision, st.session_state.file),
+                lambda file: choose(source.model, source.revision, file),
+                options=model.gguf_files,
             ),
         )
 

@@ -10,7 +10,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time.plan import PLANNED
 from calc.time.prices import price_of
-from pages.parts.inputs.control import control, default, explain, faults, help_of
+from pages.parts.inputs.control import control, default, explain, faults, help_of, within
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.planned import Planned, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
@@ -59,37 +59,36 @@ def targets(answer: Planned) -> None:
 def rate(place: Place) -> None:
     """Tokens a second of a user; the scenario has the time of one."""
     ms = place.of(st.session_state.scenario)
+    limits, now = within(0.01, 100_000, None if ms is None else round(1000 / ms, 2))
     st.number_input(
         field(place.name),
-        min_value=0.01,
-        max_value=100_000.0,
-        value=None,
         format="%g",
         placeholder=say("any"),
         help=say("20 tokens/s are a time per output token (TPOT) of 50 ms."),
-        **show("min_rate", None if ms is None else round(1000 / ms, 2), _take_rate, place),
+        value=None,
+        **limits,
+        **show("min_rate", now, _take_rate, place, given=None),
     )
 
 
-def _take_rate(place: Place) -> None:
-    chosen = st.session_state.min_rate
+def _take_rate(chosen: float | None, place: Place) -> None:
     change({place: None if chosen is None else round(1000 / chosen, 3)})
 
 
 def number(place: Place, usual: Any = None, step: int | None = None) -> None:
     """A number that may be left open."""
-    option, kind = place.option, int if place.option.is_whole else float
+    option = place.option
     shown: dict[str, Any] = {"step": step} if step else {} if option.is_whole else {"format": "%g", "step": 1.0}
     if option.optional:
         shown |= {"value": None, "placeholder": say("any") if usual is None else default(usual)}
-    least = kind(option.least) if option.least is not None else None
+    least, now = 0.001 if option.open_below else option.least, place.of(st.session_state.scenario)
+    limits, now = within(least, option.most, now, whole=option.is_whole)
     st.number_input(
         field(place.name),
-        min_value=0.001 if option.open_below else least,
-        max_value=None if option.most is None else kind(option.most),
         help=help_of(option),
         **shown,
-        **bind(place),
+        **limits,
+        **bind(place, value=now, given=None if option.optional else "value"),
     )
 
 
@@ -101,7 +100,7 @@ def hardware(answer: Answer) -> None:
         field(place.name),
         [*own_gpus(answer.scenario), *gpus()],
         format_func=lambda name: find_gpu(name).name,
-        **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place),
+        **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
         help=help_of(place.option),
         placeholder=say("The usual ones")
         if answer.scenario.planning.purpose == "train"
@@ -122,14 +121,14 @@ def formats(answer: Planned) -> None:
         st.multiselect(
             field(name),
             all_of_them,
-            **show(name, list(place.of(st.session_state.scenario)), _take_list, place),
+            **show(name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
             help=help_of(place.option),
             placeholder=say("{format} (default)", format=usual[name]),
         )
 
 
-def _take_list(place: Place) -> None:
-    change({place: tuple(st.session_state[place.name])})
+def _take_list(chosen: list[str], place: Place) -> None:
+    change({place: tuple(chosen)})
 
 
 def engine(answer: Planned) -> None:
@@ -142,14 +141,14 @@ def engine(answer: Planned) -> None:
         if error is not None and error.field == "engine":
             explain(error, lambda near: change(serving=asked.with_engine(near)))
         place = known["prefix_share"]
+        limits, now = within(0, 0.99, place.of(answer.scenario))
         st.number_input(
             field(place.name),
-            min_value=0.0,
-            max_value=0.99,
             step=0.05,
             format="%g",
             help=help_of(place.option),
-            **bind(place),
+            **limits,
+            **bind(place, value=now),
         )
         faults(error, place)
 
@@ -162,12 +161,12 @@ def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
         list(engines),
         format_func=lambda name: ENGINES[name].title,
         help=say("What serves the model."),
-        **show("engine", asked if asked in engines else None, _take_engine),
+        **show("engine", asked if asked in engines else None, _take_engine, given="default"),
     )
 
 
-def _take_engine() -> None:
-    chosen, now = st.session_state.engine, st.session_state.scenario.serving
+def _take_engine(chosen: str | None) -> None:
+    now = st.session_state.scenario.serving
     change(serving=now.with_engine(chosen or now.engine))
 
 
@@ -182,15 +181,15 @@ def prices(answer: Answer) -> None:
         shown = list(dict.fromkeys([*stated, *planned]))[:MOST_PRICES]
         for gpu in shown:
             listed = price_of(gpu)
+            limits, now = within(0, 999_999, stated.get(gpu))
             st.number_input(
                 find_gpu(gpu).name,
-                min_value=0.0,
-                max_value=999_999.0,
-                value=None,
                 step=0.1,
                 format="%g",
                 placeholder=say("no list price") if listed is None else say("list price: {usd}", usd=f"{listed:g}"),
-                **show(f"price_{gpu}", stated.get(gpu), _take_price, place, gpu),
+                value=None,
+                **limits,
+                **show(f"price_{gpu}", now, _take_price, place, gpu, given=None),
             )
         st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
 
@@ -200,9 +199,8 @@ def usual(answer: Answer) -> Iterator[str]:
     yield from answer.scenario.planning.plan_gpus or (*own_gpus(answer.scenario), *usual_gpus())
 
 
-def _take_price(place: Place, gpu: str) -> None:
+def _take_price(usd: float | None, place: Place, gpu: str) -> None:
     stated = dict(st.session_state.scenario.planning.prices)
-    usd = st.session_state[f"price_{gpu}"]
     others = tuple(f"{name}={price:g}" for name, price in stated.items() if name != gpu)
     change({place: others if usd is None else (*others, f"{gpu}={usd:g}")})
 

@@ -10,7 +10,7 @@ from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.inputs import sidebar
-from pages.parts.inputs.control import control, explain, faults, help_of, ranged, reset
+from pages.parts.inputs.control import control, explain, faults, help_of, ranged, reset, within
 from pages.parts.inputs.draft import draft_model
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.slopes import Costs, costs
@@ -61,12 +61,7 @@ def context_length(answer: Answer, context: Place, cost: Costs) -> None:
         sorted({*stops, chosen}),
         format_func=told,
         help=cost.of_context(help_of(context.option) or "", chosen),
-        **show(
-            context.name,
-            chosen,
-            lambda: change({context: st.session_state[context.name]}),
-            limits=(told(chosen),),
-        ),
+        **show(context.name, chosen, lambda n: change({context: n}), limits=(told(chosen),)),
     )
     if made_for:
         st.caption(trained_for(made_for, chosen, learned=bool(architecture and architecture.positions)))
@@ -87,12 +82,12 @@ def gpus(answer: Weighed) -> None:
     sidebar.gpu_picker(answer)
     known, asked = of_serving(answer), answer.scenario.serving
     count = known["num_gpus"]
+    limits, now = within(1, count.option.most, asked.num_gpus or asked.layout.gpus, whole=True)
     st.number_input(
         field(count.name),
-        min_value=1,
-        max_value=count.option.most,
         help=help_of(count.option),
-        **show(count.name, asked.num_gpus or asked.layout.gpus, _take_count, count),
+        **limits,
+        **show(count.name, now, _take_count, count),
     )
     faults(answer.error, count)
     if answer.error is None and answer.report.scenario.layout.gpus > 1:
@@ -107,9 +102,8 @@ def gpus(answer: Weighed) -> None:
     reset("gpus", [*places(("gpu",)).values(), count, *spread])
 
 
-def _take_count(place: Place) -> None:
+def _take_count(count: int, place: Place) -> None:
     """So many GPUs, in the layout that does best."""
-    count = st.session_state[place.name]
     spread = [other for other in places(("serving",)).values() if "layout" in other.path]
     change({place: None if count == 1 else count} | {other: other.option.default for other in spread})
 
@@ -130,7 +124,7 @@ def weight_format(place: Place, usual: str, key: str = "weights", label: str | N
         WEIGHT_FORMATS,
         format_func=lambda name: format_label(name, usual),
         help=help_of(place.option),
-        **show(key, chosen, _take_format, place, usual, key, limits=(format_label(chosen, usual),)),
+        **show(key, chosen, _take_format, place, usual, limits=(format_label(chosen, usual),), options=WEIGHT_FORMATS),
     )
 
 
@@ -142,8 +136,7 @@ def format_label(name: WeightFormat, usual: str) -> str:
     return say("{format} (default)", format=told) if name == usual else told
 
 
-def _take_format(place: Place, usual: str, key: str) -> None:
-    chosen = st.session_state[key]
+def _take_format(chosen: WeightFormat, place: Place, usual: str) -> None:
     change({place: None if chosen == usual else chosen})
 
 
@@ -160,7 +153,7 @@ def engine(answer: Weighed) -> None:
             required=True,
             format_func=lambda name: ENGINES[name].title,
             help=say("What serves the model; each engine has flags of its own."),
-            **show("engine", asked.engine, _take_engine),
+            **show("engine", asked.engine, _take_engine, given="default"),
         )
         if concerns(error, {"engine"}) and error is not None:
             explain(error, lambda near: change(serving=asked.with_engine(near)))
@@ -174,9 +167,9 @@ def engine(answer: Weighed) -> None:
         reset("engine", [of_serving(answer)["generated"], *flags.values()])
 
 
-def _take_engine() -> None:
-    chosen: ServingChoice = st.session_state.scenario.serving
-    change(serving=chosen.with_engine(st.session_state.engine))
+def _take_engine(engine: str) -> None:
+    now: ServingChoice = st.session_state.scenario.serving
+    change(serving=now.with_engine(engine))
 
 
 def defaults(answer: Weighed) -> Mapping[str, Any]:

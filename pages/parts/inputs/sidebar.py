@@ -136,7 +136,7 @@ def sliders(answer: Answer) -> None:
 def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
     """What is wrong with a field, and what would be right."""
     if answer.error is not None and answer.error.field == name:
-        explain(answer.error, partial(_put, name, published[name]))
+        explain(answer.error, partial(put, name=name, original=published[name]))
 
 
 def difference(answer: Answer, name: str, original: Any) -> None:
@@ -147,7 +147,7 @@ def difference(answer: Answer, name: str, original: Any) -> None:
         type="tertiary",
         key=f"reset_{name}",
         help=say("Back to {value}", value=value(original)),
-        on_click=lambda: put(name, original, original),
+        on_click=lambda: put(original, name, original),
     )
 
 
@@ -174,7 +174,7 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
     if now != original:
         label = say("{label} :orange-badge[changed]", label=label)
     if isinstance(control, Switch):
-        st.toggle(label, help=say(control.help), width="stretch", **show(key, now, _take, key, name, original))
+        st.toggle(label, help=say(control.help), width="stretch", **show(key, now, put, name, original))
     elif name in MULTIPLIERS:
         multiplier(label, name, control, original, values, cost)
     else:
@@ -186,43 +186,33 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
             label,
             min_value=low,
             max_value=high,
-            value=now,
             step=control.step,
             help=cost.of_field(say(control.help), name, now, control.step),
-            **show(key, now, _take, key, name, original, limits=(low, high, control.step)),
+            **show(key, now, put, name, original, limits=(low, high, control.step)),
         )
 
 
 def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
     """The width of the feed-forward as a multiple of the hidden size."""
-    key, hidden = f"field_{name}", values[MULTIPLIERS[name]]
+    hidden = values[MULTIPLIERS[name]]
     now = round(values[name] / hidden, 4)
     low, high = min(0.125, now), max(16.0, now)
 
-    def take() -> None:
-        put(name, control.multiple(st.session_state[key], hidden), original)
+    def take(factor: float) -> None:
+        put(control.multiple(factor, hidden), name, original)
 
     st.slider(
         label,
         min_value=low,
         max_value=high,
-        value=now,
         step=0.125,
         format="%.4g",
         help=cost.of_field(say(control.help), name, values[name], control.multiple(0.125, hidden)),
-        **show(key, now, take, limits=(low, high)),
+        **show(f"field_{name}", now, take, limits=(low, high)),
     )
 
 
-def _take(key: str, name: str, original: int | bool) -> None:
-    put(name, st.session_state[key], original)
-
-
-def _put(name: str, original: Any, chosen: Any) -> None:
-    put(name, chosen, original)
-
-
-def put(name: str, chosen: Any, original: Any) -> None:
+def put(chosen: Any, name: str, original: Any) -> None:
     """Change one field of the config; the model's own value is no change."""
     others = {field: kept for field, kept in st.session_state.scenario.overrides.items() if field != name}
     change(overrides=others if chosen == original else others | {name: chosen})
@@ -234,7 +224,7 @@ def gpu_picker(answer: Answer) -> None:
         field("gpu"),
         [*own, *gpus()],
         format_func=gpu_label,
-        **show("gpu", list(answer.scenario.gpu), lambda: change(gpu=tuple(st.session_state.gpu))),
+        **show("gpu", list(answer.scenario.gpu), lambda chosen: change(gpu=tuple(chosen)), given="default"),
         help=say("Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."),
         placeholder=say("Choose GPUs"),
     )

@@ -59,14 +59,14 @@ def trainer(answer: Trained) -> None:
         format_func=lambda name: TRAINERS[name].title,
         placeholder=say("your own"),
         help=say("Sets every flag below as this trainer has it by default; batch, length, adapters and GPUs stay."),
-        **show("trainer", name, _take_trainer),
+        **show("trainer", name, _take_trainer, given=None),
     )
     if name is not None:
         st.caption(say("Read in {source}.", source=TRAINERS[name].source))
 
 
-def _take_trainer() -> None:
-    change(training=trained_as(st.session_state.scenario.training, st.session_state.trainer))
+def _take_trainer(trainer: str | None) -> None:
+    change(training=trained_as(st.session_state.scenario.training, trainer))
 
 
 def method(answer: Trained) -> None:
@@ -78,13 +78,13 @@ def method(answer: Trained) -> None:
         required=True,
         format_func=lambda chosen: choice(place.name, chosen),
         help=help_of(place.option),
-        **show(place.name, place.of(answer.scenario), _take_method),
+        **show(place.name, place.of(answer.scenario), _take_method, given="default"),
     )
     faults(answer.error, place)
 
 
-def _take_method() -> None:
-    change(training=by_method(st.session_state.scenario.training, st.session_state.method))
+def _take_method(method: str) -> None:
+    change(training=by_method(st.session_state.scenario.training, method))
 
 
 def adapters(answer: Trained) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from pages.parts.inputs import planning
-from pages.parts.inputs.control import control, faults
+from pages.parts.inputs.control import control, faults, within
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.training_planned import TrainingPlanned
@@ -37,18 +37,18 @@ def run(answer: TrainingPlanned) -> None:
 
 def tokens(place: Place) -> None:
     """In billions; the scenario has single ones."""
+    limits, now = within(1e-6, 1e9, place.of(st.session_state.scenario) / BILLION)
     st.number_input(
         say("Tokens to train on, billions"),
-        min_value=1e-6,
-        max_value=1e9,
         format="%g",
         step=10.0,
-        **show("billions", place.of(st.session_state.scenario) / BILLION, _take_tokens, place),
+        **limits,
+        **show("billions", now, _take_tokens, place),
     )
 
 
-def _take_tokens(place: Place) -> None:
-    change({place: st.session_state.billions * BILLION})
+def _take_tokens(billions: float, place: Place) -> None:
+    change({place: billions * BILLION})
 
 
 def of_planning() -> Mapping[str, Place]:

@@ -66,10 +66,11 @@ def model_and_card(scenario: Scenario) -> Answer:
 
 def card(scenario: Scenario) -> None:
     """A GPU of the catalogue, or one of the reader's own."""
+    cards = [*own_gpus(scenario), *gpus()]
     st.selectbox(
         field("card"),
-        [*own_gpus(scenario), *gpus()],
+        cards,
         format_func=lambda name: find_gpu(name).name,
         help=say("The GPU that models are tried on."),
-        **bind(of_hardware()["card"]),
+        **bind(of_hardware()["card"], options=cards),
     )

@@ -164,7 +164,7 @@ def scale_to(answer: Weighed) -> None:
                     say("Use {value}", value=f"{design.value:,}"),
                     key=f"scale_use_{design.value}",
                     on_click=put,
-                    args=(name, design.value, original),
+                    args=(design.value, name, original),
                 )
                 st.markdown(row(design, what, name, kind))
     if found.below is None:

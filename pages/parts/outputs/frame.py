@@ -6,9 +6,10 @@ from typing import TypeVar
 import streamlit as st
 
 from calc.errors import Message
+from pages.parts import words
 from pages.parts.inputs import sidebar
 from pages.parts.outputs import share, unknown
-from pages.parts.state import url, widgets
+from pages.parts.state import url
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer
@@ -40,22 +41,27 @@ def quick_page(
     answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
         rooms = sidebar.outline(answer, sections, moving)
-    st.session_state.answer = answer
-    quick(here, calculate, draw, rooms)
+    quick(here, calculate, draw, rooms, [answer])
 
 
 @st.fragment
 def quick(
-    here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], rooms: Iterable[sidebar.Room[A]]
+    here: Page,
+    calculate: Callable[[Scenario], A],
+    draw: Callable[[A], None],
+    rooms: Iterable[sidebar.Room[A]],
+    first: list[A],
 ) -> None:
-    """What a slider runs: the answer, then the inputs. A change on which the rest of the page hangs runs that too."""
+    """What a slider runs: the answer, then the inputs. A change on which the rest of the page hangs runs that too.
+    `first` is the answer of the run of the whole page, which this part is not to calculate again."""
     state = st.session_state
-    answer: A | None = state.pop("answer", None)
-    if answer is None:
-        widgets.hear()
+    if first:
+        answer = first.pop()
+    else:
+        words.begin()
         answer = calculate(url.current(here))
         if sidebar.hangs_on(answer) != state.hangs_on:
-            widgets.run_whole()
+            st.rerun()
     state.hangs_on = sidebar.hangs_on(answer)
     if answer.error is None:
         draw(begin(answer, here, calculate))
@@ -74,7 +80,7 @@ def titled(answer: A, here: Page) -> A:
 def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:
     """What stands above an answer."""
     shown = last_good(answer, here, calculate) if needs_answer else answer
-    share.header(shown, here)
+    share.header(shown, here, answer)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
     if answer.error is not None and needs_answer:

@@ -25,11 +25,10 @@ def draw(sections: Mapping[Tab, Section]) -> None:
         required=True,
         format_func=lambda name: sections[name][0],
         label_visibility="collapsed",
-        **show("sections", names[number], _take, place, names),
+        **show("sections", names[number], _take, place, names, given="default"),
     )
     sections[names[number]][1]()
 
 
-def _take(place: Place, names: Sequence[Tab]) -> None:
-    chosen = st.session_state.sections
+def _take(chosen: Tab, place: Place, names: Sequence[Tab]) -> None:
     change({place: None if chosen == names[0] else chosen})

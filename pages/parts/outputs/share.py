@@ -20,11 +20,12 @@ def title(name: str, page: Page) -> str:
     return f"{name} · {say(page.title)} · Weighbridge"
 
 
-def header(answer: Answer, page: Page) -> None:
+def header(answer: Answer, page: Page, asked: Answer) -> None:
+    """Of what is on screen; the link is that of what is asked, which may be refused."""
     name = answer.model.name
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
-        copy_link(answer, page)
+        copy_link(asked, page)
         if answer.download is not None:
             st.download_button(
                 say("Report"),

@@ -41,7 +41,7 @@ def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
     """What puts a value into the field that a sentence is about; None where no control has it."""
     name, settings = error.field, answer.model.published.settings or {}
     if name is not None and name in settings:
-        return lambda near: put(name, near, settings[name])
+        return lambda near: put(near, name, settings[name])
     place = places(here.uses, answer.scenario.serving.engine).get(name or "")
     return None if place is None else lambda near: change({place: near})
 

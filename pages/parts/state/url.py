@@ -1,7 +1,22 @@
 """The scenario and the language of this session and its address: the one module that touches `st.query_params`.
 
 The scenario is written in two ways: `change`, called by a control with the fields that it sets, and `current`, which
-reads the address when a reader arrives, and when they go back or forward. Widgets are views of it (widgets.py).
+reads an address. Widgets are views of it (widgets.py). A message of the browser says the address that it had, which the
+server may have written anew since; of messages that wait for an answer the newest counts, and is marked as Back only
+where nothing followed. So an address is read where it can be the reader's alone:
+
+| a run                                  | the scenario                             | the address                |
+| -------------------------------------- | ---------------------------------------- | -------------------------- |
+| is the first of a session              | is that of the address                   | is left as it is           |
+| enters a page with a query of its own  | is that of the address                   | is sent                    |
+| enters a page with none                | stays, with the reader's moves           | is sent                    |
+| is Back or forward                     | is that of the address                   | is sent, behind any other  |
+| is that, to a path without a query     | is what it was when the page was entered | is sent                    |
+| is that, to the query of the page left | stays, with the reader's moves           | is sent                    |
+| is any other, whatever it says         | stays, with the reader's moves           | is sent once it is changed |
+
+Fifth and sixth are steps that the navigation leaves in the history. A run that was cut short left what it had to read
+in `unread`, and the next one reads it. A browser that is sent the address that it has does nothing.
 """
 
 from collections.abc import Mapping
@@ -9,78 +24,84 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
-from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from calc.errors import Message, shown
 from pages.parts import words
+from pages.parts.state import widgets
 from pages.parts.state.published import forget, published
 from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
-from pages.parts.state.widgets import hear, show
 
 
 def arrive() -> None:
-    """Note the address that a reader comes with, before the navigation is there to be clicked: whoever goes on to
-    another page at once keeps the model. And the language that an address says, before anything is. For the router."""
-    state = st.session_state
-    if st.query_params.get("lang") in words.CATALOGUES and not state.get("touched"):
-        state.language = st.query_params["lang"]
-    heard = hear()
-    if "arrival" not in state:
-        state.left_over = heard
-        path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
-        page = next((page for page in PAGES if page.path == path), WEIGH)
-        state.arrival = page, st.query_params.to_dict()
+    """Note the address that a reader comes with, or goes back to, before the navigation is there to be clicked: whoever
+    goes on to another page at once keeps the model. And the language that it says, before anything is. For the
+    router."""
+    state, context = st.session_state, get_script_run_ctx()
+    is_back = context is not None and context.is_history_navigation
+    if "entered" not in state:
+        state.entered, state.visits, state.written, state.resumed = {}, 0, False, widgets.left_over()
+        _note(state.get("language"))
+    elif is_back:
+        state.written = True
+        _note(None)
+    words.begin()
+
+
+def _note(language: str | None) -> None:
+    """The page and the query that are to be read; None where there is nothing to read."""
+    state, params = st.session_state, st.query_params.to_dict()
+    path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
+    page = next((page for page in PAGES if page.path == path), WEIGH)
+    state.unread = None
+    if "page" in state and page != state.page and params == state.address:
+        change()
+    elif not params and page.path in state.entered:
+        change(**dict(state.entered[page.path]))
+    else:
+        state.unread = page, params
+        state.language = params["lang"] if params.get("lang") in words.CATALOGUES else language
 
 
 def resume() -> None:
-    """What a reader did before this process knew them: a browser whose server was started again speaks up with its
-    widgets as they were left and one of them moved, which nothing here could hear yet. For the router, at its end."""
-    widgets, context = st.session_state.pop("left_over", None), get_script_run_ctx()
-    st.session_state.resumed = bool(widgets)
-    if widgets and context is not None:
-        context.session_state.on_script_will_rerun(WidgetStates(widgets=widgets))
+    """A browser whose server was started again speaks up with its widgets as they were left and one of them moved. For
+    the router, at its end."""
+    if st.session_state.pop("resumed", None) and widgets.catch_up():
         st.rerun()
 
 
 def current(page: Page) -> Scenario:
-    """The scenario now; read from the address on the first run and when the reader goes back or forward."""
-    state, params = st.session_state, st.query_params.to_dict()
-    if "scenario" not in state:
-        if params:
-            _read(page, params)
-        else:
-            _read(*state.get("arrival", (page, params)))
-            _write(page)
-    elif state.pop("touched", False) or (page != state.page and params in ({}, state.written)):
-        # The navigation drops the query string; and the next page's first stands in the history under this one's path.
-        if page != state.page:
-            state.entered = page, state.scenario
-        state.problems = []
-        _write(page)
-    elif not params and state.get("entered", (None,))[0] == page:
-        # Back to the path alone, which the navigation may leave in the history before its query string follows.
-        state.scenario, state.problems = state.entered[1], []
-        _write(page)
-    elif params != state.written and _is_chosen():
-        _read(page, params)
-    state.page = page
+    """The scenario now, as the table above has it."""
+    state, said = st.session_state, st.query_params.to_dict()
+    found = _unread(page, said)
+    if found is not None:
+        _read(*found)
+    state.pop("unread", None)
+    if page != state.get("page"):
+        if found is None or found[0] != page:
+            state.entered[page.path], state.address = state.scenario, None
+        state.written = "page" in state
+        state.page, state.visits = page, state.visits + 1
+    if state.address is None:
+        params = _params(state.scenario, page)
+        state.address, state.problems, state.written = params if shareable(params) else {}, [], True
+    if state.written or said != state.address:
+        st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
     return scenario
 
 
-def _is_chosen() -> bool:
-    """Whether an address is the reader's: that of a link, or one they go back to. A browser that says what else they
-    did may say the address as it was before the server wrote it."""
-    context = get_script_run_ctx()
-    return not st.session_state.acted or (context is not None and context.is_history_navigation)
+def _unread(page: Page, said: dict[str, str]) -> tuple[Page, dict[str, str]] | None:
+    """The page and the query that this run is to read, if any."""
+    state = st.session_state
+    is_own = said and ("scenario" not in state or ("unread" not in state and page != state.page))
+    return (page, said) if is_own else state.get("unread")
 
 
 def _read(page: Page, params: dict[str, str]) -> None:
     state = st.session_state
     now = state.get("scenario", Scenario())
-    state.written = params
     lang = params.get("lang", "en")
     state.scenario, problems = decode({name: params[name] for name in params if name != "lang"}, page, now, _settings)
     if lang not in words.CATALOGUES:
@@ -91,16 +112,7 @@ def _read(page: Page, params: dict[str, str]) -> None:
             problems.append(
                 Message("The link says {name} {n:,} times; the last one counts.", name=shown(name), n=times)
             )
-    state.problems = problems
-
-
-def _write(page: Page) -> None:
-    state = st.session_state
-    state.written = _params(state.scenario, page)
-    if not shareable(state.written):
-        state.written = {}
-    if st.query_params.to_dict() != state.written:
-        st.query_params.from_dict(state.written)
+    state.address, state.problems = params, problems
 
 
 def _params(scenario: Scenario, page: Page) -> dict[str, str]:
@@ -119,7 +131,7 @@ def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     state.scenario = state.scenario.model_copy(update=parts)
     for place, value in (changes or {}).items():
         state.scenario = place.put(state.scenario, value)
-    state.touched = True
+    state.address = None
 
 
 def choose(model: str, revision: str | None = None, file: str | None = None) -> None:
@@ -130,13 +142,14 @@ def choose(model: str, revision: str | None = None, file: str | None = None) -> 
 def speak(language: str) -> None:
     """Another language for the same numbers; for callbacks."""
     st.session_state.language = language
-    st.session_state.touched = True
+    st.session_state.address = None
 
 
 def again() -> None:
     """Ask the Hub again, and read the address with what it says; for callbacks."""
     forget()
-    st.session_state.written = None
+    state = st.session_state
+    state.unread = state.page, state.address or _params(state.scenario, state.page)
 
 
 def problems() -> list[Message]:
@@ -154,11 +167,10 @@ def link(scenario: Scenario, page: Page) -> str | None:
     return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
-def bind(place: Place, key: str | None = None) -> dict[str, Any]:
-    """Arguments that make a widget the view of one field of the scenario."""
-    key = key or place.name
-    return show(key, place.of(st.session_state.scenario), _take, place, key)
+def bind(place: Place, **how: Any) -> dict[str, Any]:
+    """Arguments that make a widget the view of one field of the scenario; `how` is of `widgets.show`."""
+    return widgets.show(place.name, how.pop("value", place.of(st.session_state.scenario)), _take, place, **how)
 
 
-def _take(place: Place, key: str) -> None:
-    change({place: st.session_state[key]})
+def _take(value: Any, place: Place) -> None:
+    change({place: value})

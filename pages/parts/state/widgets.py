@@ -1,92 +1,137 @@
-"""Widgets as views of the scenario: each shows a value, and says so when its reader moves it.
+"""Widgets as views of the scenario: each belongs to its reader, who alone moves it.
 
-With each act of its reader a browser says the values of all widgets. One that the server has set since may still be
-said as it was, for the answer is on its way: an echo, which is no act and changes nothing.
+A message of the browser says the values of all widgets that it has drawn, as they are by then: of moves that wait for
+an answer the newest counts, and what was said before may be said again. To set a widget that is on a screen would undo
+what its reader does meanwhile, so that none ever is. A widget gets its value when it is new:
+
+| the widget                              | the scenario                                | is drawn              |
+| --------------------------------------- | ------------------------------------------- | --------------------- |
+| is not there: a first run, another page, a drawer that opens | has any value          | new, with that value  |
+| shows what the scenario has             | was moved by it, or not at all              | again, as it is       |
+| shows something else                    | changed by a preset, reset, lever, link or Back | new               |
+| has other limits, or another language   | has any value                               | new                   |
+
+and what the browser says of it:
+
+| it says                                           | what comes of it                                              |
+| ------------------------------------------------- | ------------------------------------------------------------- |
+| another value, of the widget that was drawn last  | its reader has moved it: the scenario changes                 |
+| another value, of the one before, whose place one that shows the same has taken | the same                        |
+| the value that it said before                     | nothing                                                       |
+| anything, of a widget whose place one that shows something else has taken | nothing                               |
+
+A new widget has a key that none had before: `num_hidden_layers`, `num_hidden_layers~1`, `num_hidden_layers~2`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts import words
 
 
-def hear() -> list[WidgetState]:
-    """What every run begins with: its language, and what the browser says. An act is heard by its first run."""
-    words.begin()
-    state, said = st.session_state, _heard()
-    state.setdefault("said", {})
-    deaf = state.pop("deaf", False)
-    if said or not deaf:
-        state.acted = any(map(_is_new, said))
-        state.said = {_key(widget): widget.SerializeToString() for widget in said}
-        for key, values in _told().items():
-            if key in state.said and state.get(key) == values[-1]:
-                del values[:-1]
-    return said
+@dataclass
+class Widget:
+    """The newest widget of a name."""
 
+    number: int
+    shown: Any
+    """What it shows: the value that it was given, or its reader's last."""
+    limits: tuple[Any, ...]
+    take: Callable[[Any], None]
+    times_set: int = 0
+    """How often it was set since its browser said anything of it."""
+    replaced: "Widget | None" = None
+    """The one whose place it took and which shows the same, and may have been moved meanwhile."""
 
-def run_whole() -> None:
-    """The run of a part of a page becomes one of the whole, which hears nothing of the browser itself."""
-    st.session_state.deaf = True
-    st.rerun()
+    def key(self, name: str) -> str:
+        return f"{name}~{self.number}" if self.number else name
 
 
 def show(
-    key: str, value: Any, take: Callable[..., None], *args: Any, limits: tuple[float | str, ...] = ()
+    name: str,
+    value: Any,
+    take: Callable[..., None],
+    *args: Any,
+    limits: tuple[Any, ...] = (),
+    given: str | None = "value",
+    options: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
-    """Arguments that make a widget show a value, and call `take` when its reader moves it. A slider of other limits is
-    a new one, which Streamlit puts at its lowest, and so is one that the browser has heard of and not drawn when its
-    reader clicks on; a list says back the text that it shows, which is another in another language; and a browser that
-    was answered before it was heard has all of them set again."""
-    state = st.session_state
-    limits = (words.language(), *limits)
-    known: dict[str, tuple[float | str, ...]] = state.setdefault("limits", {})
-    new = key not in state.said or known.get(key, limits) != limits
-    if state.get(key) != value or new or state.get("resumed"):
-        state[key] = value
-    known[key] = limits
-    told = _told().setdefault(key, [])
-    if told[-1:] != [value]:
-        told.append(value)
-    return {"key": key, "on_change": _take, "args": (key, take, *args)}
+    """Arguments that make a widget show a value, and call `take` with the new one when its reader moves it. `given` is
+    what Streamlit calls the value of such a widget; of a list with `options` it is an index; None for one that can be
+    emptied, which to Streamlit is one that is given nothing."""
+    state, before = st.session_state, drawn().get(name)
+    limits = (state.visits, words.language(), *limits)
+    if before is not None and before.shown == value and before.limits == limits and before.key(name) in state:
+        widget = before
+        widget.take = lambda chosen: take(chosen, *args)
+    else:
+        number = state.get("resumed", {}).get(name, 0) if before is None else before.number + 1
+        widget = drawn()[name] = Widget(number, value, limits, lambda chosen: take(chosen, *args))
+        if before is not None:
+            older, before.replaced = before.replaced, None
+            widget.replaced = next((one for one in (before, older) if one is not None and one.shown == value), None)
+    if given is None:
+        _set(widget, widget.key(name), is_new=widget is not before)
+    shown = {} if given is None else {given: value} if options is None else {"index": list(options).index(value)}
+    return {"key": widget.key(name), "on_change": _hear, "args": (name, widget.number)} | shown
 
 
-def _take(key: str, take: Callable[..., None], *args: Any) -> None:
-    if is_act(key):
-        _told().pop(key, None)
-        take(*args)
+def _set(widget: Widget, key: str, *, is_new: bool) -> None:
+    """Set a widget until its browser says that it has drawn it, which got nothing of a run that was cut short."""
+    if (widget.shown is None) if is_new else not widget.times_set:
+        return
+    if key in said():
+        widget.times_set = 0
+        return
+    st.session_state[key] = widget.shown
+    widget.times_set += 1
 
 
-def is_act(key: str) -> bool:
-    """Whether the reader moved this widget: it says what it was never told, or no other widget does."""
-    new = {_key(widget) for widget in _heard() if _is_new(widget)}
-    return key in new or not new
+def _hear(name: str, number: int) -> None:
+    widget = drawn().get(name)
+    for one in () if widget is None else (widget, widget.replaced):
+        if one is not None and one.number == number:
+            _move(one, name)
 
 
-def _is_new(widget: WidgetState) -> bool:
-    """Whether a widget says what neither it nor the server has said of it, as one that is clicked on always does."""
-    state, key, kind = st.session_state, _key(widget), str(widget.WhichOneof("value"))
-    if kind.endswith("trigger_value"):
-        return bool(getattr(widget, kind))
-    told = _told().get(key)
-    return state.said.get(key) != widget.SerializeToString() if told is None else state.get(key) not in told
+def _move(widget: Widget, name: str) -> bool:
+    """What a widget shows may be its reader's; whether it is. One that was set again may have been moved before that
+    came: a new one takes its place."""
+    value = st.session_state[widget.key(name)]
+    moved: bool = value != widget.shown
+    if moved:
+        widget.shown = value
+        widget.limits = widget.limits if widget.times_set <= 1 else ()
+        drawn()[name].take(value)
+    return moved
 
 
-def _told() -> dict[str, list[Any]]:
-    """What each widget was told to show, from what its browser showed last."""
-    told: dict[str, list[Any]] = st.session_state.setdefault("told", {})
-    return told
+def drawn() -> dict[str, Widget]:
+    """The newest widget of each name."""
+    widgets: dict[str, Widget] = st.session_state.setdefault("widgets", {})
+    return widgets
 
 
-def _heard() -> list[WidgetState]:
-    """What the browser says of the widgets that it has drawn."""
+def said() -> set[str]:
+    """The keys of all widgets that the browser says in this run."""
     context = get_script_run_ctx()
-    return [] if context is None else context.session_state.get_widget_states()
+    states = [] if context is None else context.session_state.get_widget_states()
+    return {state.id.split("-", 2)[-1] for state in states}
 
 
-def _key(widget: WidgetState) -> str:
-    return widget.id.split("-", 2)[-1]
+def left_over() -> dict[str, int]:
+    """The widgets that a browser has drawn before this process knew it, for its server was started again: the number
+    of each name."""
+    parts = (key.partition("~") for key in said())
+    return {name: int(number or 0) for name, _, number in parts if not number or number.isdecimal()}
+
+
+def catch_up() -> bool:
+    """Hear what readers did before this process knew them; whether there was anything."""
+    state = st.session_state
+    moved = [_move(widget, name) for name, widget in drawn().items() if widget.key(name) in state]
+    return any(moved)
