@@ -1,0 +1,115 @@
+"""A reader who is faster than the answers: nothing is lost, and what the page shows is what its address says."""
+
+import re
+from random import Random
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.pages.storm import presses, rest, seen, storm, watch
+
+START = {"model": "Qwen/Qwen3-14B", "gpu": "h100-sxm"}
+LAYERS, HIDDEN = "Layers", "Hidden size"
+NOW = {LAYERS: ("num_hidden_layers", 40, 1), HIDDEN: ("hidden_size", 5120, 64)}
+"""What each slider sets, where it stands and how far a key moves it."""
+
+
+@pytest.fixture(scope="module")
+def readers(browser):
+    """One who moves sliders, and one who opens the same address afresh."""
+    contexts = [browser.new_context(viewport={"width": 1440, "height": 1200}) for _ in range(2)]
+    for context in contexts:
+        context.set_default_timeout(60_000)
+    yield [watch(context.new_page()) for context in contexts]
+    for context in contexts:
+        context.close()
+
+
+def opened(page, address, path="", **query):
+    page.goto(f"{address}/{path}?" + "&".join(f"{name}={value}" for name, value in (START | query).items()))
+    drawn(page)
+
+
+def drawn(page):
+    page.get_by_text(re.compile(f"^{HIDDEN}")).first.wait_for()
+    rest(page)
+
+
+def said(page):
+    """What the address says."""
+    return dict(parse_qsl(urlsplit(page.url).query))
+
+
+def at(page):
+    """By how many steps each slider has moved, as the address says."""
+    return {label: (int(said(page).get(name, usual)) - usual) // step for label, (name, usual, step) in NOW.items()}
+
+
+def moved(steps):
+    """What the address says after so many steps of each slider."""
+    fields = {NOW[label][0]: NOW[label][1] + NOW[label][2] * number for label, number in steps.items() if number}
+    return START | {name: str(value) for name, value in fields.items()}
+
+
+def agrees(page, fresh):
+    """Whether a page is what a fresh one at its address is."""
+    fresh.goto(page.url)
+    drawn(fresh)
+    assert seen(page) == seen(fresh)
+
+
+@pytest.mark.parametrize(("number", "pause"), [(600, 0), (300, 5), (100, 30), (60, 60), (40, 150), (200, 0)])
+def test_a_storm_on_two_sliders(readers, address, number, pause):
+    """One after the other on the same page."""
+    page, fresh = readers
+    if not page.url.startswith(address):
+        opened(page, address)
+    storm(page, presses(Random(number), number, 15, now := at(page)), pause)
+    rest(page)
+    assert said(page) == moved(now)
+    agrees(page, fresh)
+
+
+def test_a_storm_on_a_number_box(readers, address):
+    page, fresh = readers
+    opened(page, address, num_gpus="20")
+    storm(page, presses(Random(1), 60, 15, now := {"How many of each": 0}), 20, ("ArrowDown", "ArrowUp"))
+    rest(page)
+    assert said(page) == START | {"num_gpus": str(20 + now["How many of each"])}
+    agrees(page, fresh)
+
+
+@pytest.mark.parametrize("pause", [0, 40])
+def test_nothing_is_lost_when_a_page_is_left_in_the_middle(readers, address, pause):
+    page, fresh = readers
+    opened(page, address)
+    storm(page, presses(Random(2), 40, 15, now := at(page)), pause)
+    page.get_by_test_id("stTopNavLink").filter(has_text="Train").click()
+    page.get_by_text("Training step", exact=True).wait_for()
+    rest(page)
+    assert said(page) == moved(now)
+    agrees(page, fresh)
+
+
+@pytest.mark.parametrize("act", ["preset", "reset", "back", "reload"])
+def test_what_else_comes_in_the_middle(readers, address, act):
+    """It takes the sliders away that move, or not: the page goes by its address, and nothing else has changed."""
+    page, fresh = readers
+    opened(page, address)
+    storm(page, presses(Random(3), 20, 15, at(page)), 25)
+    if act == "preset":
+        page.get_by_role("combobox", name="Model", exact=True).click()
+        page.keyboard.type("deepseek v3")
+        page.keyboard.press("Enter")
+    elif act == "reset":
+        page.get_by_role("button", name="Reset everything").click()
+    elif act == "back":
+        page.go_back(wait_until="commit")
+    else:
+        page.reload()
+        drawn(page)
+    storm(page, presses(Random(4), 20, 15, {LAYERS: 0}), 25)
+    rest(page)
+    agrees(page, fresh)
+    assert said(page).keys() <= {*START, "num_hidden_layers", "hidden_size"}
+    assert (said(page)["model"] == START["model"]) == (act != "preset")
