@@ -127,10 +127,12 @@ class MTP:
 
 @dataclass(frozen=True, eq=False)
 class Tower:
-    """How a tower for images is read, from its own section and from the whole config; and what its class assumes."""
+    """How encoders for images and sound are read, from their section and from the whole config; and what the class of
+    the first assumes."""
 
     read: Callable[[Fields, Fields], VisionTower | None]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from calc.families import tower_defaults as defaults
 from calc.families.encoder_towers import gemma3, idefics2, idefics3, lfm2_vl, llava, paligemma, qwen_audio
 from calc.families.family import Tower
 from calc.families.fields import Fields
+from calc.families.tower_parts import two
 from calc.model.towers.audio import OmniTowers
 from calc.model.towers.image import (
     Gemma4Vision,
@@ -164,13 +165,7 @@ def omni3(c: Fields, whole: Fields) -> OmniTowers:
     return OmniTowers(image=qwen3(c, whole), audio=qwen_audio(whole, convolved=True))
 
 
-def two(c: Fields, name: str) -> tuple[int, int]:
-    """A height and a width, or one number for both."""
-    value = c.get(name)
-    pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
-    first, second = (c.within({name: side}).size(name) for side in pair)
-    return first, second
-
+IMAGE_AND_SOUND = ("vision_config", "audio_config")
 
 GEMMA3 = Tower(gemma3, defaults.SIGLIP)
 GEMMA4 = Tower(gemma4, defaults.GEMMA4)
@@ -188,7 +183,7 @@ PALIGEMMA = Tower(paligemma, defaults.SIGLIP)
 PIXTRAL = Tower(pixtral, defaults.PIXTRAL)
 QWEN2 = Tower(qwen2, defaults.QWEN2)
 QWEN2_5 = Tower(qwen2_5, defaults.QWEN2_5)
-QWEN2_5_OMNI = Tower(omni2_5, defaults.QWEN2_5)
+QWEN2_5_OMNI = Tower(omni2_5, defaults.QWEN2_5, IMAGE_AND_SOUND)
 QWEN3 = Tower(qwen3, defaults.QWEN3)
-QWEN3_OMNI = Tower(omni3, defaults.QWEN3_VL)
+QWEN3_OMNI = Tower(omni3, defaults.QWEN3_VL, IMAGE_AND_SOUND)
 QWEN3_VL = Tower(qwen3, defaults.QWEN3_VL)

@@ -14,12 +14,14 @@ from calc.model.towers.image import (
     Qwen2Vision,
     QwenVision,
 )
+from calc.model.towers.listed import ListedTower
 
 VisionTower = (
     EncodedVision
     | QwenVision
     | Glm4Vision
     | LlamaVision
+    | ListedTower
     | OmniTowers
     | Qwen2Vision
     | PixtralVision

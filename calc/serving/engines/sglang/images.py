@@ -9,6 +9,7 @@ from calc.model.towers import VisionTower
 from calc.model.towers.audio import OmniTowers
 from calc.model.towers.encoders import EncodedVision
 from calc.model.towers.image import Glm4Vision, MoonVision, Qwen2Vision, QwenVision
+from calc.model.towers.listed import ListedTower
 from calc.units import MIB
 
 WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
@@ -43,6 +44,10 @@ def share_left(tower: VisionTower) -> float:
             hidden = tower.hidden
         case EncodedVision():
             layers, hidden = tower.encoder.num_layers, tower.encoder.hidden
+        case ListedTower():
+            if not tower.images:
+                return 1
+            layers, hidden = tower.num_layers or LAYERS, tower.hidden or HIDDEN
         case _:
             layers, hidden = tower.num_layers, tower.hidden
     ratio = layers * hidden**2 / (LAYERS * HIDDEN**2)

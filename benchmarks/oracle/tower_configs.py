@@ -1,0 +1,67 @@
+"""Configs of towers for images and sound, by wrapper: each class's default, and one of other sizes and flags."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.families.family_table import WRAPPED
+
+Config = dict[str, Any]
+TEXT = {"num_hidden_layers": 2, "hidden_size": 128, "vocab_size": 300, "pad_token_id": 0}
+TEXT |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+"""The language model, which the counts leave out."""
+
+
+def tower_configs(*names: str) -> Iterator[Config]:
+    """Of all wrappers, or of some."""
+    for name in names or TOWER_CONFIGS:
+        for own in TOWER_CONFIGS[name]:
+            text = {"model_type": WRAPPED[name], **TEXT, **own.get("text_config", {})}
+            yield {"model_type": name, **own, "text_config": text}
+
+
+def images(*sections: Config, **whole: Any) -> list[Config]:
+    """Configs of wrappers whose encoder's section is one of these."""
+    return [{"vision_config": section, **whole} for section in sections]
+
+
+SOUND = {
+    "d_model": 64,
+    "encoder_attention_heads": 4,
+    "encoder_layers": 2,
+    "encoder_ffn_dim": 96,
+    "num_mel_bins": 40,
+    "output_dim": 128,
+}
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+QWEN = {"depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 128}
+TOWER_CONFIGS: dict[str, list[Config]] = {
+    "gemma3": images(SMALL | {"image_size": 56, "patch_size": 14}),
+    "gemma4": images(SMALL | {"num_key_value_heads": 4, "head_dim": 16, "position_embedding_size": 100}),
+    "glm4v": images({}, SMALL | {"depth": 3, "out_hidden_size": 112, "attention_bias": True, "num_heads": 4}),
+    "idefics2": images({}, SMALL | {"patch_size": 16}),
+    "idefics3": images({}, SMALL | {"patch_size": 16}),
+    "internvl": images(
+        {},
+        SMALL | {"attention_bias": True, "use_qk_norm": True, "norm_type": "rms_norm", "image_size": [56, 56]},
+    ),
+    "lfm2_vl": images({}, SMALL | {"vision_use_head": False, "num_patches": 64}),
+    "llava": images(
+        {"model_type": "clip_vision_model"},
+        SMALL | {"model_type": "siglip_vision_model", "vision_use_head": False},
+        SMALL | {"model_type": "clip_vision_model", "image_size": 56, "patch_size": 14},
+    ),
+    "llava_next": images(SMALL | {"model_type": "clip_vision_model", "image_size": 56, "patch_size": 14}),
+    "llava_onevision": images(SMALL | {"model_type": "siglip_vision_model"}),
+    "mllama": images({}, SMALL | {"num_global_layers": 2, "attention_heads": 4, "image_size": 56}),
+    "paligemma": images({"model_type": "siglip_vision_model"}, SMALL | {"vision_use_head": False}),
+    "smolvlm": images({}, SMALL),
+    "llama4": images(SMALL | {"intermediate_size": 256, "projector_input_dim": 80, "projector_output_dim": 72}),
+    "minimax_m3_vl": images({}, SMALL | {"temporal_patch_size": 1, "spatial_merge_size": 3}),
+    "mistral3": images({}, SMALL | {"head_dim": 16, "patch_size": 8}),
+    "qwen2_5_omni_thinker": images({}, QWEN, audio_config=SOUND),
+    "qwen3_omni_moe_thinker": images({}, QWEN, audio_config=SOUND | {"downsample_hidden_size": 24}),
+    "qwen2_vl": images({}, {"depth": 3, "embed_dim": 64, "hidden_size": 128, "num_heads": 4, "mlp_ratio": 2}),
+    "qwen2_5_vl": images({}, QWEN),
+    "qwen3_vl": images({}, QWEN),
+    "qwen3_5": images({}, QWEN),
+}

@@ -1,0 +1,75 @@
+"""An encoder as the list of its weights, and the layers that most encoders are stacks of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calc.model.tensor import Shape, Shapes
+from calc.model.towers.image import NamedShape, weights, with_biases
+from calc.model.towers.tower import Tower
+
+TEXT = -1
+"""A side of a shape: the language model's width; -4 is four times that."""
+GATED = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+
+
+class ListedTower(Tower):
+    """Encoders and projectors of one model, by their weights."""
+
+    modules: tuple[NamedShape, ...]
+    statistics: tuple[tuple[str, Shape], ...] = ()  # of the checkpoint, and no parameters
+    images: bool  # whether the config has a section for an encoder of images
+    num_layers: int | None  # what that section says
+    hidden: int | None
+
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
+        """Name, shape and number of layers that hold it, of each weight."""
+        for name, shape, copies in self.modules:
+            yield name, tuple(side if side >= 0 else -side * text_hidden for side in shape), copies
+
+    def buffers(self) -> Shapes:
+        return dict(self.statistics)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Names and biases of one layer of a transformer that encodes images or sound; by default CLIP's and SigLIP's."""
+
+    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")  # one name: in one matrix
+    out: str = "self_attn.out_proj"
+    mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")  # three names: gate, up, down
+    norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
+    head_norms: tuple[str, ...] = ()  # over the dimension of a head; never with a bias
+    scales: tuple[str, ...] = ()  # parameters as wide as the layer
+    qkv_bias: bool = True
+    key_bias: bool = True  # only Whisper's line has none where queries and values have one
+    out_bias: bool = True
+    mlp_bias: bool = True
+    norm_bias: bool = True
+
+    def shapes(self, d: int, f: int, *, q: int | None = None, kv: int | None = None, d_head: int = 0) -> Shapes:
+        """Shape of each weight in a layer d wide, whose feed-forward is f wide: queries [q, d], keys and values
+        [kv, d]; q is d and kv is q where they are left out."""
+        q = d if q is None else q
+        kv = q if kv is None else kv
+        *inner, outer = self.mlp
+        sides = (q + 2 * kv,) if len(self.qkv) == 1 else (q, kv, kv)
+        attention: Shapes = {name: (side, d) for name, side in zip(self.qkv, sides, strict=True)}
+        mlp: Shapes = {**dict.fromkeys(inner, (f, d)), outer: (d, f)}
+        parts: tuple[tuple[Shapes, bool], ...] = (
+            (attention, self.qkv_bias),
+            ({self.out: (d, q)}, self.out_bias),
+            (mlp, self.mlp_bias),
+            (dict.fromkeys(self.norms, (d,)), self.norm_bias),
+            (dict.fromkeys(self.head_norms, (d_head,)), False),
+        )
+        found: Shapes = dict.fromkeys(self.scales, (d,))
+        for modules, bias in parts:
+            found |= with_biases(modules) if bias else weights(modules)
+        if not self.key_bias:
+            del found[f"{self.qkv[1]}.bias"]
+        return found
+
+
+def biased(bias: bool, modules: Shapes) -> Shapes:
+    """Each module's weight, and its bias where it has one."""
+    return with_biases(modules) if bias else weights(modules)
