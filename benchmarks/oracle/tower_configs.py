@@ -34,10 +34,39 @@ SOUND = {
 }
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 QWEN = {"depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 128}
+SAM = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "output_channels": 24, "image_size": 128}
+SAM |= {"global_attn_indexes": [1], "window_size": 4, "qkv_bias": False, "use_abs_pos": False}
 TOWER_CONFIGS: dict[str, list[Config]] = {
+    "aria": [
+        *images({}),
+        *images(SMALL | {"image_size": 64}, projector_patch_to_query_dict={"4": 24, "16": 40}),
+    ],
+    "aya_vision": [
+        *images({}),
+        *images(SMALL | {"vision_use_head": False}, downsample_factor=4, alignment_intermediate_size=88),
+    ],
+    "cohere2_vision": [*images({}), *images(SMALL, downsample_factor=4, alignment_intermediate_size=88)],
+    "deepseek_vl": images({}, SMALL | {"image_size": 56, "patch_size": 14}),
+    "deepseek_vl_hybrid": [
+        {"vision_config": {}, "high_res_vision_config": {}},
+        {"vision_config": SMALL, "high_res_vision_config": SAM | {"mlp_ratio": 2.5}},
+    ],
+    "exaone4_5": images({}, QWEN | {"num_key_value_heads": 2}),
     "gemma3": images(SMALL | {"image_size": 56, "patch_size": 14}),
     "gemma4": images(SMALL | {"num_key_value_heads": 4, "head_dim": 16, "position_embedding_size": 100}),
     "glm4v": images({}, SMALL | {"depth": 3, "out_hidden_size": 112, "attention_bias": True, "num_heads": 4}),
+    "glmga": images({}, SMALL | {"depth": 3, "out_hidden_size": 112, "attention_bias": True, "num_heads": 4}),
+    "got_ocr2": images({}, SAM | {"mlp_dim": 96, "use_rel_pos": False}, SAM | {"mlp_dim": 96}),
+    "granite4_vision": [
+        {"vision_config": {}, "deepstack_layer_map": [[0, 0]], "downsample_rate": "4/8"},
+        {
+            "vision_config": SMALL,
+            "qformer_config": {"num_hidden_layers": 3, "use_qformer_text_input": True},
+            "deepstack_layer_map": [[0, 0], [1, 1]],
+            "downsample_rate": "2/4",
+        },
+    ],
+    "hyperclovax_vision_v2": images({}, QWEN),
     "idefics2": images({}, SMALL | {"patch_size": 16}),
     "idefics3": images({}, SMALL | {"patch_size": 16}),
     "internvl": images(

@@ -4,6 +4,7 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
+from calc.families.tower_readers import AYA_VISION, COHERE2_VISION
 from calc.model.kernels import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
@@ -42,7 +43,10 @@ COHERE: dict[str, Family] = made_by(
             norms=ONE_NORM,
             own={"sliding_window_pattern": 4},
             kernels=COHERE_KERNELS,
-            wrappers=(Wrapper("aya_vision", tied=True), Wrapper("cohere2_vision")),
+            wrappers=(
+                Wrapper("aya_vision", tower=AYA_VISION, tied=True),
+                Wrapper("cohere2_vision", tower=COHERE2_VISION),
+            ),
         ),
         "cohere2_moe": Family(
             mixer=Attention(bias="attention_bias", window=cohere2_moe_window),

@@ -10,7 +10,7 @@ from calc.families.fields import Fields
 from calc.families.moonshot import in_section
 from calc.families.recurrent_rows import KimiDelta
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import GLM4V
+from calc.families.tower_readers import GLM4V, GLMGA
 from calc.model.block import Extra
 from calc.model.names import Names
 
@@ -85,7 +85,7 @@ GLM: dict[str, Family] = made_by(
             norms=GLM4_NORMS,
             names=GLM_NAMES,
             rotary=Rotary(share=0.5, axes=3),
-            wrappers=(Wrapper("glm46v", tower=GLM4V), Wrapper("glm4v", tower=GLM4V), Wrapper("glmga")),
+            wrappers=(Wrapper("glm46v", tower=GLM4V), Wrapper("glm4v", tower=GLM4V), Wrapper("glmga", tower=GLMGA)),
         ),
         "glm_ocr_text": Family(
             mixer=Attention(), ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=(Wrapper("glm_ocr"),)

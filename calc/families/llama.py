@@ -4,7 +4,7 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import IDEFICS3, LLAMA4, LLAVA, MLLAMA
+from calc.families.tower_readers import DEEPSEEK_VL, DEEPSEEK_VL_HYBRID, IDEFICS3, LLAMA4, LLAVA, LLAVA_NEXT, MLLAMA
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -89,13 +89,13 @@ LLAMA: dict[str, Family] = made_by(
             ffn=Dense(),
             gguf="llama",
             wrappers=(
-                Wrapper("deepseek_vl"),
-                Wrapper("deepseek_vl_hybrid"),
+                Wrapper("deepseek_vl", tower=DEEPSEEK_VL),
+                Wrapper("deepseek_vl_hybrid", tower=DEEPSEEK_VL_HYBRID),
                 Wrapper("glmasr"),
                 Wrapper("idefics3", tower=IDEFICS3),
                 Wrapper("janus"),
                 Wrapper("llava", tower=LLAVA),
-                Wrapper("llava_next", tower=LLAVA),
+                Wrapper("llava_next", tower=LLAVA_NEXT),
                 Wrapper("llava_next_video"),
                 Wrapper("perception_lm"),
                 Wrapper("smolvlm", tower=IDEFICS3),

@@ -21,6 +21,7 @@ from calc.families.fields import Fields
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent_rows import Mamba
 from calc.families.rotary import Rotary
+from calc.families.tower_readers import ARIA
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -288,7 +289,7 @@ OTHERS: dict[str, Family] = {
             expert_packed={"fc1": GATE_UP},
             expert_renamed={"down_proj": "fc2"},
         ),
-        wrappers=(Wrapper("aria"),),
+        wrappers=(Wrapper("aria", tower=ARIA),),
     ),
     "laguna": Family(
         maker="Poolside",

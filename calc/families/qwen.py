@@ -10,7 +10,17 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
 from calc.families.fields import Fields, Size
 from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_OMNI, QWEN3, QWEN3_OMNI, QWEN3_VL
+from calc.families.tower_readers import (
+    GOT_OCR2,
+    INTERN,
+    LLAVA_ONEVISION,
+    QWEN2,
+    QWEN2_5,
+    QWEN2_5_OMNI,
+    QWEN3,
+    QWEN3_OMNI,
+    QWEN3_VL,
+)
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
@@ -200,10 +210,10 @@ QWEN: dict[str, Family] = made_by(
             gguf="qwen2",
             wrappers=(
                 Wrapper("fast_vlm"),
-                Wrapper("got_ocr2"),
+                Wrapper("got_ocr2", tower=GOT_OCR2),
                 Wrapper("internvl", tower=INTERN),
                 Wrapper("internvl_chat"),
-                Wrapper("llava_onevision", tower=LLAVA),
+                Wrapper("llava_onevision", tower=LLAVA_ONEVISION),
                 Wrapper("ovis2"),
                 Wrapper("pp_chart2table"),
                 Wrapper("qwen2_audio"),

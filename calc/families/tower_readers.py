@@ -3,22 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, Message, shown
+from calc.families import encoder_towers as towers
 from calc.families import tower_defaults as defaults
-from calc.families.encoder_towers import gemma3, idefics2, idefics3, lfm2_vl, llava, paligemma, qwen_audio
+from calc.families.encoder_towers import encoded
+from calc.families.encoders import SAM
 from calc.families.family import Tower
 from calc.families.fields import Fields
-from calc.families.tower_parts import two
-from calc.model.towers.audio import OmniTowers
+from calc.families.tower_parts import section, two
+from calc.model.towers.audio import OmniTowers, QwenAudio
 from calc.model.towers.image import (
     Gemma4Vision,
-    Glm4Vision,
-    InternVision,
     Llama4Vision,
     LlamaVision,
     MiniMaxVision,
     MoonVision,
-    PixtralVision,
     Qwen2Vision,
     QwenVision,
 )
@@ -69,14 +67,6 @@ def qwen2_5(c: Fields, whole: Fields) -> Qwen2Vision:
     return Qwen2Vision(**sizes(c, QWEN), gated=True)
 
 
-def pixtral(c: Fields, whole: Fields) -> PixtralVision:
-    return PixtralVision(
-        **sizes(c, WITH_CHANNELS),
-        merge_size=whole.maybe("spatial_merge_size") or 2,
-        projector_bias=whole.flag("multimodal_projector_bias"),
-    )
-
-
 def llama4(c: Fields, whole: Fields) -> Llama4Vision:
     return Llama4Vision(
         **sizes(c, WITH_CHANNELS),
@@ -120,31 +110,6 @@ def moon(c: Fields, whole: Fields) -> MoonVision:
     )
 
 
-def intern(c: Fields, whole: Fields) -> InternVision:
-    (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
-    ratio = whole.get("downsample_ratio")
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
-        message = Message("downsample_ratio is {ratio}; it must be a number such as 0.5.", ratio=shown(ratio))
-        raise ConfigError(message, "downsample_ratio")
-    return InternVision(
-        **sizes(c, USUAL | {"channels": "num_channels"}),
-        patches=(height // tall) * (width // wide),
-        patch_size=tall,
-        qkv_bias=c.flag("attention_bias"),
-        qk_norm=c.flag("use_qk_norm"),
-        norm_bias=c.get("norm_type") == "layer_norm",
-        merge=int(1 / ratio) ** 2,
-    )
-
-
-def glm4(c: Fields, whole: Fields) -> Glm4Vision:
-    return Glm4Vision(
-        **sizes(c, QWEN),
-        patches=(c.size("image_size") // c.size("patch_size")) ** 2,
-        qkv_bias=c.flag("attention_bias"),
-    )
-
-
 def mllama(c: Fields, whole: Fields) -> LlamaVision:
     ratios = c.get("supported_aspect_ratios")
     return LlamaVision(
@@ -154,6 +119,18 @@ def mllama(c: Fields, whole: Fields) -> LlamaVision:
         tiles=c.size("max_num_tiles"),
         ratios=len(ratios) if isinstance(ratios, list) and ratios else 8,
         out_hidden=c.size("vision_output_dim"),
+    )
+
+
+def qwen_audio(whole: Fields, *, convolved: bool) -> QwenAudio:
+    a = section(whole, "audio_config", defaults.AUDIO)
+    return QwenAudio(
+        hidden=a.size("d_model"),
+        intermediate=a.size("encoder_ffn_dim"),
+        num_layers=a.size("encoder_layers"),
+        mel_bins=a.size("num_mel_bins"),
+        out_hidden=a.size("output_dim"),
+        downsample=a.size("downsample_hidden_size") if convolved else None,
     )
 
 
@@ -167,20 +144,32 @@ def omni3(c: Fields, whole: Fields) -> OmniTowers:
 
 IMAGE_AND_SOUND = ("vision_config", "audio_config")
 
-GEMMA3 = Tower(gemma3, defaults.SIGLIP)
+ARIA = Tower(encoded("idefics3_vision", towers.aria))
+AYA_VISION = Tower(encoded("siglip_vision_model", towers.aya_vision))
+COHERE2_VISION = Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower"))
+DEEPSEEK_VL = Tower(encoded("siglip_vision_model", towers.deepseek_vl, "model.vision_model"))
+DEEPSEEK_VL_HYBRID = Tower(encoded("siglip_vision_model", towers.deepseek_vl_hybrid, "model.vision_model"))
+EXAONE4_5 = Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8})
+GEMMA3 = Tower(encoded("siglip_vision_model", towers.gemma3))
 GEMMA4 = Tower(gemma4, defaults.GEMMA4)
-GLM4V = Tower(glm4, defaults.GLM4)
-IDEFICS2 = Tower(idefics2, defaults.IDEFICS2)
-IDEFICS3 = Tower(idefics3, defaults.IDEFICS3)
-INTERN = Tower(intern, defaults.INTERN)
-LFM2_VL = Tower(lfm2_vl, defaults.SIGLIP2)
+GLM4V = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual", alone=True))
+GLMGA = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual"))
+GOT_OCR2 = Tower(towers.got_ocr2, SAM | {"mlp_dim": 3072})
+GRANITE4_VISION = Tower(encoded("clip_vision_model", towers.granite4_vision, "model.vision_tower"))
+HYPERCLOVAX = Tower(encoded("qwen2_5_vl_vision", towers.hyperclovax, "model.vision_model"))
+IDEFICS2 = Tower(towers.idefics2, defaults.IDEFICS2)
+IDEFICS3 = Tower(towers.idefics3, defaults.IDEFICS3)
+INTERN = Tower(encoded("internvl_vision", towers.internvl, alone=True))
+LFM2_VL = Tower(encoded("siglip2_vision_model", towers.lfm2_vl, "model.vision_tower.vision_model"))
 LLAMA4 = Tower(llama4, defaults.LLAMA4)
-LLAVA = Tower(llava, {})
+LLAVA = Tower(encoded("clip_vision_model", towers.llava))
+LLAVA_NEXT = Tower(encoded("clip_vision_model", towers.llava_next))
+LLAVA_ONEVISION = Tower(encoded("siglip_vision_model", towers.llava_next))
 MINIMAX = Tower(minimax, defaults.MINIMAX)
+MISTRAL3 = Tower(encoded("pixtral", towers.mistral3))
 MLLAMA = Tower(mllama, defaults.MLLAMA)
 MOON = Tower(moon, defaults.MOON)
-PALIGEMMA = Tower(paligemma, defaults.SIGLIP)
-PIXTRAL = Tower(pixtral, defaults.PIXTRAL)
+PALIGEMMA = Tower(encoded("siglip_vision_model", towers.paligemma))
 QWEN2 = Tower(qwen2, defaults.QWEN2)
 QWEN2_5 = Tower(qwen2_5, defaults.QWEN2_5)
 QWEN2_5_OMNI = Tower(omni2_5, defaults.QWEN2_5, IMAGE_AND_SOUND)

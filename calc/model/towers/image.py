@@ -91,31 +91,6 @@ class QwenVision(Tower):
                 yield f"{tower}.{merger}.{name}.bias", shape[:1], copies
 
 
-class PixtralVision(Tower):
-    """Pixtral, arXiv:2410.07073, with Mistral 3's projector (`modeling_pixtral.py`, `modeling_mistral3.py`)."""
-
-    hidden: int
-    intermediate: int
-    num_layers: int
-    channels: int
-    patch_size: int
-    merge_size: int
-    projector_bias: bool
-
-    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
-        """Name, shape and number of layers that hold it, of each weight."""
-        d, f, p = self.hidden, self.intermediate, self.patch_size
-        layer: Shapes = {f"attention.{x}_proj": (d, d) for x in "qkvo"}
-        layer |= {"feed_forward.gate_proj": (f, d), "feed_forward.up_proj": (f, d), "feed_forward.down_proj": (d, f)}
-        layer |= {"attention_norm": (d,), "ffn_norm": (d,)}
-        projector: Shapes = {"linear_1": (text_hidden, d), "linear_2": (text_hidden, text_hidden)}
-        merger: Shapes = {"norm": (d,), "patch_merger.merging_layer": (d, d * self.merge_size**2)}
-        yield from placed("vision_tower", weights({"patch_conv": (d, self.channels, p, p), "ln_pre": (d,)}))
-        yield from placed("vision_tower.transformer.layers.{layer}", weights(layer), self.num_layers)
-        yield from placed("multi_modal_projector", weights(merger))
-        yield from placed("multi_modal_projector", (with_biases if self.projector_bias else weights)(projector))
-
-
 class Llama4Vision(Tower):
     """The vision encoder of Llama 4 (transformers `modeling_llama4.py`)."""
 
@@ -224,70 +199,6 @@ class MoonVision(Tower):
         yield from placed("vision_tower.encoder", with_biases({"final_layernorm": (d,)}))
         projector: Shapes = {"pre_norm": (d,), "proj.0": (merged, merged), "proj.2": (text_hidden, merged)}
         yield from placed("mm_projector", with_biases(projector))
-
-
-class InternVision(Tower):
-    """InternViT, arXiv:2312.14238, with InternVL's projector (transformers `modeling_internvl.py`)."""
-
-    hidden: int
-    intermediate: int
-    num_layers: int
-    channels: int
-    patches: int
-    patch_size: int
-    qkv_bias: bool
-    qk_norm: bool
-    norm_bias: bool
-    merge: int  # patches that one token stands for
-
-    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
-        """Name, shape and number of layers that hold it, of each weight."""
-        d, f, p, merged = self.hidden, self.intermediate, self.patch_size, self.hidden * self.merge
-        qkv: Shapes = {f"attention.{x}_proj": (d, d) for x in "qkv"}
-        norms: Shapes = {"layernorm_before": (d,), "layernorm_after": (d,)}
-        layer = (with_biases if self.qkv_bias else weights)(qkv) | (with_biases if self.norm_bias else weights)(norms)
-        layer |= with_biases({"attention.projection_layer": (d, d), "mlp.fc1": (f, d), "mlp.fc2": (d, f)})
-        layer |= {"lambda_1": (d,), "lambda_2": (d,)}
-        if self.qk_norm:
-            layer |= weights({"attention.q_norm": (d,), "attention.k_norm": (d,)})
-        yield "vision_tower.embeddings.cls_token", (1, 1, d), 1
-        yield "vision_tower.embeddings.position_embeddings", (1, self.patches + 1, d), 1
-        patch: Shapes = {"projection": (d, self.channels, p, p)}
-        yield from placed("vision_tower.embeddings.patch_embeddings", with_biases(patch))
-        yield from placed("vision_tower.encoder.layer.{layer}", layer, self.num_layers)
-        projector: Shapes = {"layer_norm": (merged,), "linear_1": (text_hidden, merged)}
-        projector |= {"linear_2": (text_hidden, text_hidden)}
-        yield from placed("multi_modal_projector", with_biases(projector))
-
-
-class Glm4Vision(Tower):
-    """The vision encoder of GLM-4.1V and GLM-4.5V, arXiv:2507.01006 (transformers `modeling_glm4v.py`)."""
-
-    hidden: int
-    intermediate: int  # of the merger
-    num_layers: int
-    channels: int
-    patches: int
-    patch_size: int
-    temporal_patch_size: int
-    merge_size: int
-    out_hidden: int  # also the width of the feed-forward in the layers
-    qkv_bias: bool
-
-    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
-        """Name, shape and number of layers that hold it, of each weight."""
-        d, f, p, out, tower = self.hidden, self.intermediate, self.patch_size, self.out_hidden, "model.visual"
-        patch: Shapes = {"patch_embed.proj": (d, self.channels, self.temporal_patch_size, p, p)}
-        patch |= {"downsample": (out, d, self.merge_size, self.merge_size), "merger.post_projection_norm": (out,)}
-        alone: Shapes = {"embeddings.position_embedding": (self.patches, d), "post_conv_layernorm": (d,)}
-        alone |= {"post_layernorm": (d,), "merger.proj": (out, out)}
-        alone |= {"merger.gate_proj": (f, out), "merger.up_proj": (f, out), "merger.down_proj": (out, f)}
-        layer: Shapes = {"norm1": (d,), "norm2": (d,), "attn.proj": (d, d)}
-        layer |= {"mlp.gate_proj": (out, d), "mlp.up_proj": (out, d), "mlp.down_proj": (d, out)}
-        qkv: Shapes = {"attn.qkv": (3 * d, d)}
-        yield from placed(tower, with_biases(patch) | weights(alone))
-        blocks = weights(layer) | (with_biases if self.qkv_bias else weights)(qkv)
-        yield from placed(f"{tower}.blocks.{{layer}}", blocks, self.num_layers)
 
 
 class LlamaVision(Tower):

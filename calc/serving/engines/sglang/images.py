@@ -7,8 +7,7 @@ Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (`adjust_mem_fraction_for_vlm
 from calc.model.architecture import Architecture
 from calc.model.towers import VisionTower
 from calc.model.towers.audio import OmniTowers
-from calc.model.towers.encoders import EncodedVision
-from calc.model.towers.image import Glm4Vision, MoonVision, Qwen2Vision, QwenVision
+from calc.model.towers.image import MoonVision, Qwen2Vision, QwenVision
 from calc.model.towers.listed import ListedTower
 from calc.units import MIB
 
@@ -40,10 +39,8 @@ def share_left(tower: VisionTower) -> float:
             return 1
         case Qwen2Vision():
             hidden = tower.hidden if tower.gated else tower.out_hidden
-        case QwenVision() | Glm4Vision():
+        case QwenVision():
             hidden = tower.hidden
-        case EncodedVision():
-            layers, hidden = tower.encoder.num_layers, tower.encoder.hidden
         case ListedTower():
             if not tower.images:
                 return 1
