@@ -33,6 +33,7 @@ from calc.families.openai import OPENAI
 from calc.families.others import OTHERS
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
+from calc.families.sound_towers import SOUND
 from calc.families.tencent import TENCENT
 from calc.families.zyphra import ZYPHRA
 
@@ -75,5 +76,8 @@ WRAPPED: dict[str, str] = {
     wrapper.name: wrapper.around or model_type for model_type, family in FAMILIES.items() for wrapper in family.wrappers
 }
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
-TOWERS: dict[str, Tower] = {name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None}
-"""model_type of a wrapper -> its tower for images, where its class is known."""
+TOWERS: dict[str, Tower] = {
+    **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
+    **SOUND,
+}
+"""model_type of a wrapper -> its encoders, where their classes are known."""

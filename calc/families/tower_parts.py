@@ -20,10 +20,15 @@ def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Mapping[str, Sha
     )
 
 
-def listed_apart(*parts: Iterable[NamedShape]) -> ListedTower:
+def listed_apart(*parts: Iterable[NamedShape], statistics: Mapping[str, Shape] | None = None) -> ListedTower:
     """A tower for sound alone, or for images of which the config has no section."""
-    modules = tuple(weight for part in parts for weight in part)
-    return ListedTower(modules=modules, images=False, num_layers=None, hidden=None)
+    return ListedTower(
+        modules=tuple(weight for part in parts for weight in part),
+        statistics=tuple((statistics or {}).items()),
+        images=False,
+        num_layers=None,
+        hidden=None,
+    )
 
 
 def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None) -> Fields:

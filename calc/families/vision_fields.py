@@ -12,6 +12,9 @@ from calc.model.towers import VisionTower
 ENCODERS = ("vision_config", "audio_config")
 """Sections of a config that describe an encoder."""
 ALIASES = {
+    "d_model": "hidden_size",
+    "encoder_ffn_dim": "intermediate_size",
+    "encoder_layers": "num_hidden_layers",
     "in_chans": "in_channels",
     "init_pos_emb_height": "pos_emb_height",
     "init_pos_emb_width": "pos_emb_width",
