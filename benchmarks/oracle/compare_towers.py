@@ -15,7 +15,7 @@ from benchmarks.oracle import oracle
 from benchmarks.oracle.tower_configs import tower_configs
 from calc import Architecture
 
-PUBLISHED_LEVEL = re.compile(r"^((?:model\.)?vision_tower)(?:\.vision_model)+\.")
+PUBLISHED_LEVEL = re.compile(r"^((?:model\.)?(?:vision|image|video)_tower)(?:\.vision_model)+\.")
 """A level that published checkpoints of CLIP's line have and transformers 5.23 saves no more."""
 
 

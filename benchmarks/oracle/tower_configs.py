@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.oracle.image_configs import IMAGE_CONFIGS
 from benchmarks.oracle.sound_configs import SOUND_CONFIGS
 from calc.families.family_table import WRAPPED
 
@@ -95,4 +96,4 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
     "qwen3_vl": images({}, QWEN),
     "qwen3_5": images({}, QWEN),
 }
-TOWER_CONFIGS |= SOUND_CONFIGS
+TOWER_CONFIGS |= IMAGE_CONFIGS | SOUND_CONFIGS

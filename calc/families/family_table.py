@@ -19,6 +19,7 @@ from calc.families.glm import GLM
 from calc.families.granite import GRANITE
 from calc.families.hrm import HRM
 from calc.families.huggingface import HUGGINGFACE
+from calc.families.image_towers import IMAGES
 from calc.families.inkling import INKLING
 from calc.families.korea import KOREA
 from calc.families.liquid import LIQUID
@@ -31,6 +32,7 @@ from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
 from calc.families.openai import OPENAI
 from calc.families.others import OTHERS
+from calc.families.own_image_towers import OWN_IMAGES
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
 from calc.families.sound_towers import SOUND
@@ -78,6 +80,8 @@ WRAPPED: dict[str, str] = {
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
 TOWERS: dict[str, Tower] = {
     **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
+    **IMAGES,
+    **OWN_IMAGES,
     **SOUND,
 }
 """model_type of a wrapper -> its encoders, where their classes are known."""

@@ -5,14 +5,15 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type.
 
 from collections.abc import Iterator
 
+from calc.families.encoder_towers import PROJECTOR
 from calc.families.fields import Fields
+from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_parts import section
-from calc.families.tower_shapes import each, norms, qformer, sizes, sound
+from calc.families.tower_shapes import each, norms, sizes, sound
 from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT
 
-PROJECTOR = "multi_modal_projector"
 WHISPER = {
     "d_model": 1280,
     "encoder_ffn_dim": 5120,
@@ -178,14 +179,6 @@ def fun_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(f"model.{PROJECTOR}.layers.{{layer}}", layer_shapes, a.size("num_hidden_layers"))
 
 
-QFORMER = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "cross_attention_frequency": 2,
-    "encoder_hidden_size": 1408,
-    "use_qformer_text_input": False,
-}
 CONFORMER = {
     "input_dim": 160,
     "num_layers": 10,

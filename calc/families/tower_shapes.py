@@ -8,7 +8,7 @@ from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed, listed_apart
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.image import NamedShape, placed, with_biases
+from calc.model.towers.image import NamedShape
 
 MAX_LIST = 64  # no encoder has more stages
 Lister = Callable[[Fields, Fields], Iterator[NamedShape]]
@@ -49,25 +49,9 @@ def sizes(c: Fields, name: str) -> tuple[int, ...]:
     return tuple(c.within({name: side}).size(name) for side in value)
 
 
-def qformer(c: Fields, path: str) -> Iterator[NamedShape]:
-    """BLIP-2's Q-Former, arXiv:2301.12597; with a second feed-forward where it reads text too."""
-    d, f, wide = c.size("hidden_size"), c.size("intermediate_size"), c.size("encoder_hidden_size")
-    text, every = c.flag("use_qformer_text_input"), c.size("cross_attention_frequency")
-    own, seen = (
-        {f"{{}}.attention.{x}": (d, width) for x, width in (("query", d), ("key", side), ("value", side))}
-        | {"{}.output.dense": (d, d), "{}.output.LayerNorm": (d,)}
-        for side in (d, wide)
-    )
-    ffn: Shapes = {"intermediate{}.dense": (f, d), "output{}.dense": (d, f), "output{}.LayerNorm": (d,)}
-    layer = {name.replace("{}", "attention"): shape for name, shape in own.items()}
-    for kind in ("", "_query") if text else ("_query",):
-        layer |= {name.replace("{}", kind): shape for name, shape in ffn.items()}
-    cross = {name.replace("{}", "crossattention"): shape for name, shape in seen.items()}
-    layers = c.size("num_hidden_layers")
-    yield from placed(path, with_biases({"layernorm": (d,)}))
-    yield from placed(f"{path}.encoder.layer.{{layer}}", with_biases(layer), layers)
-    for i in range(0, layers, every):
-        yield from placed(f"{path}.encoder.layer.{i}", with_biases(cross))
+def with_defaults(whole: Fields, defaults: Mapping[str, Any]) -> Fields:
+    """The whole config, with what its class assumes."""
+    return Fields(whole.stated, defaults, {})
 
 
 def each(names: str, shape: Shape, letters: str = "qkv") -> Shapes:

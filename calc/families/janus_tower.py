@@ -1,0 +1,118 @@
+"""Janus, arXiv:2410.13848: SigLIP's layers to see, and a quantized autoencoder to draw (transformers
+`modeling_janus.py`)."""
+
+from collections.abc import Iterator
+
+from calc.families.fields import Fields
+from calc.families.tower_parts import patches, section
+from calc.families.tower_shapes import each, images, norms, sizes
+from calc.model.tensor import Shapes
+from calc.model.towers.image import NamedShape, placed, with_biases
+from calc.model.towers.listed import Layer
+
+VISION = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_channels": 3,
+    "image_size": 384,
+    "patch_size": 16,
+    "mlp_ratio": 4.0,
+    "attention_bias": True,
+    "projection_dim": 2048,
+    "use_qk_norm": False,
+    "depth": 2,
+}
+VQ = {
+    "embed_dim": 8,
+    "num_embeddings": 16384,
+    "double_latent": False,
+    "latent_channels": 256,
+    "in_channels": 3,
+    "base_channels": 128,
+    "channel_multiplier": [1, 1, 2, 2, 4],
+    "num_res_blocks": 2,
+    "out_channels": 3,
+    "projection_dim": 2048,
+    "num_hidden_layers": 2,
+    "image_token_embed_dim": 2048,
+}
+
+
+def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """What sees, what draws, and the matrices between them and the language model."""
+    d, p, path = c.size("hidden_size"), c.size("patch_size"), "model.vision_model"
+    normed = with_biases(norms(d, "self_attn.q_norm", "self_attn.k_norm")) if c.flag("use_qk_norm") else {}
+    layer = Layer(out="self_attn.projection_layer", qkv_bias=c.flag("attention_bias"))
+    shapes = layer.shapes(d, int(d * c.real("mlp_ratio"))) | normed
+    patch: Shapes = {"embeddings.patch_embedding": (d, c.size("num_channels"), p, p), "post_layernorm": (d,)}
+    yield from placed(path, with_biases(patch))
+    yield f"{path}.embeddings.position_embedding.weight", (patches(c), d), 1
+    yield from placed(f"{path}.encoder.layers.{{layer}}", shapes, c.size("num_hidden_layers"))
+    yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
+    v = section(whole, "vq_config", VQ)
+    words, wide, out = v.size("num_embeddings"), v.size("embed_dim"), v.size("projection_dim")
+    yield from autoencoder(v, "model.vqmodel")
+    yield "model.generation_embeddings.weight", (words, wide), 1
+    yield from aligner("model.generation_aligner", wide, out, v.size("num_hidden_layers"))
+    head: Shapes = {"proj_out": (out, v.size("image_token_embed_dim")), "vision_head": (words, out)}
+    yield from placed("model.generation_head", with_biases(head))
+
+
+def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]:
+    """Matrices one behind the other."""
+    yield from placed(path, with_biases({"fc1": (wide, seen)}))
+    for i in range(depth - 1):
+        yield from placed(f"{path}.hidden_layers.{i}", {"weight": (wide, wide), "bias": (wide,)})
+
+
+def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
+    """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
+    base, latent, wide, blocks = (
+        v.size(x) for x in ("base_channels", "latent_channels", "embed_dim", "num_res_blocks")
+    )
+    widths = [base * times for times in sizes(v, "channel_multiplier")]
+    last, levels = widths[-1], len(widths)
+    encoder, decoder = f"{path}.encoder", f"{path}.decoder"
+    ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
+    ends |= {"encoder.conv_out": (latent * (2 if v.flag("double_latent") else 1), last, 3, 3)}
+    ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (v.size("out_channels"), widths[0], 3, 3)}
+    ends |= {"encoder.norm_out": (last,), "decoder.norm_out": (widths[0],)}
+    ends |= {"quant_conv": (wide, latent, 1, 1), "post_quant_conv": (latent, wide, 1, 1)}
+    yield from placed(path, with_biases(ends))
+    yield f"{path}.quantize.embedding.weight", (v.size("num_embeddings"), wide), 1
+    for half in (encoder, decoder):
+        for i in (1, 2):
+            yield from placed(f"{half}.mid.block_{i}", residual(last, last))
+        yield from placed(f"{half}.mid.attn_1", attention(last))
+    seen = base
+    for i, width in enumerate(widths):
+        yield from level(f"{encoder}.down.{i}", seen, width, blocks, attends=i == levels - 1)
+        if i < levels - 1:
+            yield from placed(f"{encoder}.down.{i}.downsample", with_biases({"conv": (width, width, 3, 3)}))
+        seen = width
+    for i, width in enumerate(reversed(widths)):
+        yield from level(f"{decoder}.up.{i}", seen, width, blocks + 1, attends=i == 0)
+        if i < levels - 1:
+            yield from placed(f"{decoder}.up.{i}.upsample", with_biases({"conv": (width, width, 3, 3)}))
+        seen = width
+
+
+def level(path: str, seen: int, width: int, blocks: int, *, attends: bool) -> Iterator[NamedShape]:
+    """Residual blocks of one width, with attention on the narrowest grid."""
+    for i in range(blocks):
+        yield from placed(f"{path}.block.{i}", residual(width if i else seen, width))
+        if attends:
+            yield from placed(f"{path}.attn.{i}", attention(width))
+
+
+def residual(seen: int, width: int) -> Shapes:
+    """Two convolutions with their norms, and one for what goes past them where the width changes."""
+    block: Shapes = {"norm1": (seen,), "conv1": (width, seen, 3, 3), "norm2": (width,), "conv2": (width, width, 3, 3)}
+    return with_biases(block if seen == width else {**block, "nin_shortcut": (width, seen, 1, 1)})
+
+
+def attention(width: int) -> Shapes:
+    return with_biases({**each("{}", (width, width, 1, 1)), "proj_out": (width, width, 1, 1), "norm": (width,)})
+
+
+JANUS = images(janus, VISION, "vq_config")
