@@ -221,4 +221,41 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
             },
         },
     ],
+    "inkling_mm_model": [
+        {"vision_config": {"patch_size": 8, "n_layers": 5}, "audio_config": {}},
+        {
+            "vision_config": {"patch_size": 12, "temporal_patch_size": 3, "n_layers": 9, "num_channels": 1},
+            "audio_config": {"n_mel_bins": 20, "mel_vocab_size": 32},
+        },
+        {"vision_config": {"patch_size": 30, "temporal_patch_size": 4, "n_layers": 8}},
+    ],
+    "nemotron_h_omni": [
+        {"vision_config": {"video_temporal_patch_size": 2}},
+        {
+            "vision_config": {
+                "hidden_size": 64,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 4,
+                "mlp_ratio": 2.5,
+                "qkv_bias": False,
+                "patch_size": 8,
+                "max_img_size": 64,
+                "num_cls_tokens": 2,
+                "num_registers": 3,
+                "summary_idxs": [0],
+                "video_temporal_patch_size": 3,
+            },
+            "text_config": {"num_nextn_predict_layers": 1},
+            "audio_config": SMALL
+            | {"num_key_value_heads": 2, "conv_kernel_size": 5, "num_mel_bins": 40, "subsampling_conv_channels": 24}
+            | {"subsampling_factor": 4, "projection_hidden_size": 72, "projection_bias": True, "attention_bias": True},
+            "vision_hidden_size": 64,
+            "projector_hidden_size": 80,
+            "video_temporal_patch_size": 3,
+        },
+        {
+            "vision_config": {"video_temporal_patch_size": 2},
+            "audio_config": {"projection_hidden_size": 72, "projection_bias": False, "convolution_bias": False},
+        },
+    ],
 }

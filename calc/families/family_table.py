@@ -30,6 +30,7 @@ from calc.families.mistral import MISTRAL
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
+from calc.families.omni_towers import OMNI
 from calc.families.openai import OPENAI
 from calc.families.others import OTHERS
 from calc.families.own_image_towers import OWN_IMAGES
@@ -81,6 +82,7 @@ WRAPPED: dict[str, str] = {
 TOWERS: dict[str, Tower] = {
     **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
     **IMAGES,
+    **OMNI,
     **OWN_IMAGES,
     **SOUND,
 }

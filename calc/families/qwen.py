@@ -16,9 +16,7 @@ from calc.families.tower_readers import (
     LLAVA_ONEVISION,
     QWEN2,
     QWEN2_5,
-    QWEN2_5_OMNI,
     QWEN3,
-    QWEN3_OMNI,
     QWEN3_VL,
 )
 from calc.model.attention import GQA, BlockIndexer
@@ -239,7 +237,7 @@ QWEN: dict[str, Family] = made_by(
             mixer=QWEN2_ATTENTION,
             ffn=Dense(),
             wrappers=(
-                Wrapper("qwen2_5_omni_thinker", tower=QWEN2_5_OMNI),
+                Wrapper("qwen2_5_omni_thinker"),
                 Wrapper("qwen2_5_omni", around="qwen2_5_omni_thinker"),
             ),
         ),
@@ -276,7 +274,7 @@ QWEN: dict[str, Family] = made_by(
             mixer=replace(QWEN3_ATTENTION, window=Window()),
             ffn=QWEN3_EXPERTS,
             wrappers=(
-                Wrapper("qwen3_omni_moe_thinker", tower=QWEN3_OMNI),
+                Wrapper("qwen3_omni_moe_thinker"),
                 Wrapper("qwen3_omni_moe", around="qwen3_omni_moe_thinker"),
             ),
         ),

@@ -104,19 +104,19 @@ def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def qwen3_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Three convolutions over time and pitch, then layers."""
-    d, f, wide, path = (
-        c.size("d_model"),
-        c.size("encoder_ffn_dim"),
-        c.size("downsample_hidden_size"),
-        "model.audio_tower",
-    )
+    d = c.size("d_model")
+    yield from convolved(c, "model.audio_tower")
+    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (d, d), "linear_2": (c.size("output_dim"), d)}))
+
+
+def convolved(c: Fields, path: str) -> Iterator[NamedShape]:
+    """Three convolutions over time and pitch, each with a stride of 2, then Whisper's layers."""
+    d, f, wide = c.size("d_model"), c.size("encoder_ffn_dim"), c.size("downsample_hidden_size")
     front: Shapes = {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
     yield from placed(path, with_biases(front | norms(d, "ln_post")))
     yield f"{path}.conv_out.weight", (d, wide * -(-c.size("num_mel_bins") // 8)), 1
     layer = whisper_layer(d, f) | {"self_attn.k_proj": (d, d)}
     yield from placed(f"{path}.layers.{{layer}}", with_biases(layer), c.size("encoder_layers"))
-    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (d, d), "linear_2": (c.size("output_dim"), d)}))
 
 
 def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:

@@ -9,8 +9,7 @@ from calc.families.encoder_towers import encoded
 from calc.families.encoders import SAM
 from calc.families.family import Tower
 from calc.families.fields import Fields
-from calc.families.tower_parts import section, two
-from calc.model.towers.audio import OmniTowers, QwenAudio
+from calc.families.tower_parts import two
 from calc.model.towers.image import (
     Gemma4Vision,
     Llama4Vision,
@@ -122,28 +121,6 @@ def mllama(c: Fields, whole: Fields) -> LlamaVision:
     )
 
 
-def qwen_audio(whole: Fields, *, convolved: bool) -> QwenAudio:
-    a = section(whole, "audio_config", defaults.AUDIO)
-    return QwenAudio(
-        hidden=a.size("d_model"),
-        intermediate=a.size("encoder_ffn_dim"),
-        num_layers=a.size("encoder_layers"),
-        mel_bins=a.size("num_mel_bins"),
-        out_hidden=a.size("output_dim"),
-        downsample=a.size("downsample_hidden_size") if convolved else None,
-    )
-
-
-def omni2_5(c: Fields, whole: Fields) -> OmniTowers:
-    return OmniTowers(image=qwen2_5(c, whole), audio=qwen_audio(whole, convolved=False))
-
-
-def omni3(c: Fields, whole: Fields) -> OmniTowers:
-    return OmniTowers(image=qwen3(c, whole), audio=qwen_audio(whole, convolved=True))
-
-
-IMAGE_AND_SOUND = ("vision_config", "audio_config")
-
 ARIA = Tower(encoded("idefics3_vision", towers.aria))
 AYA_VISION = Tower(encoded("siglip_vision_model", towers.aya_vision))
 COHERE2_VISION = Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower"))
@@ -172,7 +149,5 @@ MOON = Tower(moon, defaults.MOON)
 PALIGEMMA = Tower(encoded("siglip_vision_model", towers.paligemma))
 QWEN2 = Tower(qwen2, defaults.QWEN2)
 QWEN2_5 = Tower(qwen2_5, defaults.QWEN2_5)
-QWEN2_5_OMNI = Tower(omni2_5, defaults.QWEN2_5, IMAGE_AND_SOUND)
 QWEN3 = Tower(qwen3, defaults.QWEN3)
-QWEN3_OMNI = Tower(omni3, defaults.QWEN3_VL, IMAGE_AND_SOUND)
 QWEN3_VL = Tower(qwen3, defaults.QWEN3_VL)

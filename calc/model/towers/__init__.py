@@ -1,6 +1,5 @@
 """Every encoder for images or sound that is counted."""
 
-from calc.model.towers.audio import OmniTowers
 from calc.model.towers.image import (
     Gemma4Vision,
     Llama4Vision,
@@ -13,13 +12,5 @@ from calc.model.towers.image import (
 from calc.model.towers.listed import ListedTower
 
 VisionTower = (
-    QwenVision
-    | LlamaVision
-    | ListedTower
-    | OmniTowers
-    | Qwen2Vision
-    | Llama4Vision
-    | Gemma4Vision
-    | MiniMaxVision
-    | MoonVision
+    QwenVision | LlamaVision | ListedTower | Qwen2Vision | Llama4Vision | Gemma4Vision | MiniMaxVision | MoonVision
 )

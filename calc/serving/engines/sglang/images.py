@@ -6,7 +6,6 @@ Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (`adjust_mem_fraction_for_vlm
 
 from calc.model.architecture import Architecture
 from calc.model.towers import VisionTower
-from calc.model.towers.audio import OmniTowers
 from calc.model.towers.image import MoonVision, Qwen2Vision, QwenVision
 from calc.model.towers.listed import ListedTower
 from calc.units import MIB
@@ -35,8 +34,6 @@ def share_left(tower: VisionTower) -> float:
     vision_config state, else those of ViT-L/14; all of it without a vision_config of its own."""
     layers = LAYERS
     match tower:
-        case OmniTowers():
-            return 1
         case Qwen2Vision():
             hidden = tower.hidden if tower.gated else tower.out_hidden
         case QwenVision():
