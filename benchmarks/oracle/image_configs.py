@@ -258,4 +258,9 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
             "audio_config": {"projection_hidden_size": 72, "projection_bias": False, "convolution_bias": False},
         },
     ],
+    "kimi_k25": [
+        {"vision_config": {}},
+        {"vision_config": SMALL | {"merge_kernel_size": [2, 3], "pos_emb_height": 8, "pos_emb_width": 8}},
+        {"vision_config": SMALL, "projection_hidden_size": 64},
+    ],
 }

@@ -27,6 +27,7 @@ from calc.families.llama import LLAMA
 from calc.families.mamba import MAMBA
 from calc.families.minimax import MINIMAX
 from calc.families.mistral import MISTRAL
+from calc.families.moon_towers import MOON_TOWERS
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
@@ -82,6 +83,7 @@ WRAPPED: dict[str, str] = {
 TOWERS: dict[str, Tower] = {
     **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
     **IMAGES,
+    **MOON_TOWERS,
     **OMNI,
     **OWN_IMAGES,
     **SOUND,

@@ -106,6 +106,7 @@ def moon(c: Fields, whole: Fields) -> MoonVision:
         patch_size=c.size("patch_size"),
         positions=(c.size("pos_emb_height"), c.size("pos_emb_width")),
         merge=height * width,
+        projected=whole.maybe("projection_hidden_size") or c.maybe("mm_hidden_size") or 1152,
     )
 
 

@@ -187,6 +187,7 @@ class MoonVision(Tower):
     patch_size: int
     positions: tuple[int, int]
     merge: int  # patches that one token stands for
+    projected: int  # width that the projector's norm takes, which a config states a second time
 
     def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
@@ -197,7 +198,8 @@ class MoonVision(Tower):
         yield "vision_tower.patch_embed.pos_emb.weight", (*self.positions, d), 1
         yield from placed("vision_tower.encoder.blocks.{layer}", with_biases(layer), self.num_layers)
         yield from placed("vision_tower.encoder", with_biases({"final_layernorm": (d,)}))
-        projector: Shapes = {"pre_norm": (d,), "proj.0": (merged, merged), "proj.2": (text_hidden, merged)}
+        projector: Shapes = {"pre_norm": (self.projected,)}
+        projector |= {"proj.0": (merged, merged), "proj.2": (text_hidden, merged)}
         yield from placed("mm_projector", with_biases(projector))
 
 
