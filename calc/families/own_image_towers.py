@@ -73,10 +73,32 @@ QIANFAN = {
     "use_absolute_position_embeddings": True,
     "use_mean_pooling": True,
 }
+INTERN_6B = {
+    "hidden_size": 3200,
+    "intermediate_size": 12800,
+    "num_hidden_layers": 48,
+    "num_channels": 3,
+    "image_size": 224,
+    "patch_size": 14,
+    "qkv_bias": False,
+    "qk_normalization": True,
+    "norm_type": "rms_norm",
+    "use_absolute_position_embeddings": True,
+    "use_mean_pooling": True,
+}
 
 
 def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """InternViT, arXiv:2312.14238, under its first names."""
+    yield from intern(c, whole, bias="attention_bias", qk_norm="use_qk_norm", attention="attention")
+
+
+def internvl_chat(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """InternVL as it was first published, with code of its own beside the checkpoint (`modeling_intern_vit.py`)."""
+    yield from intern(c, whole, bias="qkv_bias", qk_norm="qk_normalization", attention="attn")
+
+
+def intern(c: Fields, whole: Fields, *, bias: str, qk_norm: str, attention: str) -> Iterator[NamedShape]:
+    """InternViT, arXiv:2312.14238, under its first names; `attention` is the module that norms of heads lie in."""
     (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
     d, layers, path = c.size("hidden_size"), c.size("num_hidden_layers"), "vision_model"
     layer = Layer(
@@ -84,7 +106,7 @@ def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         out="attn.proj",
         norms=("norm1", "norm2"),
         scales=("ls1", "ls2"),
-        qkv_bias=c.flag("attention_bias"),
+        qkv_bias=c.flag(bias),
         norm_bias=c.get("norm_type") == "layer_norm",
     ).shapes(d, c.size("intermediate_size"))
     yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": (d, c.size("num_channels"), tall, wide)}))
@@ -94,10 +116,9 @@ def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     if c.flag("use_absolute_position_embeddings"):
         yield f"{path}.embeddings.position_embedding", (1, (height // tall) * (width // wide) + 1, d), 1
     yield from placed(f"{path}.encoder.layers.{{layer}}", layer, layers)
-    if c.flag("use_qk_norm"):
-        yield from placed(
-            f"{path}.encoder.layers.{{layer}}", weights(norms(d, "attention.q_norm", "attention.k_norm")), layers
-        )
+    if c.flag(qk_norm):
+        heads = weights(norms(d, f"{attention}.q_norm", f"{attention}.k_norm"))
+        yield from placed(f"{path}.encoder.layers.{{layer}}", heads, layers)
     if not c.flag("use_mean_pooling"):
         yield from placed(path, with_biases({"layernorm": (d,)}))
     merged = d * int(1 / whole.real("downsample_ratio")) ** 2
@@ -316,6 +337,7 @@ def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 OWN_IMAGES: dict[str, Tower] = {
     "inkling2": images(inkling2, INKLING2),
+    "internvl_chat": images(internvl_chat, INTERN_6B),
     "janus": JANUS,
     "lfm3_vl": images(lfm3, LFM3),
     "muse_glimmer": images(muse, MUSE),
