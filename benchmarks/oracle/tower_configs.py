@@ -38,7 +38,50 @@ SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "nu
 QWEN = {"depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 128}
 SAM = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "output_channels": 24, "image_size": 128}
 SAM |= {"global_attn_indexes": [1], "window_size": 4, "qkv_bias": False, "use_abs_pos": False}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+COMPASS = {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE}}
+ERNIE = {"hidden_size": 512, "moe_intermediate_size": [48, 32]}
+GLM5 = {"num_key_value_heads": 4, "qk_rope_head_dim": 0}
+"""What the classes of some language models need."""
 TOWER_CONFIGS: dict[str, list[Config]] = {
+    "blip-2": [
+        *images({}),
+        {
+            "vision_config": SMALL | {"image_size": 56, "qkv_bias": False},
+            "qformer_config": {
+                "hidden_size": 48,
+                "num_hidden_layers": 3,
+                "encoder_hidden_size": 64,
+                "num_attention_heads": 4,
+            },
+            "num_query_tokens": 8,
+        },
+    ],
+    "cosmos3_edge": images({}, SMALL | {"num_patches": 64}, projector_hidden_size=88),
+    "cosmos3_omni": images({}, QWEN | {"deepstack_visual_indexes": [0]}),
+    "cohere_compass": images({}, QWEN | {"deepstack_visual_indexes": [0]}, text_config=COMPASS),
+    "deepseek_ocr2": images(
+        {},
+        {
+            "sam_config": SAM | {"mlp_dim": 96, "downsample_channels": [40, 56]},
+            "encoder_config": {**SMALL, "num_key_value_heads": 2},
+        },
+        text_config={
+            "mlp_layer_types": ["dense", "dense"],
+            "num_experts": 4,
+            "n_shared_experts": 1,
+            "moe_intermediate_size": 64,
+        },
+    ),
+    "ernie4_5_vl_moe": images({}, SMALL | {"depth": 3, "num_heads": 4, "temporal_merge_size": 3}, text_config=ERNIE),
+    "fuyu": [{}, {"patch_size": 14, "num_channels": 1}],
+    "glm5_next": images({}, QWEN | {"attention_bias": False, "projection_intermediate_size": 88}, text_config=GLM5),
+    "glm_ocr": images({}, QWEN | {"attention_bias": False}),
+    "granite_docling": [
+        *images({"out_hidden_size": 128}, density_router_hidden_size=40),
+        *images(SMALL | {"out_hidden_size": 128, "use_fine_route": False, "deepstack_visual_indexes": [1]}),
+    ],
+    "hunyuan_vl": images({}, SMALL | {"max_image_size": 256}, text_config={"head_dim": 32}),
     "aria": [
         *images({}),
         *images(SMALL | {"image_size": 64}, projector_patch_to_query_dict={"4": 24, "16": 40}),

@@ -4,7 +4,7 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
-from calc.families.tower_readers import AYA_VISION, COHERE2_VISION
+from calc.families.tower_readers import AYA_VISION, COHERE2_VISION, COHERE_COMPASS
 from calc.model.kernels import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
@@ -66,7 +66,7 @@ COHERE: dict[str, Family] = made_by(
             ffn=Dense(bias=False),
             norms=ONE_NORM,
             kernels=Kernels(norm="centred"),
-            wrappers=(Wrapper("cohere_compass"),),
+            wrappers=(Wrapper("cohere_compass", tower=COHERE_COMPASS),),
         ),
     },
 )

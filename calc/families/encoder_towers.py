@@ -28,7 +28,9 @@ def encoded(
         if found is None:
             return None
         c, encoder = found
-        return listed(c, encoder.read(c, published(path, encoder)), projector(c, whole))
+        parts = encoder.read(c, published(path, encoder))
+        named = ((name.removeprefix("."), shape, copies) for name, shape, copies in parts)
+        return listed(c, named, projector(c, whole))
 
     return read
 

@@ -1,7 +1,7 @@
 """Encoders for images that several models share: transformers' AutoModel builds them by a section's model_type."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.families import tower_defaults as defaults
@@ -24,7 +24,7 @@ PIXTRAL_LAYER = Layer(
     mlp_bias=False,
     norm_bias=False,
 )
-SAM = {
+SAM: Mapping[str, Any] = {
     "hidden_size": 768,
     "output_channels": 256,
     "num_hidden_layers": 12,
@@ -39,6 +39,28 @@ SAM = {
     "global_attn_indexes": [2, 5, 8, 11],
     "mlp_ratio": 4.0,
 }
+
+
+@dataclass(frozen=True)
+class SamNames:
+    """What SAM's modules are called."""
+
+    patch: str
+    layers: str
+    norms: tuple[str, ...]
+    neck: tuple[str, ...]  # a convolution and its norm, twice
+
+
+SAM_NAMES = SamNames(
+    patch="patch_embed.projection",
+    layers="layers",
+    norms=("layer_norm1", "layer_norm2"),
+    neck=("conv1", "layer_norm1", "conv2", "layer_norm2"),
+)
+SAM_AS_RELEASED = SamNames(
+    patch="patch_embed.proj", layers="blocks", norms=("norm1", "norm2"), neck=("0", "1", "2", "3")
+)
+"""As transformers names them, and as the paper's own code does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,31 +146,30 @@ def intern(c: Fields, path: str) -> Iterator[NamedShape]:
         yield from placed(path, with_biases({"layernorm": (d,)}))
 
 
-def sam(c: Fields, path: str) -> Iterator[NamedShape]:
+def sam(c: Fields, path: str, names: SamNames = SAM_NAMES) -> Iterator[NamedShape]:
     """SAM's, arXiv:2304.02643: positions relative within windows, over all patches in some layers (transformers
     `modeling_sam.py`)."""
     d, p, n, out = c.size("hidden_size"), c.size("patch_size"), c.size("num_hidden_layers"), c.size("output_channels")
-    side = c.size("image_size") // p
+    side, stack = c.size("image_size") // p, f"{path}.{names.layers}"
     f = c.maybe("mlp_dim") or int(d * c.real("mlp_ratio"))
     if c.flag("use_abs_pos"):
         yield f"{path}.pos_embed", (1, side, side, d), 1
-    yield from placed(f"{path}.patch_embed", with_biases({"projection": (d, c.size("num_channels"), p, p)}))
-    layer = SAM_LAYER.shapes(d, f)
-    if not c.flag("qkv_bias"):
-        del layer["attn.qkv.bias"]
-    yield from placed(f"{path}.layers.{{layer}}", layer, n)
+    yield from placed(path, with_biases({names.patch: (d, c.size("num_channels"), p, p)}))
+    layer = replace(SAM_LAYER, norms=names.norms, qkv_bias=c.flag("qkv_bias"))
+    yield from placed(f"{stack}.{{layer}}", layer.shapes(d, f), n)
     if c.flag("use_rel_pos"):
         d_head, whole = d // c.size("num_attention_heads"), c.indices("global_attn_indexes")
         for i in range(n):
             rows = 2 * (side if i in whole or not c.get("window_size") else c.size("window_size")) - 1
-            yield from placed(f"{path}.layers.{i}.attn", dict.fromkeys(("rel_pos_h", "rel_pos_w"), (rows, d_head)))
-    yield from sam_neck(d, out, f"{path}.neck")
+            yield from placed(f"{stack}.{i}.attn", dict.fromkeys(("rel_pos_h", "rel_pos_w"), (rows, d_head)))
+    yield from sam_neck(d, out, f"{path}.neck", names.neck)
 
 
-def sam_neck(d: int, out: int, path: str) -> Iterator[NamedShape]:
+def sam_neck(d: int, out: int, path: str, names: tuple[str, ...] = SAM_NAMES.neck) -> Iterator[NamedShape]:
     """Two convolutions to a smaller width, each with a norm."""
-    yield from placed(path, weights({"conv1": (out, d, 1, 1), "conv2": (out, out, 3, 3)}))
-    yield from placed(path, with_biases({"layer_norm1": (out,), "layer_norm2": (out,)}))
+    first, first_norm, second, second_norm = names
+    yield from placed(path, weights({first: (out, d, 1, 1), second: (out, out, 3, 3)}))
+    yield from placed(path, with_biases({first_norm: (out,), second_norm: (out,)}))
 
 
 def qwen2_5(c: Fields, path: str) -> Iterator[NamedShape]:

@@ -10,7 +10,7 @@ from calc.families.fields import Fields
 from calc.families.moonshot import in_section
 from calc.families.recurrent_rows import KimiDelta
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import GLM4V, GLMGA
+from calc.families.tower_readers import GLM4V, GLM5, GLM_OCR, GLMGA
 from calc.model.block import Extra
 from calc.model.names import Names
 
@@ -88,7 +88,11 @@ GLM: dict[str, Family] = made_by(
             wrappers=(Wrapper("glm46v", tower=GLM4V), Wrapper("glm4v", tower=GLM4V), Wrapper("glmga", tower=GLMGA)),
         ),
         "glm_ocr_text": Family(
-            mixer=Attention(), ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=(Wrapper("glm_ocr"),)
+            mixer=Attention(),
+            ffn=Dense(),
+            norms=GLM4_NORMS,
+            names=GLM_NAMES,
+            wrappers=(Wrapper("glm_ocr", tower=GLM_OCR),),
         ),
         "glm4_moe": Family(
             mixer=GLM4_MOE_ATTENTION,
@@ -114,7 +118,7 @@ GLM: dict[str, Family] = made_by(
             names=Names(recurrent="self_attn"),
             rotary=None,
             layer_extras=glm5_extras,
-            wrappers=(Wrapper("glm5_next"),),
+            wrappers=(Wrapper("glm5_next", tower=GLM5),),
         ),
         "glm_moe_dsa": Family(
             mixer=GLM_DSA,

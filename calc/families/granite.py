@@ -7,7 +7,7 @@ from calc.families.family import GATE_UP, Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import BAMBA
-from calc.families.tower_readers import GRANITE4_VISION
+from calc.families.tower_readers import GRANITE4_VISION, GRANITE_DOCLING
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -74,7 +74,10 @@ GRANITE: dict[str, Family] = made_by(
             names=GRANITE_MOE_NAMES,
         ),
         "granite_docling_text": Family(
-            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite_docling"),)
+            mixer=GRANITE_ATTENTION,
+            ffn=Dense(),
+            kernels=SCALES,
+            wrappers=(Wrapper("granite_docling", tower=GRANITE_DOCLING),),
         ),
         "granite4_vision_text": Family(
             mixer=GRANITE_ATTENTION,

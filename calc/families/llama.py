@@ -4,7 +4,16 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import DEEPSEEK_VL, DEEPSEEK_VL_HYBRID, IDEFICS3, LLAMA4, LLAVA, LLAVA_NEXT, MLLAMA
+from calc.families.tower_readers import (
+    BLIP2,
+    DEEPSEEK_VL,
+    DEEPSEEK_VL_HYBRID,
+    IDEFICS3,
+    LLAMA4,
+    LLAVA,
+    LLAVA_NEXT,
+    MLLAMA,
+)
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -157,7 +166,7 @@ LLAMA: dict[str, Family] = made_by(
             d_embedding="word_embed_proj_dim",
             final_norm=opt_final_norm,
             extras=opt_projections,
-            wrappers=tuple(Wrapper(name) for name in ("blip-2", "instructblip", "instructblipvideo")),
+            wrappers=(Wrapper("blip-2", tower=BLIP2), Wrapper("instructblip"), Wrapper("instructblipvideo")),
         ),
         "xglm": Family(
             mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),

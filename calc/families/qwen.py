@@ -11,6 +11,7 @@ from calc.families.fields import Fields, Size
 from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import (
+    COSMOS3_OMNI,
     GOT_OCR2,
     INTERN,
     LLAVA_ONEVISION,
@@ -261,7 +262,7 @@ QWEN: dict[str, Family] = made_by(
             ffn=Dense(),
             rotary=THREE_AXES,
             own={"tie_word_embeddings": False},
-            wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl", tower=QWEN3_VL)),
+            wrappers=(Wrapper("cosmos3_omni", tower=COSMOS3_OMNI), Wrapper("qwen3_vl", tower=QWEN3_VL)),
         ),
         "qwen3_vl_moe_text": Family(
             mixer=replace(QWEN3_ATTENTION, window=Window()),

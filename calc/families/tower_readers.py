@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.families import encoder_towers as towers
+from calc.families import image_encoders
 from calc.families import tower_defaults as defaults
 from calc.families.encoder_towers import encoded
 from calc.families.encoders import SAM
@@ -124,16 +125,27 @@ def mllama(c: Fields, whole: Fields) -> LlamaVision:
 
 ARIA = Tower(encoded("idefics3_vision", towers.aria))
 AYA_VISION = Tower(encoded("siglip_vision_model", towers.aya_vision))
+BLIP2 = Tower(image_encoders.blip2, image_encoders.BLIP2)
 COHERE2_VISION = Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower"))
+COHERE_COMPASS = Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True))
+COSMOS3_EDGE = Tower(image_encoders.cosmos3_edge, image_encoders.COSMOS3_EDGE)
+COSMOS3_OMNI = Tower(encoded("qwen3_vl_vision", towers.no_projector, ""))
+DEEPSEEK_OCR2 = Tower(image_encoders.deepseek_ocr2)
 DEEPSEEK_VL = Tower(encoded("siglip_vision_model", towers.deepseek_vl, "model.vision_model"))
 DEEPSEEK_VL_HYBRID = Tower(encoded("siglip_vision_model", towers.deepseek_vl_hybrid, "model.vision_model"))
+ERNIE = Tower(image_encoders.ernie, image_encoders.ERNIE)
 EXAONE4_5 = Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8})
+FUYU = Tower(image_encoders.fuyu, image_encoders.FUYU, sections=())
 GEMMA3 = Tower(encoded("siglip_vision_model", towers.gemma3))
 GEMMA4 = Tower(gemma4, defaults.GEMMA4)
 GLM4V = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual", alone=True))
+GLM5 = Tower(image_encoders.glm5, image_encoders.GLM5)
 GLMGA = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual"))
-GOT_OCR2 = Tower(towers.got_ocr2, SAM | {"mlp_dim": 3072})
+GLM_OCR = Tower(image_encoders.glm_ocr, image_encoders.GLM_OCR)
+GOT_OCR2 = Tower(towers.got_ocr2, {**SAM, "mlp_dim": 3072})
 GRANITE4_VISION = Tower(encoded("clip_vision_model", towers.granite4_vision, "model.vision_tower"))
+GRANITE_DOCLING = Tower(image_encoders.granite_docling, image_encoders.GRANITE_DOCLING)
+HUNYUAN = Tower(image_encoders.hunyuan, image_encoders.HUNYUAN)
 HYPERCLOVAX = Tower(encoded("qwen2_5_vl_vision", towers.hyperclovax, "model.vision_model"))
 IDEFICS2 = Tower(towers.idefics2, defaults.IDEFICS2)
 IDEFICS3 = Tower(towers.idefics3, defaults.IDEFICS3)
