@@ -1,6 +1,7 @@
 """Encoders for images that one model has, with its way into the language model."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from calc.families.encoders import SAM, SAM_AS_RELEASED, glm, glm_normed, layers, sam, siglip
 from calc.families.fields import Fields
@@ -31,7 +32,7 @@ GLM_OCR = {"depth": 24, "hidden_size": 1024, "attention_bias": True, "num_heads"
 GLM_OCR |= {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 1536}
 GLM_OCR |= {"intermediate_size": 4096}
 GLM5 = GLM_OCR | {"projection_intermediate_size": 10240}
-GRANITE_DOCLING = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_channels": 3}
+GRANITE_DOCLING: dict[str, Any] = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_channels": 3}
 GRANITE_DOCLING |= {"image_size": 512, "patch_size": 16, "out_hidden_size": 1024, "scale_factor": 4}
 GRANITE_DOCLING |= {"deepstack_visual_indexes": [3, 7, 10], "use_fine_route": True}
 HUNYUAN = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16, "num_channels": 3}
