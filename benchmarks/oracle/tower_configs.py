@@ -43,6 +43,9 @@ COMPASS = {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE
 ERNIE = {"hidden_size": 512, "moe_intermediate_size": [48, 32]}
 GLM5 = {"num_key_value_heads": 4, "qk_rope_head_dim": 0}
 """What the classes of some language models need."""
+GEMMA4 = SMALL | {"num_key_value_heads": 2, "head_dim": 24, "position_embedding_size": 100}
+GEMMA4_AUDIO = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "output_proj_dims": 72}
+GEMMA4_AUDIO |= {"subsampling_conv_channels": [16, 8], "conv_kernel_size": 3, "use_clipped_linears": False}
 TOWER_CONFIGS: dict[str, list[Config]] = {
     "blip-2": [
         *images({}),
@@ -98,7 +101,22 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
     ],
     "exaone4_5": images({}, QWEN | {"num_key_value_heads": 2}),
     "gemma3": images(SMALL | {"image_size": 56, "patch_size": 14}),
-    "gemma4": images(SMALL | {"num_key_value_heads": 4, "head_dim": 16, "position_embedding_size": 100}),
+    "diffusion_gemma": images(
+        {},
+        GEMMA4 | {"standardize": True, "use_clipped_linears": True},
+        text_config={"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40},
+        tie_word_embeddings=True,
+    ),
+    "gemma4": [
+        *images({}, GEMMA4 | {"use_clipped_linears": True, "standardize": True}, audio_config={}),
+        {"vision_config": GEMMA4, "audio_config": GEMMA4_AUDIO},
+        {"audio_config": GEMMA4_AUDIO},
+    ],
+    "gemma4_unified": [
+        {"vision_config": {}, "audio_config": {}},
+        {"vision_config": {"patch_size": 8, "mm_embed_dim": 72, "mm_posemb_size": 40, "output_proj_dims": 56}},
+        {"audio_config": {"audio_embed_dim": 88}},
+    ],
     "glm4v": images({}, SMALL | {"depth": 3, "out_hidden_size": 112, "attention_bias": True, "num_heads": 4}),
     "glmga": images({}, SMALL | {"depth": 3, "out_hidden_size": 112, "attention_bias": True, "num_heads": 4}),
     "got_ocr2": images({}, SAM | {"mlp_dim": 96, "use_rel_pos": False}, SAM | {"mlp_dim": 96}),

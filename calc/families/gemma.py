@@ -8,7 +8,7 @@ from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper,
 from calc.families.feedforward_rows import Dense, Half
 from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import GEMMA3, GEMMA4, PALIGEMMA
+from calc.families.tower_readers import DIFFUSION_GEMMA, GEMMA3, GEMMA4, GEMMA4_UNIFIED, PALIGEMMA
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
@@ -318,7 +318,7 @@ GEMMA: dict[str, Family] = made_by(
             layer_extras=diffusion_layers,
             extras=diffusion_extras,
             kernels=Kernels(norm="rms32", fp32_weights=True),
-            wrappers=(Wrapper("diffusion_gemma", tied=True),),
+            wrappers=(Wrapper("diffusion_gemma", tower=DIFFUSION_GEMMA, tied=True),),
         ),
         "gemma4_unified_text": Family(
             mixer=gemma4_attention,
@@ -327,7 +327,7 @@ GEMMA: dict[str, Family] = made_by(
             own=GEMMA4_DEFAULTS,
             layer_extras=LAYER_SCALAR,
             kernels=GEMMA_KERNELS,
-            wrappers=(Wrapper("gemma4_unified"),),
+            wrappers=(Wrapper("gemma4_unified", tower=GEMMA4_UNIFIED),),
         ),
         "gemma4_assistant": replace(
             ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}

@@ -32,7 +32,12 @@ GLM_OCR = {"depth": 24, "hidden_size": 1024, "attention_bias": True, "num_heads"
 GLM_OCR |= {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 1536}
 GLM_OCR |= {"intermediate_size": 4096}
 GLM5 = GLM_OCR | {"projection_intermediate_size": 10240}
-GRANITE_DOCLING: dict[str, Any] = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_channels": 3}
+GRANITE_DOCLING: dict[str, Any] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_channels": 3,
+}
 GRANITE_DOCLING |= {"image_size": 512, "patch_size": 16, "out_hidden_size": 1024, "scale_factor": 4}
 GRANITE_DOCLING |= {"deepstack_visual_indexes": [3, 7, 10], "use_fine_route": True}
 HUNYUAN = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16, "num_channels": 3}

@@ -69,17 +69,6 @@ LLAMA4 = {
     "projector_output_dim": 4096,
     "vision_output_dim": 7680,
 }
-GEMMA4 = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 16,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 12,
-    "head_dim": 64,
-    "patch_size": 16,
-    "position_embedding_size": 10240,
-    "standardize": False,
-}
 MINIMAX = {
     "hidden_size": 1280,
     "intermediate_size": 5120,

@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.families.fields import Fields
-from calc.model.tensor import Shape
 from calc.model.towers.image import NamedShape
 from calc.model.towers.listed import ListedTower
 
 
-def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Mapping[str, Shape] | None = None) -> ListedTower:
+def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Iterable[Iterable[NamedShape]] = ()) -> ListedTower:
     """A tower of the parts, for images as the section c describes them."""
     return ListedTower(
         modules=tuple(weight for part in parts for weight in part),
-        statistics=tuple((statistics or {}).items()),
+        statistics=tuple(tensor for part in statistics for tensor in part),
         images=True,
         num_layers=c.maybe("num_hidden_layers"),
         hidden=c.maybe("hidden_size"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.families import encoder_towers as towers
-from calc.families import image_encoders
+from calc.families import gemma_encoders, image_encoders
 from calc.families import tower_defaults as defaults
 from calc.families.encoder_towers import encoded
 from calc.families.encoders import SAM
@@ -12,7 +12,6 @@ from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.tower_parts import two
 from calc.model.towers.image import (
-    Gemma4Vision,
     Llama4Vision,
     LlamaVision,
     MiniMaxVision,
@@ -77,18 +76,6 @@ def llama4(c: Fields, whole: Fields) -> Llama4Vision:
     )
 
 
-def gemma4(c: Fields, whole: Fields) -> Gemma4Vision:
-    return Gemma4Vision(
-        **sizes(c, USUAL),
-        n_q=c.size("num_attention_heads"),
-        n_kv=c.size("num_key_value_heads"),
-        d_head=c.size("head_dim"),
-        patch_size=c.size("patch_size"),
-        positions=c.size("position_embedding_size"),
-        standardize=c.flag("standardize"),
-    )
-
-
 def minimax(c: Fields, whole: Fields) -> MiniMaxVision:
     compression = c.get("img_token_compression_config")
     merging = c.within(compression) if isinstance(compression, Mapping) else c
@@ -137,7 +124,9 @@ ERNIE = Tower(image_encoders.ernie, image_encoders.ERNIE)
 EXAONE4_5 = Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8})
 FUYU = Tower(image_encoders.fuyu, image_encoders.FUYU, sections=())
 GEMMA3 = Tower(encoded("siglip_vision_model", towers.gemma3))
-GEMMA4 = Tower(gemma4, defaults.GEMMA4)
+DIFFUSION_GEMMA = Tower(gemma_encoders.diffusion_gemma, gemma_encoders.GEMMA4)
+GEMMA4 = Tower(gemma_encoders.gemma4, gemma_encoders.GEMMA4, IMAGE_AND_SOUND)
+GEMMA4_UNIFIED = Tower(gemma_encoders.gemma4_unified, gemma_encoders.GEMMA4_UNIFIED, IMAGE_AND_SOUND)
 GLM4V = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual", alone=True))
 GLM5 = Tower(image_encoders.glm5, image_encoders.GLM5)
 GLMGA = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual"))

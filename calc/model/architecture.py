@@ -163,8 +163,8 @@ class Architecture(Frozen):
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
-            for name, shape in self.vision.buffers().items():
-                yield Tensor(name, shape, "vision", excluded_as="persistent_buffers")
+            for name, shape, copies in self.vision.buffers():
+                yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
     def _norm(self, name: str, kind: Norm) -> Shapes:
         if kind == "none":

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from calc.model.tensor import Shape, Shapes
+from calc.model.towers.tower import NamedShape as NamedShape
 from calc.model.towers.tower import Tower
-
-NamedShape = tuple[str, Shape, int]  # name, shape, number of layers that hold it
 
 
 def weights(modules: Shapes) -> Shapes:
@@ -117,39 +116,6 @@ class Llama4Vision(Tower):
         yield f"{tower}.vision_adapter.mlp.fc1.weight", (self.projector_in, f), 1
         yield f"{tower}.vision_adapter.mlp.fc2.weight", (self.projector_out, self.projector_out), 1
         yield "multi_modal_projector.linear_1.weight", (text_hidden, self.out_hidden), 1
-
-
-class Gemma4Vision(Tower):
-    """The vision encoder of Gemma 4 (transformers `modeling_gemma4.py`)."""
-
-    hidden: int
-    intermediate: int
-    num_layers: int
-    n_q: int
-    n_kv: int
-    d_head: int
-    patch_size: int
-    positions: int
-    standardize: bool  # its output, by a mean and a spread that are buffers
-
-    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
-        """Name, shape and number of layers that hold it, of each weight."""
-        d, f, q, kv = self.hidden, self.intermediate, self.n_q * self.d_head, self.n_kv * self.d_head
-        layer: Shapes = {"self_attn.q_proj.linear": (q, d), "self_attn.k_proj.linear": (kv, d)}
-        layer |= {"self_attn.v_proj.linear": (kv, d), "self_attn.o_proj.linear": (d, q)}
-        layer |= {"self_attn.q_norm": (self.d_head,), "self_attn.k_norm": (self.d_head,)}
-        layer |= {"mlp.gate_proj.linear": (f, d), "mlp.up_proj.linear": (f, d), "mlp.down_proj.linear": (d, f)}
-        layer |= {f"{where}_layernorm": (d,) for where in ("input", "post_attention")}
-        layer |= {f"{where}_feedforward_layernorm": (d,) for where in ("pre", "post")}
-        yield "model.vision_tower.patch_embedder.position_embedding_table", (2, self.positions, d), 1
-        yield "model.vision_tower.patch_embedder.input_proj.weight", (d, 3 * self.patch_size**2), 1
-        yield from placed("model.vision_tower.encoder.layers.{layer}", weights(layer), self.num_layers)
-        yield "model.embed_vision.embedding_projection.weight", (text_hidden, d), 1
-
-    def buffers(self) -> Shapes:
-        if not self.standardize:
-            return {}
-        return {f"model.vision_tower.{name}": (self.hidden,) for name in ("std_bias", "std_scale")}
 
 
 class MiniMaxVision(Tower):

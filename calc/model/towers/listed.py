@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calc.model.tensor import Shape, Shapes
+from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, weights, with_biases
 from calc.model.towers.tower import Tower
 
@@ -16,7 +16,7 @@ class ListedTower(Tower):
     """Encoders and projectors of one model, by their weights."""
 
     modules: tuple[NamedShape, ...]
-    statistics: tuple[tuple[str, Shape], ...] = ()  # of the checkpoint, and no parameters
+    statistics: tuple[NamedShape, ...] = ()  # tensors of the checkpoint, and no parameters
     images: bool  # whether the config has a section for an encoder of images
     num_layers: int | None  # what that section says
     hidden: int | None
@@ -26,8 +26,8 @@ class ListedTower(Tower):
         for name, shape, copies in self.modules:
             yield name, tuple(side if side >= 0 else -side * text_hidden for side in shape), copies
 
-    def buffers(self) -> Shapes:
-        return dict(self.statistics)
+    def buffers(self) -> Iterator[NamedShape]:
+        yield from self.statistics
 
 
 @dataclass(frozen=True)
