@@ -17,6 +17,9 @@ def tower_configs(*names: str) -> Iterator[Config]:
     """Of all wrappers, or of some."""
     for name in names or TOWER_CONFIGS:
         for own in TOWER_CONFIGS[name]:
+            if name not in WRAPPED:
+                yield {"model_type": name, **TEXT, **own}
+                continue
             text = {"model_type": WRAPPED[name], **TEXT, **own.get("text_config", {})}
             yield {"model_type": name, **own, "text_config": text}
 
@@ -46,6 +49,28 @@ GLM5 = {"num_key_value_heads": 4, "qk_rope_head_dim": 0}
 GEMMA4 = SMALL | {"num_key_value_heads": 2, "head_dim": 24, "position_embedding_size": 100}
 GEMMA4_AUDIO = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "output_proj_dims": 72}
 GEMMA4_AUDIO |= {"subsampling_conv_channels": [16, 8], "conv_kernel_size": 3, "use_clipped_linears": False}
+DOTS = {"num_key_value_heads": 4, "q_lora_rank": 24, "head_dim": 24, "swa_num_attention_heads": 2}
+DOTS |= {"swa_num_key_value_heads": 2, "swa_v_head_dim": 20, "mlp_layer_types": ["dense", "dense"]}
+DOTS_IMAGES: Config = {
+    **SMALL,
+    "moe_intermediate_size": 40,
+    "mlp_layer_types": ["dense", "sparse", "sparse"],
+    "num_local_experts": 4,
+    "per_layer_config": {"2": {"num_local_experts": 6}},
+    "attention_bias": True,
+    "adapter_in_dim": 64,
+    "adapter_out_dim": 128,
+}
+DOTS_SOUND: Config = {
+    "whisper_config": {"d_model": 64, "encoder_layers": 2, "encoder_ffn_dim": 96, "encoder_attention_heads": 4},
+    "attention_bias": False,
+    "feature_size": 40,
+    "downsample_hidden_size": 24,
+    "adapter_input_size": 64,
+    "adapter_out_dim": 128,
+}
+VQ: Config = {"base_channels": 32, "channel_multiplier": [1, 1, 2], "latent_channels": 8, "embed_dim": 16}
+VQ |= {"num_res_blocks": 1, "double_latent": True}
 TOWER_CONFIGS: dict[str, list[Config]] = {
     "blip-2": [
         *images({}),
@@ -76,6 +101,14 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
             "moe_intermediate_size": 64,
         },
     ),
+    "dots3_note": [
+        {"vision_config": {}, "audio_config": {}, "text_config": DOTS | {"hidden_size": 5120}},
+        {"vision_config": DOTS_IMAGES, "audio_config": DOTS_SOUND, "text_config": DOTS},
+    ],
+    "emu3": [
+        {"vq_config": {}, "vocabulary_map": {"<image>": 1}},
+        {"vq_config": VQ | {"attn_resolutions": [0, 2], "hidden_size": 64}, "vocabulary_map": {"<image>": 1}},
+    ],
     "ernie4_5_vl_moe": images({}, SMALL | {"depth": 3, "num_heads": 4, "temporal_merge_size": 3}, text_config=ERNIE),
     "fuyu": [{}, {"patch_size": 14, "num_channels": 1}],
     "glm5_next": images({}, QWEN | {"attention_bias": False, "projection_intermediate_size": 88}, text_config=GLM5),
@@ -92,6 +125,11 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
     "aya_vision": [
         *images({}),
         *images(SMALL | {"vision_use_head": False}, downsample_factor=4, alignment_intermediate_size=88),
+    ],
+    "chameleon": [
+        {"vq_config": {}, "vocabulary_map": {}},
+        {"vq_config": VQ | {"attn_resolutions": [256], "attn_type": "linear"}, "vocabulary_map": {}},
+        {"vq_config": VQ | {"attn_resolutions": [256], "num_embeddings": 40}, "vocabulary_map": {}},
     ],
     "cohere2_vision": [*images({}), *images(SMALL, downsample_factor=4, alignment_intermediate_size=88)],
     "deepseek_vl": images({}, SMALL | {"image_size": 56, "patch_size": 14}),

@@ -82,10 +82,11 @@ WRAPPED: dict[str, str] = {
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
 TOWERS: dict[str, Tower] = {
     **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
+    **{name: family.tower for name, family in FAMILIES.items() if family.tower is not None},
     **IMAGES,
     **MOON_TOWERS,
     **OMNI,
     **OWN_IMAGES,
     **SOUND,
 }
-"""model_type of a wrapper -> its encoders, where their classes are known."""
+"""model_type -> its encoders for images and sound, where their classes are known."""

@@ -6,6 +6,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.tower_readers import (
     BLIP2,
+    CHAMELEON,
     DEEPSEEK_VL,
     DEEPSEEK_VL_HYBRID,
     IDEFICS3,
@@ -183,7 +184,9 @@ LLAMA: dict[str, Family] = made_by(
             hidden="d_model",
         ),
         "chameleon": Family(
-            mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True), ffn=Dense()
+            tower=CHAMELEON,
+            mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True),
+            ffn=Dense(),
         ),
         "muse_glimmer_text": Family(
             mixer=MUSE_ATTENTION,

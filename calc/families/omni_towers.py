@@ -179,16 +179,14 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     yield from placed(f"{path}.subsampling", with_biases({**front, "linear": (d, wide * pitches)}))
 
 
-def nemotron_statistics(c: Fields, whole: Fields) -> Shapes:
+def nemotron_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Which class tokens sum an image up; of the batch norms mean, variance and a counter, by layer."""
     words = c.get("summary_idxs")
-    found: Shapes = {"vision_model.radio_model.summary_idxs": (len(words) if isinstance(words, list) else 2,)}
+    yield "vision_model.radio_model.summary_idxs", (len(words) if isinstance(words, list) else 2,), 1
     if (a := hearing(whole)) is not None:
         d = a.size("hidden_size")
         kept: Shapes = {"running_mean": (d,), "running_var": (d,), "num_batches_tracked": ()}
-        for i in range(a.size("num_hidden_layers")):
-            found |= {f"sound_encoder.encoder.layers.{i}.conv.norm.{name}": shape for name, shape in kept.items()}
-    return found
+        yield from placed("sound_encoder.encoder.layers.{layer}.conv.norm", kept, a.size("num_hidden_layers"))
 
 
 # Inkling: a perceptron that folds a patch step by step, and a table of pitches

@@ -217,12 +217,11 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed("projector", with_biases({"linear": (TEXT, q)}))
 
 
-def granite_statistics(c: Fields, whole: Fields) -> Shapes:
+def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Of the batch norms: mean, variance and a counter, by layer."""
     wide = c.size("hidden_dim") * c.size("conv_expansion_factor")
     kept: Shapes = {"running_mean": (wide,), "running_var": (wide,), "num_batches_tracked": ()}
-    layers = range(c.size("num_layers"))
-    return {f"encoder.layers.{i}.conv.batch_norm.{name}": shape for i in layers for name, shape in kept.items()}
+    yield from placed("encoder.layers.{layer}.conv.batch_norm", kept, c.size("num_layers"))
 
 
 TOKENIZER = {

@@ -3,31 +3,29 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from calc.errors import ConfigError, Message, shown
 from calc.families.fields import Fields
 from calc.model.towers.image import NamedShape
 from calc.model.towers.listed import ListedTower
 
+Parts = Iterable[Iterable[NamedShape]]
 
-def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Iterable[Iterable[NamedShape]] = ()) -> ListedTower:
-    """A tower of the parts, for images as the section c describes them."""
+
+def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
+    """A tower of the parts, for images as the section c describes them; statistics are no parameters."""
+    num_layers, hidden = c.maybe("num_hidden_layers"), c.maybe("hidden_size")
     return ListedTower(
-        modules=tuple(weight for part in parts for weight in part),
-        statistics=tuple(tensor for part in statistics for tensor in part),
-        images=True,
-        num_layers=c.maybe("num_hidden_layers"),
-        hidden=c.maybe("hidden_size"),
+        modules=joined(parts), statistics=joined(statistics), images=True, num_layers=num_layers, hidden=hidden
     )
 
 
-def listed_apart(*parts: Iterable[NamedShape], statistics: Mapping[str, Shape] | None = None) -> ListedTower:
-    """A tower for sound alone, or for images of which the config has no section."""
-    return ListedTower(
-        modules=tuple(weight for part in parts for weight in part),
-        statistics=tuple((statistics or {}).items()),
-        images=False,
-        num_layers=None,
-        hidden=None,
-    )
+def listed_apart(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
+    """A tower for sound alone, or for images of which the config has no vision_config."""
+    return ListedTower(modules=joined(parts), statistics=joined(statistics), images=False, num_layers=None, hidden=None)
+
+
+def joined(parts: Parts) -> tuple[NamedShape, ...]:
+    return tuple(weight for part in parts for weight in part)
 
 
 def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None) -> Fields:
@@ -47,3 +45,12 @@ def two(c: Fields, name: str) -> tuple[int, int]:
 def patches(c: Fields) -> int:
     """Patches of a square image."""
     return (c.size("image_size") // c.size("patch_size")) ** 2
+
+
+def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
+    """A list of whole numbers that must be there."""
+    value = c.get(name)
+    if not isinstance(value, list) or not value:
+        sentence = "{name} is {value}; it must be a list of whole numbers."
+        raise ConfigError(Message(sentence, name=name, value=shown(value)), name)
+    return [c.within({name: number}).size(name, least) for number in value]

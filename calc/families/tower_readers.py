@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from calc.families import dots_encoders, gemma_encoders, image_codecs, image_encoders
 from calc.families import encoder_towers as towers
-from calc.families import gemma_encoders, image_encoders
 from calc.families import tower_defaults as defaults
 from calc.families.encoder_towers import encoded
 from calc.families.encoders import SAM
@@ -110,9 +110,13 @@ def mllama(c: Fields, whole: Fields) -> LlamaVision:
     )
 
 
+IMAGE_AND_SOUND = ("vision_config", "audio_config")
+CODEC = ("vq_config",)
+
 ARIA = Tower(encoded("idefics3_vision", towers.aria))
 AYA_VISION = Tower(encoded("siglip_vision_model", towers.aya_vision))
 BLIP2 = Tower(image_encoders.blip2, image_encoders.BLIP2)
+CHAMELEON = Tower(image_codecs.chameleon_codec, image_codecs.CHAMELEON, CODEC)
 COHERE2_VISION = Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower"))
 COHERE_COMPASS = Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True))
 COSMOS3_EDGE = Tower(image_encoders.cosmos3_edge, image_encoders.COSMOS3_EDGE)
@@ -120,6 +124,8 @@ COSMOS3_OMNI = Tower(encoded("qwen3_vl_vision", towers.no_projector, ""))
 DEEPSEEK_OCR2 = Tower(image_encoders.deepseek_ocr2)
 DEEPSEEK_VL = Tower(encoded("siglip_vision_model", towers.deepseek_vl, "model.vision_model"))
 DEEPSEEK_VL_HYBRID = Tower(encoded("siglip_vision_model", towers.deepseek_vl_hybrid, "model.vision_model"))
+DOTS3_NOTE = Tower(dots_encoders.dots3_note, dots_encoders.IMAGES, IMAGE_AND_SOUND)
+EMU3 = Tower(image_codecs.emu3_codec, image_codecs.EMU3, CODEC)
 ERNIE = Tower(image_encoders.ernie, image_encoders.ERNIE)
 EXAONE4_5 = Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8})
 FUYU = Tower(image_encoders.fuyu, image_encoders.FUYU, sections=())

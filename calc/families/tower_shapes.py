@@ -1,6 +1,6 @@
 """Rows of towers whose weights a function lists, and modules that several of them have, by shape."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
@@ -12,15 +12,15 @@ from calc.model.towers.image import NamedShape
 
 MAX_LIST = 64  # no encoder has more stages
 Lister = Callable[[Fields, Fields], Iterator[NamedShape]]
-Statistics = Callable[[Fields, Fields], Shapes]
+Statistics = Callable[[Fields, Fields], Iterable[NamedShape]]
 
 
 def images(
-    lister: Lister, defaults: Mapping[str, Any], *others: str, statistics: Statistics = lambda c, whole: {}
+    lister: Lister, defaults: Mapping[str, Any], *others: str, statistics: Statistics = lambda c, whole: ()
 ) -> Tower:
     """A row of encoders for images; `others` are the further sections that it counts."""
     return Tower(
-        lambda c, whole: listed(c, lister(c, whole), statistics=statistics(c, whole)),
+        lambda c, whole: listed(c, lister(c, whole), statistics=[statistics(c, whole)]),
         defaults,
         ("vision_config", *others),
     )
@@ -30,11 +30,11 @@ def sound(
     lister: Lister,
     defaults: Mapping[str, Any],
     *sections: str,
-    statistics: Statistics = lambda c, whole: {},
+    statistics: Statistics = lambda c, whole: (),
 ) -> Tower:
     """A row of encoders for sound alone, of the sections that it counts."""
     return Tower(
-        lambda c, whole: listed_apart(lister(c, whole), statistics=statistics(c, whole)),
+        lambda c, whole: listed_apart(lister(c, whole), statistics=[statistics(c, whole)]),
         defaults,
         sections or ("audio_config",),
     )

@@ -36,7 +36,7 @@ class Layer:
 
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")  # one name: in one matrix
     out: str = "self_attn.out_proj"
-    mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")  # three names: gate, up, down
+    mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")  # three names: gate, up, down; none: listed apart
     norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
     head_norms: tuple[str, ...] = ()  # over the dimension of a head; never with a bias
     scales: tuple[str, ...] = ()  # parameters as wide as the layer
@@ -51,10 +51,9 @@ class Layer:
         [kv, d]; q is d and kv is q where they are left out."""
         q = d if q is None else q
         kv = q if kv is None else kv
-        *inner, outer = self.mlp
         sides = (q + 2 * kv,) if len(self.qkv) == 1 else (q, kv, kv)
         attention: Shapes = {name: (side, d) for name, side in zip(self.qkv, sides, strict=True)}
-        mlp: Shapes = {**dict.fromkeys(inner, (f, d)), outer: (d, f)}
+        mlp: Shapes = {name: (d, f) if name == self.mlp[-1] else (f, d) for name in self.mlp}
         parts: tuple[tuple[Shapes, bool], ...] = (
             (attention, self.qkv_bias),
             ({self.out: (d, q)}, self.out_bias),
@@ -65,7 +64,7 @@ class Layer:
         found: Shapes = dict.fromkeys(self.scales, (d,))
         for modules, bias in parts:
             found |= with_biases(modules) if bias else weights(modules)
-        if not self.key_bias:
+        if self.qkv_bias and not self.key_bias:
             del found[f"{self.qkv[1]}.bias"]
         return found
 
