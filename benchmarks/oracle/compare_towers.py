@@ -1,7 +1,7 @@
 """python -m benchmarks.oracle.compare_towers [WRAPPER ...]: our encoders beside those of the classes, by tensor.
 
 Over the configs in tower_configs.py, of all wrappers or of some. Exits with 1 on any difference. Needs transformers
-5.23 and torch.
+5.23 and torch, and timm for Gemma 3n and FastVLM.
 """
 
 import re

@@ -46,6 +46,13 @@ COMPASS = {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE
 ERNIE = {"hidden_size": 512, "moe_intermediate_size": [48, 32]}
 GLM5 = {"num_key_value_heads": 4, "qk_rope_head_dim": 0}
 """What the classes of some language models need."""
+FASTVIT = {"model_type": "timm_wrapper", "architecture": "fastvit_mci3", "model_args": {"inference_mode": True}}
+FASTVIT |= {"hidden_size": 3072}
+GEMMA3N: Config = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
+GEMMA3N |= {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4}
+GEMMA3N_AUDIO: Config = {"hidden_size": 64, "conf_num_hidden_layers": 2, "conf_num_attention_heads": 4}
+GEMMA3N_AUDIO |= {"conf_conv_kernel_size": 3, "sscp_conv_channel_size": [16, 8], "input_feat_size": 80}
+GEMMA3N_AUDIO |= {"sscp_conv_kernel_size": [[3, 5], [3, 3]], "sscp_conv_stride_size": [[2, 2], [1, 3]]}
 GEMMA4 = SMALL | {"num_key_value_heads": 2, "head_dim": 24, "position_embedding_size": 100}
 GEMMA4_AUDIO = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "output_proj_dims": 72}
 GEMMA4_AUDIO |= {"subsampling_conv_channels": [16, 8], "conv_kernel_size": 3, "use_clipped_linears": False}
@@ -110,6 +117,7 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
         {"vq_config": VQ | {"attn_resolutions": [0, 2], "hidden_size": 64}, "vocabulary_map": {"<image>": 1}},
     ],
     "ernie4_5_vl_moe": images({}, SMALL | {"depth": 3, "num_heads": 4, "temporal_merge_size": 3}, text_config=ERNIE),
+    "fast_vlm": [*images(FASTVIT), *images(FASTVIT, multimodal_projector_bias=False)],
     "fuyu": [{}, {"patch_size": 14, "num_channels": 1}],
     "glm5_next": images({}, QWEN | {"attention_bias": False, "projection_intermediate_size": 88}, text_config=GLM5),
     "glm_ocr": images({}, QWEN | {"attention_bias": False}),
@@ -145,6 +153,10 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
         text_config={"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 40},
         tie_word_embeddings=True,
     ),
+    "gemma3n": [
+        {"vision_config": {}, "audio_config": {}, "text_config": GEMMA3N},
+        {"vision_config": {"vocab_size": 40}, "audio_config": GEMMA3N_AUDIO, "text_config": GEMMA3N},
+    ],
     "gemma4": [
         *images({}, GEMMA4 | {"use_clipped_linears": True, "standardize": True}, audio_config={}),
         {"vision_config": GEMMA4, "audio_config": GEMMA4_AUDIO},

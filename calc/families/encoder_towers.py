@@ -28,9 +28,10 @@ def encoded(
         if found is None:
             return None
         c, encoder = found
-        parts = encoder.read(c, published(path, encoder))
+        at = published(path, encoder)
+        parts = encoder.read(c, at)
         named = ((name.removeprefix("."), shape, copies) for name, shape, copies in parts)
-        return listed(c, named, projector(c, whole))
+        return listed(c, named, projector(c, whole), statistics=[encoder.statistics(c, at)])
 
     return read
 
@@ -50,6 +51,12 @@ def llava(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """LLaVA-1.5, arXiv:2310.03744: two matrices (transformers `modeling_llava.py`)."""
     matrices: Shapes = {"linear_1": (TEXT, layers_seen(whole) * c.size("hidden_size")), "linear_2": (TEXT, TEXT)}
     yield from placed(PROJECTOR, biased(whole.get("multimodal_projector_bias") is not False, matrices))
+
+
+def fast_vlm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """As LLaVA (transformers `modeling_fast_vlm.py`)."""
+    for name, shape, copies in llava(c, whole):
+        yield f"model.{name}", shape, copies
 
 
 def llava_next(c: Fields, whole: Fields) -> Iterator[NamedShape]:

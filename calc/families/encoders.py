@@ -1,9 +1,10 @@
 """Encoders for images that several models share: transformers' AutoModel builds them by a section's model_type."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from calc.families import timm_encoders as timm
 from calc.families import tower_defaults as defaults
 from calc.families.fields import Fields
 from calc.families.tower_parts import patches, two
@@ -70,6 +71,7 @@ class Encoder:
     read: Callable[[Fields, str], Iterator[NamedShape]]
     defaults: Mapping[str, Any]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
+    statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps beside parameters
 
 
 def clip(c: Fields, path: str) -> Iterator[NamedShape]:
@@ -264,10 +266,27 @@ ENCODERS: dict[str, Encoder] = {
     "siglip_vision_model": SIGLIP,
 }
 """model_type of an encoder's section -> how it is read."""
+TIMM: dict[str, Encoder] = {
+    "fastvit_mci3": Encoder(
+        lambda c, path: timm.fastvit(f"{path}.timm_model"),
+        {},
+        statistics=lambda c, path: timm.fastvit_statistics(f"{path}.timm_model"),
+    ),
+    "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model"), {}),
+}
+"""Architecture of timm -> how it is read."""
 
 
 def encoder_of(c: Fields, usual: str, *, alone: bool) -> tuple[Fields, Encoder] | None:
     """The encoder that a section describes, and the section with its class's defaults; None where it is not known."""
     kind = usual if alone else c.stated.get("model_type", usual)
-    encoder = ENCODERS.get(kind) if isinstance(kind, str) else None
+    encoder = timm_of(c) if kind == "timm_wrapper" else ENCODERS.get(kind) if isinstance(kind, str) else None
     return None if encoder is None else (Fields(c.stated, encoder.defaults, {}), encoder)
+
+
+def timm_of(c: Fields) -> Encoder | None:
+    """The encoder that a section of timm names, where its branches are merged or it has none."""
+    name, arguments = c.get("architecture"), c.within(c.get("model_args"))
+    if name == "fastvit_mci3" and not arguments.flag("inference_mode"):
+        return None
+    return TIMM.get(name) if isinstance(name, str) else None

@@ -8,7 +8,7 @@ from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper,
 from calc.families.feedforward_rows import Dense, Half
 from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import DIFFUSION_GEMMA, GEMMA3, GEMMA4, GEMMA4_UNIFIED, PALIGEMMA
+from calc.families.tower_readers import DIFFUSION_GEMMA, GEMMA3, GEMMA3N, GEMMA4, GEMMA4_UNIFIED, PALIGEMMA
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
@@ -281,7 +281,7 @@ GEMMA: dict[str, Family] = made_by(
             extras=gemma3n_extras,
             layer_extras=gemma3n_layer_extras,
             kernels=Kernels(norm="rms32", capped_logits=True),
-            wrappers=(Wrapper("gemma3n", tied=True),),
+            wrappers=(Wrapper("gemma3n", tower=GEMMA3N, tied=True),),
         ),
         "gemma4_text": Family(
             mixer=gemma4_attention,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from calc.families.encoders import timm_of
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed, section, two
 from calc.model.tensor import Shapes
@@ -46,8 +47,72 @@ GEMMA4_AUDIO: Mapping[str, Any] = {
     "use_clipped_linears": True,
     "output_proj_dims": 1536,
 }
+GEMMA3N = {"architecture": "mobilenetv5_300m_enc", "hidden_size": 2048, "vocab_size": 128}
+GEMMA3N_AUDIO: Mapping[str, Any] = {
+    "vocab_size": 128,
+    "input_feat_size": 128,
+    "hidden_size": 1536,
+    "conf_num_attention_heads": 8,
+    "conf_num_hidden_layers": 12,
+    "conf_conv_kernel_size": 5,
+    "sscp_conv_channel_size": [128, 32],
+    "sscp_conv_kernel_size": [[3, 3], [3, 3]],
+    "sscp_conv_stride_size": [[2, 2], [2, 2]],
+}
 GEMMA4_UNIFIED = {"patch_size": 16, "pooling_kernel_size": 3, "mm_embed_dim": 3840, "mm_posemb_size": 1120}
 """What the classes take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+
+
+def gemma3n(c: Fields, whole: Fields) -> ListedTower | None:
+    """Gemma 3n: MobileNetV5 for images, a Conformer for sound, and tokens of their own (transformers
+    `modeling_gemma3n.py`)."""
+    encoder = timm_of(c)
+    if encoder is None:
+        return None
+    a = section(whole, "audio_config", GEMMA3N_AUDIO)
+    embedders = ((c, "embed_vision"), (a, "embed_audio"))
+    return listed(
+        c, encoder.read(c, "model.vision_tower"), gemma3n_sound(a), *(embedder(one, name) for one, name in embedders)
+    )
+
+
+def embedder(c: Fields, name: str) -> Iterator[NamedShape]:
+    """Tokens of images or sound, and the matrix that takes them and what the encoder puts out."""
+    d = c.size("hidden_size")
+    modules: Shapes = {"embedding": (c.size("vocab_size"), d), "embedding_projection": (TEXT, d)}
+    modules |= {"hard_embedding_norm": (d,), "soft_embedding_norm": (d,)}
+    yield from placed(f"model.{name}", weights(modules))
+
+
+def gemma3n_sound(a: Fields) -> Iterator[NamedShape]:
+    """A Conformer, arXiv:2005.08100, behind two convolutions over time and pitch."""
+    d, heads, tower = a.size("hidden_size"), a.size("conf_num_attention_heads"), "model.audio_tower"
+    q, front = d // heads * heads, f"{tower}.subsample_conv_projection"
+    pitches, given = a.size("input_feat_size"), 1
+    kernels, strides = pairs(a, "sscp_conv_kernel_size"), pairs(a, "sscp_conv_stride_size")
+    channels = two(a, "sscp_conv_channel_size")
+    for i, (out, (tall, wide), (_, stride)) in enumerate(zip(channels, kernels, strides, strict=True)):
+        yield from placed(f"{front}.conv_{i}", weights({"conv": (out, given, tall, wide), "norm": (out,)}))
+        pitches, given = (pitches + 2 - wide) // stride + 1, out  # one more pitch on each side
+    yield f"{front}.input_proj_linear.weight", (d, given * pitches), 1
+    attention: Shapes = {f"attn.{x}_proj": (q, d) for x in "qkv"}
+    attention |= {"attn.relative_position_embedding.pos_proj": (q, d), "post": (d, d)}
+    attention |= {"pre_attn_norm": (d,), "post_norm": (d,)}
+    layer: Shapes = {f"attention.{name}": shape for name, shape in attention.items()}
+    for ffn in ("ffw_layer_start", "ffw_layer_end"):
+        layer |= {f"{ffn}.ffw_layer_1": (4 * d, d), f"{ffn}.ffw_layer_2": (d, 4 * d)}
+        layer |= {f"{ffn}.pre_layer_norm": (d,), f"{ffn}.post_layer_norm": (d,)}
+    layer |= {"lconv1d.linear_start": (2 * d, d), "lconv1d.linear_end": (d, d), "lconv1d.pre_layer_norm": (d,)}
+    layer |= {"lconv1d.depthwise_conv1d": (d, 1, a.size("conf_conv_kernel_size")), "lconv1d.conv_norm": (d,)}
+    shapes = {**weights({**layer, "norm": (d,)}), "attention.attn.per_dim_scale": (d // heads,)}
+    yield from placed(f"{tower}.conformer.{{layer}}", shapes, a.size("conf_num_hidden_layers"))
+
+
+def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two numbers of each of two convolutions: over time and over pitch."""
+    value = a.get(name)
+    first, second = value if isinstance(value, list) and len(value) == 2 else (value, value)
+    return two(a.within({name: first}), name), two(a.within({name: second}), name)
 
 
 def gemma4(c: Fields, whole: Fields) -> ListedTower:

@@ -12,6 +12,7 @@ from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
 from calc.families.tower_readers import (
     COSMOS3_OMNI,
+    FAST_VLM,
     GOT_OCR2,
     INTERN,
     LLAVA_ONEVISION,
@@ -208,7 +209,7 @@ QWEN: dict[str, Family] = made_by(
             ffn=Dense(),
             gguf="qwen2",
             wrappers=(
-                Wrapper("fast_vlm"),
+                Wrapper("fast_vlm", tower=FAST_VLM),
                 Wrapper("got_ocr2", tower=GOT_OCR2),
                 Wrapper("internvl", tower=INTERN),
                 Wrapper("internvl_chat"),
