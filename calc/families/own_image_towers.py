@@ -315,7 +315,7 @@ CLIP_L = {
 
 def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """DeepSeek-OCR's, arXiv:2510.18234: SAM's encoder, whose patches CLIP's layers take over."""
-    fine = section(c, "sam_config", SAM | {"mlp_dim": 3072, "downsample_channels": [512, 1024]})
+    fine = section(c, "sam_config", {**SAM, "mlp_dim": 3072, "downsample_channels": [512, 1024]})
     for name, shape, copies in sam(fine, "model.sam_model"):
         for ours, stored in SAM_FIRST.items():
             name = name.replace(ours, stored)
@@ -343,7 +343,7 @@ OWN_IMAGES: dict[str, Tower] = {
     "muse_glimmer": images(muse, MUSE),
     "muse_spark": images(muse_spark, MUSE, "audio_config"),
     "ovis2": images(ovis, OVIS),
-    "pp_chart2table": images(pp_chart2table, SAM | {"mlp_dim": 3072}),
+    "pp_chart2table": images(pp_chart2table, {**SAM, "mlp_dim": 3072}),
     "qianfan_ocr": images(qianfan, QIANFAN),
     "step3p7": images(step, STEP),
     "unlimited_ocr": images(unlimited_ocr, {}),
