@@ -4,8 +4,9 @@
 from collections.abc import Iterator
 
 from calc.families.fields import Fields
+from calc.families.image_codecs import convolved, group_norm, level_widths, resnet
 from calc.families.tower_parts import patches, section
-from calc.families.tower_shapes import each, images, norms, sizes
+from calc.families.tower_shapes import images, norms
 from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, placed, with_biases
 from calc.model.towers.listed import Layer
@@ -67,12 +68,9 @@ def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]
 
 def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
     """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
-    base, latent, wide, blocks = (
-        v.size(x) for x in ("base_channels", "latent_channels", "embed_dim", "num_res_blocks")
-    )
-    widths = [base * times for times in sizes(v, "channel_multiplier")]
-    last, levels = widths[-1], len(widths)
-    encoder, decoder = f"{path}.encoder", f"{path}.decoder"
+    latent, wide, blocks = (v.size(x) for x in ("latent_channels", "embed_dim", "num_res_blocks"))
+    widths, base = level_widths(v), v.size("base_channels")
+    last, encoder, decoder = widths[-1], f"{path}.encoder", f"{path}.decoder"
     ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
     ends |= {"encoder.conv_out": (latent * (2 if v.flag("double_latent") else 1), last, 3, 3)}
     ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (v.size("out_channels"), widths[0], 3, 3)}
@@ -82,37 +80,23 @@ def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
     yield f"{path}.quantize.embedding.weight", (v.size("num_embeddings"), wide), 1
     for half in (encoder, decoder):
         for i in (1, 2):
-            yield from placed(f"{half}.mid.block_{i}", residual(last, last))
-        yield from placed(f"{half}.mid.attn_1", attention(last))
-    seen = base
+            yield from resnet(f"{half}.mid.block_{i}", last, last, group_norm)
+        yield from convolved(f"{half}.mid.attn_1", last)
+    yield from level(f"{encoder}.down", "downsample", base, widths, blocks)
+    yield from level(f"{decoder}.up", "upsample", last, widths[::-1], blocks + 1)
+
+
+def level(path: str, sampling: str, seen: int, widths: list[int], blocks: int) -> Iterator[NamedShape]:
+    """Residual blocks at each resolution in the order in which they run, with attention on the coarsest grid."""
     for i, width in enumerate(widths):
-        yield from level(f"{encoder}.down.{i}", seen, width, blocks, attends=i == levels - 1)
-        if i < levels - 1:
-            yield from placed(f"{encoder}.down.{i}.downsample", with_biases({"conv": (width, width, 3, 3)}))
+        at, attends = f"{path}.{i}", i == (len(widths) - 1 if sampling == "downsample" else 0)
+        for block in range(blocks):
+            yield from resnet(f"{at}.block.{block}", width if block else seen, width, group_norm)
+            if attends:
+                yield from convolved(f"{at}.attn.{block}", width)
+        if i < len(widths) - 1:
+            yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
         seen = width
-    for i, width in enumerate(reversed(widths)):
-        yield from level(f"{decoder}.up.{i}", seen, width, blocks + 1, attends=i == 0)
-        if i < levels - 1:
-            yield from placed(f"{decoder}.up.{i}.upsample", with_biases({"conv": (width, width, 3, 3)}))
-        seen = width
-
-
-def level(path: str, seen: int, width: int, blocks: int, *, attends: bool) -> Iterator[NamedShape]:
-    """Residual blocks of one width, with attention on the narrowest grid."""
-    for i in range(blocks):
-        yield from placed(f"{path}.block.{i}", residual(width if i else seen, width))
-        if attends:
-            yield from placed(f"{path}.attn.{i}", attention(width))
-
-
-def residual(seen: int, width: int) -> Shapes:
-    """Two convolutions with their norms, and one for what goes past them where the width changes."""
-    block: Shapes = {"norm1": (seen,), "conv1": (width, seen, 3, 3), "norm2": (width,), "conv2": (width, width, 3, 3)}
-    return with_biases(block if seen == width else {**block, "nin_shortcut": (width, seen, 1, 1)})
-
-
-def attention(width: int) -> Shapes:
-    return with_biases({**each("{}", (width, width, 1, 1)), "proj_out": (width, width, 1, 1), "norm": (width,)})
 
 
 JANUS = images(janus, VISION, "vq_config")

@@ -12,7 +12,7 @@ from calc.families import tower_defaults as defaults
 from calc.families.encoders import qwen2_5, qwen3
 from calc.families.family import Tower
 from calc.families.fields import Fields
-from calc.families.sound_towers import convolved, two_convolutions, whisper_layer
+from calc.families.sound_towers import batch_statistics, convolved, two_convolutions, whisper_layer
 from calc.families.tower_parts import listed_apart, section
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
@@ -180,13 +180,12 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
 
 
 def nemotron_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Which class tokens sum an image up; of the batch norms mean, variance and a counter, by layer."""
+    """Which class tokens sum an image up, and what Parakeet's norms over a batch keep."""
     words = c.get("summary_idxs")
     yield "vision_model.radio_model.summary_idxs", (len(words) if isinstance(words, list) else 2,), 1
     if (a := hearing(whole)) is not None:
-        d = a.size("hidden_size")
-        kept: Shapes = {"running_mean": (d,), "running_var": (d,), "num_batches_tracked": ()}
-        yield from placed("sound_encoder.encoder.layers.{layer}.conv.norm", kept, a.size("num_hidden_layers"))
+        path = "sound_encoder.encoder.layers.{layer}.conv.norm"
+        yield from batch_statistics(path, a.size("hidden_size"), a.size("num_hidden_layers"))
 
 
 # Inkling: a perceptron that folds a patch step by step, and a table of pitches

@@ -6,12 +6,12 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 from collections.abc import Iterator
 
 from calc.families.encoder_towers import PROJECTOR
-from calc.families.encoders import SAM, sam
+from calc.families.encoders import SAM, SAM_AS_RELEASED, sam
 from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.janus_tower import JANUS
-from calc.families.tower_parts import patches, section, two
-from calc.families.tower_shapes import each, images, norms, sizes, with_defaults
+from calc.families.tower_parts import numbers, patches, section, two
+from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, Layer, biased
@@ -270,7 +270,7 @@ def muse_spark(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Muse Spark: the same for images; for sound stages of convolutions, each over fewer and wider frames."""
     yield from muse(c, whole)
     a, path = section(whole, "audio_config", MUSE_SOUND), "model.audio_tower"
-    frames, widths, depths = sizes(a, "patch_sizes"), sizes(a, "hidden_sizes"), sizes(a, "depths")
+    frames, widths, depths = numbers(a, "patch_sizes"), numbers(a, "hidden_sizes"), numbers(a, "depths")
     kernel, out, seen = a.size("conv_kernel_size"), a.size("out_hidden_size"), 1
     stages = list(zip(frames, widths, depths, strict=False))[: a.size("num_hidden_layers")]
     for i, (patch, d, depth) in enumerate(stages):
@@ -293,16 +293,6 @@ def pp_chart2table(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(PROJECTOR, weights(merge) | with_biases({"multimodal_projector": (TEXT, 4 * out)}))
 
 
-SAM_FIRST = {
-    ".layers.": ".blocks.",
-    "layer_norm": "norm",
-    "patch_embed.projection": "patch_embed.proj",
-    "neck.conv1": "neck.0",
-    "neck.norm1": "neck.1",
-    "neck.conv2": "neck.2",
-    "neck.norm2": "neck.3",
-}
-"""How transformers names SAM's modules -> how its first checkpoint did."""
 FUSED_LAYER = Layer(qkv=("self_attn.qkv_proj",))
 CLIP_L = {
     "hidden_size": 1024,
@@ -316,10 +306,7 @@ CLIP_L = {
 def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """DeepSeek-OCR's, arXiv:2510.18234: SAM's encoder, whose patches CLIP's layers take over."""
     fine = section(c, "sam_config", {**SAM, "mlp_dim": 3072, "downsample_channels": [512, 1024]})
-    for name, shape, copies in sam(fine, "model.sam_model"):
-        for ours, stored in SAM_FIRST.items():
-            name = name.replace(ours, stored)
-        yield name, shape, copies
+    yield from sam(fine, "model.sam_model", SAM_AS_RELEASED)
     first, second = two(fine, "downsample_channels")
     merge: Shapes = {"net_2": (first, fine.size("output_channels"), 3, 3), "net_3": (second, first, 3, 3)}
     yield from placed("model.sam_model", weights(merge))

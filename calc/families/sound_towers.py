@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from calc.families.encoder_towers import PROJECTOR
 from calc.families.fields import Fields
 from calc.families.qformer import QFORMER, qformer
-from calc.families.tower_parts import section
-from calc.families.tower_shapes import each, norms, sizes, sound
+from calc.families.tower_parts import numbers, section
+from calc.families.tower_shapes import each, norms, sound
 from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT
@@ -218,10 +218,14 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Of the batch norms: mean, variance and a counter, by layer."""
     wide = c.size("hidden_dim") * c.size("conv_expansion_factor")
-    kept: Shapes = {"running_mean": (wide,), "running_var": (wide,), "num_batches_tracked": ()}
-    yield from placed("encoder.layers.{layer}.conv.batch_norm", kept, c.size("num_layers"))
+    yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
+
+
+def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
+    """Of the norms over a batch: mean, variance and a counter."""
+    kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+    yield from placed(path, kept, layers)
 
 
 TOKENIZER = {
@@ -248,7 +252,7 @@ def vibevoice(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def tokenizer(t: Fields, path: str) -> Iterator[NamedShape]:
     """Stages of ConvNeXt layers, arXiv:2201.03545, each twice as wide as the one before."""
     kernel, times, filters = t.size("kernel_size"), t.size("ffn_expansion"), t.size("num_filters")
-    depths, strides = sizes(t, "depths"), sizes(t, "downsampling_ratios")
+    depths, strides = numbers(t, "depths"), numbers(t, "downsampling_ratios")
     channels, last = t.size("channels"), filters << len(strides)
     yield from placed(f"{path}.stem.conv", with_biases({"conv": (filters, channels, kernel)}))
     yield from placed(f"{path}.head", with_biases({"conv": (t.size("hidden_size"), last, kernel)}))

@@ -1,26 +1,21 @@
 """Rows of towers whose weights a function lists, and modules that several of them have, by shape."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from calc.errors import ConfigError, Message, shown
 from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed, listed_apart
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.image import NamedShape
 
-MAX_LIST = 64  # no encoder has more stages
 Lister = Callable[[Fields, Fields], Iterator[NamedShape]]
-Statistics = Callable[[Fields, Fields], Iterable[NamedShape]]
 
 
-def images(
-    lister: Lister, defaults: Mapping[str, Any], *others: str, statistics: Statistics = lambda c, whole: ()
-) -> Tower:
+def images(lister: Lister, defaults: Mapping[str, Any], *others: str, statistics: Lister | None = None) -> Tower:
     """A row of encoders for images; `others` are the further sections that it counts."""
     return Tower(
-        lambda c, whole: listed(c, lister(c, whole), statistics=[statistics(c, whole)]),
+        lambda c, whole: listed(c, lister(c, whole), statistics=(statistics(c, whole),) if statistics else ()),
         defaults,
         ("vision_config", *others),
     )
@@ -30,23 +25,14 @@ def sound(
     lister: Lister,
     defaults: Mapping[str, Any],
     *sections: str,
-    statistics: Statistics = lambda c, whole: (),
+    statistics: Lister | None = None,
 ) -> Tower:
     """A row of encoders for sound alone, of the sections that it counts."""
     return Tower(
-        lambda c, whole: listed_apart(lister(c, whole), statistics=[statistics(c, whole)]),
+        lambda c, whole: listed_apart(lister(c, whole), statistics=(statistics(c, whole),) if statistics else ()),
         defaults,
         sections or ("audio_config",),
     )
-
-
-def sizes(c: Fields, name: str) -> tuple[int, ...]:
-    """A list of whole numbers, each of them checked."""
-    value = c.get(name)
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_LIST:
-        sentence = "{name} is {value}; it must be a list of at most {most:,} whole numbers."
-        raise ConfigError(Message(sentence, name=name, value=shown(value), most=MAX_LIST), name)
-    return tuple(c.within({name: side}).size(name) for side in value)
 
 
 def with_defaults(whole: Fields, defaults: Mapping[str, Any]) -> Fields:
