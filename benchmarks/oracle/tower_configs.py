@@ -48,6 +48,9 @@ GLM5 = {"num_key_value_heads": 4, "qk_rope_head_dim": 0}
 """What the classes of some language models need."""
 FASTVIT = {"model_type": "timm_wrapper", "architecture": "fastvit_mci3", "model_args": {"inference_mode": True}}
 FASTVIT |= {"hidden_size": 3072}
+PERCEPTION = {"model_type": "timm_wrapper"}
+PERCEPTION_ARGUMENTS = {"depth": 23, "embed_dim": 1024, "global_pool": "", "img_size": [448, 448], "init_values": 0.1}
+PERCEPTION_ARGUMENTS |= {"ref_feat_shape": [32, 32], "use_post_transformer_norm": False}
 GEMMA3N: Config = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
 GEMMA3N |= {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4}
 GEMMA3N_AUDIO: Config = {"hidden_size": 64, "conf_num_hidden_layers": 2, "conf_num_attention_heads": 4}
@@ -203,6 +206,19 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
     "llava_onevision": images(SMALL | {"model_type": "siglip_vision_model"}),
     "mllama": images({}, SMALL | {"num_global_layers": 2, "attention_heads": 4, "image_size": 56}),
     "paligemma": images({"model_type": "siglip_vision_model"}, SMALL | {"vision_use_head": False}),
+    "perception_lm": images(
+        PERCEPTION | {"architecture": "vit_pe_core_large_patch14_336", "model_args": PERCEPTION_ARGUMENTS},
+        PERCEPTION
+        | {
+            "architecture": "vit_pe_lang_gigantic_patch14_448",
+            "model_args": {"embed_dim": 192, "depth": 3, "global_pool": "", "img_size": 224},
+        },
+        PERCEPTION
+        | {
+            "architecture": "vit_pe_core_gigantic_patch14_448",
+            "model_args": {"embed_dim": 192, "depth": 2, "global_pool": "", "img_size": [224, 280]},
+        },
+    ),
     "smolvlm": images({}, SMALL),
     "llama4": images(SMALL | {"intermediate_size": 256, "projector_input_dim": 80, "projector_output_dim": 72}),
     "minimax_m3_vl": images({}, SMALL | {"temporal_patch_size": 1, "spatial_merge_size": 3}),

@@ -59,6 +59,12 @@ def fast_vlm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         yield f"model.{name}", shape, copies
 
 
+def perception_lm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """PerceptionLM, arXiv:2504.13180, whose width is an argument of timm (transformers `modeling_perception_lm.py`)."""
+    wide = c.within(c.get("model_args")).size("embed_dim")
+    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (TEXT, wide), "linear_2": (TEXT, TEXT)}))
+
+
 def llava_next(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """As LLaVA, with an embedding that ends each row of an image (transformers `modeling_llava_next.py`)."""
     yield from llava(c, whole)

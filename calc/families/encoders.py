@@ -72,6 +72,7 @@ class Encoder:
     defaults: Mapping[str, Any]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
     statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps beside parameters
+    known: Callable[[Fields], bool] = lambda c: True  # whether all that decides its weights is
 
 
 def clip(c: Fields, path: str) -> Iterator[NamedShape]:
@@ -271,8 +272,13 @@ TIMM: dict[str, Encoder] = {
         lambda c, path: timm.fastvit(f"{path}.timm_model"),
         {},
         statistics=lambda c, path: timm.fastvit_statistics(f"{path}.timm_model"),
+        known=lambda c: timm.arguments(c).flag("inference_mode"),  # its branches are merged
     ),
     "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model"), {}),
+    **dict.fromkeys(
+        timm.PERCEPTION,
+        Encoder(lambda c, path: timm.perception(c, f"{path}.timm_model"), {}, known=timm.is_known_perception),
+    ),
 }
 """Architecture of timm -> how it is read."""
 
@@ -285,8 +291,7 @@ def encoder_of(c: Fields, usual: str, *, alone: bool) -> tuple[Fields, Encoder] 
 
 
 def timm_of(c: Fields) -> Encoder | None:
-    """The encoder that a section of timm names, where its branches are merged or it has none."""
-    name, arguments = c.get("architecture"), c.within(c.get("model_args"))
-    if name == "fastvit_mci3" and not arguments.flag("inference_mode"):
-        return None
-    return TIMM.get(name) if isinstance(name, str) else None
+    """The encoder of timm that a section names, where all that decides its weights is known."""
+    name = c.get("architecture")
+    encoder = TIMM.get(name) if isinstance(name, str) else None
+    return encoder if encoder is not None and encoder.known(c) else None

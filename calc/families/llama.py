@@ -14,6 +14,7 @@ from calc.families.tower_readers import (
     LLAVA,
     LLAVA_NEXT,
     MLLAMA,
+    PERCEPTION_LM,
 )
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
@@ -107,7 +108,7 @@ LLAMA: dict[str, Family] = made_by(
                 Wrapper("llava", tower=LLAVA),
                 Wrapper("llava_next", tower=LLAVA_NEXT),
                 Wrapper("llava_next_video"),
-                Wrapper("perception_lm"),
+                Wrapper("perception_lm", tower=PERCEPTION_LM),
                 Wrapper("smolvlm", tower=IDEFICS3),
                 Wrapper("video_llava"),
                 Wrapper("vipllava"),

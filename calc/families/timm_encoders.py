@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from calc.families.fields import Fields
+from calc.families.tower_parts import two
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.image import NamedShape, placed, weights, with_biases
+from calc.model.towers.listed import Layer
 
 
 class ConvolvedStage(NamedTuple):
@@ -113,3 +116,62 @@ def fastvit_statistics(path: str) -> Iterator[NamedShape]:
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
         kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", kept, blocks)
+
+
+class Perception(NamedTuple):
+    """What timm takes for a Perception Encoder where its arguments leave it out."""
+
+    embed_dim: int
+    depth: int
+    img_size: int
+    wide: int  # of the feed-forward, where embed_dim is as above
+    class_token: bool
+    norm: bool = False  # behind the last layer
+    scale: float | None = 0.1
+
+
+PERCEPTION = {
+    "vit_pe_core_gigantic_patch14_448": Perception(1536, 50, 448, 8960, class_token=False, norm=True, scale=None),
+    "vit_pe_core_large_patch14_336": Perception(1024, 24, 336, 4096, class_token=True, norm=True, scale=None),
+    "vit_pe_lang_gigantic_patch14_448": Perception(1536, 47, 448, 8960, class_token=False),
+    "vit_pe_lang_large_patch14_448": Perception(1024, 23, 448, 4096, class_token=True),
+}
+ARGUMENTS = {
+    "depth",
+    "embed_dim",
+    "global_pool",
+    "img_size",
+    "init_values",
+    "ref_feat_shape",
+    "use_post_transformer_norm",
+}
+PERCEPTION_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
+
+
+def arguments(c: Fields) -> Fields:
+    """What a section has timm build otherwise than the architecture says."""
+    return c.within(c.get("model_args"))
+
+
+def is_known_perception(c: Fields) -> bool:
+    """Whether all is stated that we know, and nothing pools the patches."""
+    return arguments(c).get("global_pool") == "" and arguments(c).stated.keys() <= ARGUMENTS
+
+
+def perception(c: Fields, path: str) -> Iterator[NamedShape]:
+    """A Perception Encoder, arXiv:2504.13181, without its pooling head (timm `eva.py`)."""
+    usual = PERCEPTION[c.get("architecture")]
+    a = Fields(arguments(c).stated, usual._asdict(), {})
+    d, n, p = a.size("embed_dim"), a.size("depth"), 14
+    height, width = two(a, "img_size")
+    layer = PERCEPTION_LAYER.shapes(d, usual.wide * d // usual.embed_dim)
+    if usual.class_token:
+        yield f"{path}.cls_token", (1, 1, d), 1
+    yield f"{path}.pos_embed", (1, (height // p) * (width // p) + usual.class_token, d), 1
+    yield f"{path}.patch_embed.proj.weight", (d, 3, p, p), 1
+    yield from placed(path, with_biases({"norm_pre": (d,)}))
+    if a.flag("use_post_transformer_norm") if a.states("use_post_transformer_norm") else usual.norm:
+        yield from placed(path, with_biases({"norm": (d,)}))
+    if (a.get("init_values") if a.states("init_values") else usual.scale) is not None:
+        layer |= {"gamma_1": (d,), "gamma_2": (d,)}
+    yield from placed(f"{path}.blocks.{{layer}}", layer, n)
