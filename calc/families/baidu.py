@@ -7,7 +7,6 @@ from calc.families.attention_rows import Attention
 from calc.families.family import MTP, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
-from calc.families.tower_readers import ERNIE
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
@@ -84,7 +83,7 @@ BAIDU: dict[str, Family] = made_by(
             mixer=ERNIE_ATTENTION,
             ffn=ernie_vl_ffn,
             layer_extras=ernie_vl_routers,
-            wrappers=(Wrapper("ernie4_5_vl_moe", tower=ERNIE),),
+            wrappers=(Wrapper("ernie4_5_vl_moe"),),
         ),
         "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=(Wrapper("paddleocr_vl"),)),
     },

@@ -10,7 +10,6 @@ from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
 from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION
-from calc.families.tower_readers import DOTS3_NOTE, EMU3
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
@@ -174,7 +173,7 @@ CHINA: dict[str, Family] = {
             final_norm="text_model.model.norm",
             lm_head="text_model.lm_head",
         ),
-        wrappers=(Wrapper("emu3", tower=EMU3),),
+        wrappers=(Wrapper("emu3"),),
     ),
     "baichuan": Family(
         maker="Baichuan",
@@ -333,7 +332,7 @@ CHINA: dict[str, Family] = {
             sparse=dots3_sparse,
         ),
         own={"use_sliding_window": True, "first_k_dense_replace": 1, "use_dsa": True},
-        wrappers=(Wrapper("dots3_note", tower=DOTS3_NOTE),),
+        wrappers=(Wrapper("dots3_note"),),
     ),
     "iquestcoder": Family(maker="IQuest", mixer=Attention(bias="attention_bias"), ffn=Dense()),
 }

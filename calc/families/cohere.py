@@ -4,7 +4,6 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
-from calc.families.tower_readers import AYA_VISION, COHERE2_VISION, COHERE_COMPASS
 from calc.model.kernels import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
@@ -44,8 +43,8 @@ COHERE: dict[str, Family] = made_by(
             own={"sliding_window_pattern": 4},
             kernels=COHERE_KERNELS,
             wrappers=(
-                Wrapper("aya_vision", tower=AYA_VISION, tied=True),
-                Wrapper("cohere2_vision", tower=COHERE2_VISION),
+                Wrapper("aya_vision", tied=True),
+                Wrapper("cohere2_vision"),
             ),
         ),
         "cohere2_moe": Family(
@@ -66,7 +65,7 @@ COHERE: dict[str, Family] = made_by(
             ffn=Dense(bias=False),
             norms=ONE_NORM,
             kernels=Kernels(norm="centred"),
-            wrappers=(Wrapper("cohere_compass", tower=COHERE_COMPASS),),
+            wrappers=(Wrapper("cohere_compass"),),
         ),
     },
 )

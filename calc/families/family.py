@@ -141,7 +141,6 @@ class Wrapper:
 
     name: str
     tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
-    tower: Tower | None = None
     around: str | None = None  # another wrapper that it wraps itself
 
 
@@ -158,7 +157,6 @@ class Family:
     names: Names = LLAMA_NAMES
     rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[Wrapper, ...] = ()
-    tower: Tower | None = None  # of a model that wraps nothing
     gguf: str | None = None  # its architecture in GGUF files
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for

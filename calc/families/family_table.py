@@ -39,6 +39,7 @@ from calc.families.phi import PHI
 from calc.families.qwen import QWEN
 from calc.families.sound_towers import SOUND
 from calc.families.tencent import TENCENT
+from calc.families.tower_readers import ENCODED
 from calc.families.zyphra import ZYPHRA
 
 FAMILIES: dict[str, Family] = (
@@ -81,8 +82,7 @@ WRAPPED: dict[str, str] = {
 }
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
 TOWERS: dict[str, Tower] = {
-    **{name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None},
-    **{name: family.tower for name, family in FAMILIES.items() if family.tower is not None},
+    **ENCODED,
     **IMAGES,
     **MOON_TOWERS,
     **OMNI,

@@ -7,7 +7,6 @@ from calc.families.family import GATE_UP, Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import BAMBA
-from calc.families.tower_readers import GRANITE4_VISION, GRANITE_DOCLING
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -77,13 +76,13 @@ GRANITE: dict[str, Family] = made_by(
             mixer=GRANITE_ATTENTION,
             ffn=Dense(),
             kernels=SCALES,
-            wrappers=(Wrapper("granite_docling", tower=GRANITE_DOCLING),),
+            wrappers=(Wrapper("granite_docling"),),
         ),
         "granite4_vision_text": Family(
             mixer=GRANITE_ATTENTION,
             ffn=Dense(),
             kernels=SCALES,
-            wrappers=(Wrapper("granite4_vision", tower=GRANITE4_VISION),),
+            wrappers=(Wrapper("granite4_vision"),),
         ),
         "bamba": Family(
             mixer=Hybrid(GRANITE_ATTENTION, BAMBA, Listed("attn_layer_indices")),

@@ -7,7 +7,6 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import POST_NORMS, TWO_NORMS, Family, If, Wrapper, extras
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import EXAONE4_5, HYPERCLOVAX
 from calc.model.block import Extra
 from calc.model.names import Names
 from calc.model.tensor import Shape
@@ -57,7 +56,7 @@ KOREA: dict[str, Family] = {
         mixer=EXAONE4_ATTENTION,
         ffn=Dense(),
         norms=POST_NORMS,
-        wrappers=(Wrapper("exaone4_5", tower=EXAONE4_5),),
+        wrappers=(Wrapper("exaone4_5"),),
     ),
     "exaone_moe": Family(
         maker="LG AI Research",
@@ -86,7 +85,7 @@ KOREA: dict[str, Family] = {
         mixer=Attention(bias="attention_bias"),
         ffn=Dense(),
         norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
-        wrappers=(Wrapper("hyperclovax_vision_v2", tower=HYPERCLOVAX),),
+        wrappers=(Wrapper("hyperclovax_vision_v2"),),
     ),
     "solar_open": Family(
         maker="Upstage", mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)

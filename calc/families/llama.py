@@ -4,18 +4,6 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import (
-    BLIP2,
-    CHAMELEON,
-    DEEPSEEK_VL,
-    DEEPSEEK_VL_HYBRID,
-    IDEFICS3,
-    LLAMA4,
-    LLAVA,
-    LLAVA_NEXT,
-    MLLAMA,
-    PERCEPTION_LM,
-)
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -100,16 +88,16 @@ LLAMA: dict[str, Family] = made_by(
             ffn=Dense(),
             gguf="llama",
             wrappers=(
-                Wrapper("deepseek_vl", tower=DEEPSEEK_VL),
-                Wrapper("deepseek_vl_hybrid", tower=DEEPSEEK_VL_HYBRID),
+                Wrapper("deepseek_vl"),
+                Wrapper("deepseek_vl_hybrid"),
                 Wrapper("glmasr"),
-                Wrapper("idefics3", tower=IDEFICS3),
+                Wrapper("idefics3"),
                 Wrapper("janus"),
-                Wrapper("llava", tower=LLAVA),
-                Wrapper("llava_next", tower=LLAVA_NEXT),
+                Wrapper("llava"),
+                Wrapper("llava_next"),
                 Wrapper("llava_next_video"),
-                Wrapper("perception_lm", tower=PERCEPTION_LM),
-                Wrapper("smolvlm", tower=IDEFICS3),
+                Wrapper("perception_lm"),
+                Wrapper("smolvlm"),
                 Wrapper("video_llava"),
                 Wrapper("vipllava"),
                 Wrapper("voxtral"),
@@ -121,7 +109,7 @@ LLAMA: dict[str, Family] = made_by(
             extra_rows=8,
             ties=False,
             layer_extras=mllama_gates,
-            wrappers=(Wrapper("mllama", tower=MLLAMA),),
+            wrappers=(Wrapper("mllama"),),
         ),
         "llama4_text": Family(
             mixer=Attention(
@@ -146,7 +134,7 @@ LLAMA: dict[str, Family] = made_by(
                 expert_packed={"gate_up_proj": GATE_UP},
                 shared_expert="feed_forward.shared_expert",
             ),
-            wrappers=(Wrapper("llama4", tower=LLAMA4),),
+            wrappers=(Wrapper("llama4"),),
         ),
         "cwm": Family(mixer=Attention(window=Sliding(full_every=4)), ffn=Dense()),
         "opt": Family(
@@ -168,7 +156,7 @@ LLAMA: dict[str, Family] = made_by(
             d_embedding="word_embed_proj_dim",
             final_norm=opt_final_norm,
             extras=opt_projections,
-            wrappers=(Wrapper("blip-2", tower=BLIP2), Wrapper("instructblip"), Wrapper("instructblipvideo")),
+            wrappers=(Wrapper("blip-2"), Wrapper("instructblip"), Wrapper("instructblipvideo")),
         ),
         "xglm": Family(
             mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
@@ -185,7 +173,6 @@ LLAMA: dict[str, Family] = made_by(
             hidden="d_model",
         ),
         "chameleon": Family(
-            tower=CHAMELEON,
             mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True),
             ffn=Dense(),
         ),

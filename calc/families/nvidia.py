@@ -8,7 +8,6 @@ from calc.families.fields import Fields
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import Mamba2
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import COSMOS3_EDGE
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.kernels import Kernels
@@ -184,7 +183,7 @@ NVIDIA: dict[str, Family] = made_by(
                 final_norm="norm",
                 renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
             ),
-            wrappers=(Wrapper("cosmos3_edge", tower=COSMOS3_EDGE),),
+            wrappers=(Wrapper("cosmos3_edge"),),
         ),
     },
 )

@@ -21,7 +21,6 @@ from calc.families.fields import Fields
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent_rows import Mamba
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import ARIA, FUYU
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -221,7 +220,7 @@ OTHERS: dict[str, Family] = {
             renamed={"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"} | QK_LAYERNORM,
             final_norm="model.final_layernorm",
         ),
-        wrappers=(Wrapper("fuyu", tower=FUYU),),
+        wrappers=(Wrapper("fuyu"),),
     ),
     "modernbert-decoder": Family(
         maker="Johns Hopkins University",
@@ -289,7 +288,7 @@ OTHERS: dict[str, Family] = {
             expert_packed={"fc1": GATE_UP},
             expert_renamed={"down_proj": "fc2"},
         ),
-        wrappers=(Wrapper("aria", tower=ARIA),),
+        wrappers=(Wrapper("aria"),),
     ),
     "laguna": Family(
         maker="Poolside",

@@ -7,7 +7,6 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import HUNYUAN
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
@@ -61,7 +60,7 @@ TENCENT: dict[str, Family] = made_by(
             mixer=HUNYUAN_ATTENTION,
             ffn=Dense(bias=False),
             names=Names(renamed=QUERY_LAYERNORM),
-            wrappers=(Wrapper("hunyuan_vl", tower=HUNYUAN, tied=True),),
+            wrappers=(Wrapper("hunyuan_vl", tied=True),),
         ),
         "hy_v3": Family(
             mixer=HUNYUAN_ATTENTION,

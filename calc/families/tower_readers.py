@@ -113,52 +113,65 @@ def mllama(c: Fields, whole: Fields) -> LlamaVision:
 IMAGE_AND_SOUND = ("vision_config", "audio_config")
 CODEC = ("vq_config",)
 
-ARIA = Tower(encoded("idefics3_vision", towers.aria))
-AYA_VISION = Tower(encoded("siglip_vision_model", towers.aya_vision))
-BLIP2 = Tower(image_encoders.blip2, image_encoders.BLIP2)
-CHAMELEON = Tower(image_codecs.chameleon_codec, image_codecs.CHAMELEON, CODEC)
-COHERE2_VISION = Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower"))
-COHERE_COMPASS = Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True))
-COSMOS3_EDGE = Tower(image_encoders.cosmos3_edge, image_encoders.COSMOS3_EDGE)
-COSMOS3_OMNI = Tower(encoded("qwen3_vl_vision", towers.no_projector, ""))
-DEEPSEEK_OCR2 = Tower(image_encoders.deepseek_ocr2)
-DEEPSEEK_VL = Tower(encoded("siglip_vision_model", towers.deepseek_vl, "model.vision_model"))
-DEEPSEEK_VL_HYBRID = Tower(encoded("siglip_vision_model", towers.deepseek_vl_hybrid, "model.vision_model"))
-DOTS3_NOTE = Tower(dots_encoders.dots3_note, dots_encoders.IMAGES, IMAGE_AND_SOUND)
-EMU3 = Tower(image_codecs.emu3_codec, image_codecs.EMU3, CODEC)
-ERNIE = Tower(image_encoders.ernie, image_encoders.ERNIE)
-EXAONE4_5 = Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8})
-FAST_VLM = Tower(encoded("timm_wrapper", towers.fast_vlm, "model.vision_tower"))
-FUYU = Tower(image_encoders.fuyu, image_encoders.FUYU, sections=())
-GEMMA3 = Tower(encoded("siglip_vision_model", towers.gemma3))
-DIFFUSION_GEMMA = Tower(gemma_encoders.diffusion_gemma, gemma_encoders.GEMMA4)
-GEMMA3N = Tower(gemma_encoders.gemma3n, gemma_encoders.GEMMA3N, IMAGE_AND_SOUND)
-GEMMA4 = Tower(gemma_encoders.gemma4, gemma_encoders.GEMMA4, IMAGE_AND_SOUND)
-GEMMA4_UNIFIED = Tower(gemma_encoders.gemma4_unified, gemma_encoders.GEMMA4_UNIFIED, IMAGE_AND_SOUND)
 GLM4V = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual", alone=True))
-GLM5 = Tower(image_encoders.glm5, image_encoders.GLM5)
-GLMGA = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual"))
-GLM_OCR = Tower(image_encoders.glm_ocr, image_encoders.GLM_OCR)
-GOT_OCR2 = Tower(towers.got_ocr2, {**SAM, "mlp_dim": 3072})
-GRANITE4_VISION = Tower(encoded("clip_vision_model", towers.granite4_vision, "model.vision_tower"))
-GRANITE_DOCLING = Tower(image_encoders.granite_docling, image_encoders.GRANITE_DOCLING)
-HUNYUAN = Tower(image_encoders.hunyuan, image_encoders.HUNYUAN)
-HYPERCLOVAX = Tower(encoded("qwen2_5_vl_vision", towers.hyperclovax, "model.vision_model"))
-IDEFICS2 = Tower(towers.idefics2, defaults.IDEFICS2)
 IDEFICS3 = Tower(towers.idefics3, defaults.IDEFICS3)
-INTERN = Tower(encoded("internvl_vision", towers.internvl, alone=True))
-LFM2_VL = Tower(encoded("siglip2_vision_model", towers.lfm2_vl, "model.vision_tower.vision_model"))
-LLAMA4 = Tower(llama4, defaults.LLAMA4)
-LLAVA = Tower(encoded("clip_vision_model", towers.llava))
 LLAVA_NEXT = Tower(encoded("clip_vision_model", towers.llava_next))
-LLAVA_ONEVISION = Tower(encoded("siglip_vision_model", towers.llava_next))
-MINIMAX = Tower(minimax, defaults.MINIMAX)
-MISTRAL3 = Tower(encoded("pixtral", towers.mistral3))
-MLLAMA = Tower(mllama, defaults.MLLAMA)
-MOON = Tower(moon, defaults.MOON)
-PALIGEMMA = Tower(encoded("siglip_vision_model", towers.paligemma))
-PERCEPTION_LM = Tower(encoded("timm_wrapper", towers.perception_lm, "model.vision_tower"))
-QWEN2 = Tower(qwen2, defaults.QWEN2)
-QWEN2_5 = Tower(qwen2_5, defaults.QWEN2_5)
 QWEN3 = Tower(qwen3, defaults.QWEN3)
 QWEN3_VL = Tower(qwen3, defaults.QWEN3_VL)
+ENCODED: dict[str, Tower] = {
+    "aria": Tower(encoded("idefics3_vision", towers.aria)),
+    "aya_vision": Tower(encoded("siglip_vision_model", towers.aya_vision)),
+    "blip-2": Tower(image_encoders.blip2, image_encoders.BLIP2),
+    "chameleon": Tower(image_codecs.chameleon_codec, image_codecs.CHAMELEON, CODEC),
+    "cohere2_vision": Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower")),
+    "cohere_compass": Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True)),
+    "cosmos3_edge": Tower(image_encoders.cosmos3_edge, image_encoders.COSMOS3_EDGE),
+    "cosmos3_omni": Tower(encoded("qwen3_vl_vision", towers.no_projector, "")),
+    "deepseek_ocr2": Tower(image_encoders.deepseek_ocr2),
+    "deepseek_vl": Tower(encoded("siglip_vision_model", towers.deepseek_vl, "model.vision_model")),
+    "deepseek_vl_hybrid": Tower(encoded("siglip_vision_model", towers.deepseek_vl_hybrid, "model.vision_model")),
+    "diffusion_gemma": Tower(gemma_encoders.diffusion_gemma, gemma_encoders.GEMMA4),
+    "dots3_note": Tower(dots_encoders.dots3_note, dots_encoders.IMAGES, IMAGE_AND_SOUND),
+    "emu3": Tower(image_codecs.emu3_codec, image_codecs.EMU3, CODEC),
+    "ernie4_5_vl_moe": Tower(image_encoders.ernie, image_encoders.ERNIE),
+    "exaone4_5": Tower(towers.exaone4_5, defaults.QWEN2_5 | {"num_key_value_heads": 8}),
+    "fast_vlm": Tower(encoded("timm_wrapper", towers.fast_vlm, "model.vision_tower")),
+    "fuyu": Tower(image_encoders.fuyu, image_encoders.FUYU, sections=()),
+    "gemma3": Tower(encoded("siglip_vision_model", towers.gemma3)),
+    "gemma3n": Tower(gemma_encoders.gemma3n, gemma_encoders.GEMMA3N, IMAGE_AND_SOUND),
+    "gemma4": Tower(gemma_encoders.gemma4, gemma_encoders.GEMMA4, IMAGE_AND_SOUND),
+    "gemma4_unified": Tower(gemma_encoders.gemma4_unified, gemma_encoders.GEMMA4_UNIFIED, IMAGE_AND_SOUND),
+    "glm46v": GLM4V,
+    "glm4v": GLM4V,
+    "glm4v_moe": GLM4V,
+    "glm5_next": Tower(image_encoders.glm5, image_encoders.GLM5),
+    "glm_ocr": Tower(image_encoders.glm_ocr, image_encoders.GLM_OCR),
+    "glmga": Tower(encoded("glm4v_vision", towers.no_projector, "model.visual")),
+    "got_ocr2": Tower(towers.got_ocr2, {**SAM, "mlp_dim": 3072}),
+    "granite4_vision": Tower(encoded("clip_vision_model", towers.granite4_vision, "model.vision_tower")),
+    "granite_docling": Tower(image_encoders.granite_docling, image_encoders.GRANITE_DOCLING),
+    "hunyuan_vl": Tower(image_encoders.hunyuan, image_encoders.HUNYUAN),
+    "hyperclovax_vision_v2": Tower(encoded("qwen2_5_vl_vision", towers.hyperclovax, "model.vision_model")),
+    "idefics2": Tower(towers.idefics2, defaults.IDEFICS2),
+    "idefics3": IDEFICS3,
+    "internvl": Tower(encoded("internvl_vision", towers.internvl, alone=True)),
+    "kimi_k25": Tower(moon, defaults.MOON),
+    "lfm2_vl": Tower(encoded("siglip2_vision_model", towers.lfm2_vl, "model.vision_tower.vision_model")),
+    "llama4": Tower(llama4, defaults.LLAMA4),
+    "llava": Tower(encoded("clip_vision_model", towers.llava)),
+    "llava_next": LLAVA_NEXT,
+    "llava_onevision": Tower(encoded("siglip_vision_model", towers.llava_next)),
+    "minimax_m3_vl": Tower(minimax, defaults.MINIMAX),
+    "mistral3": Tower(encoded("pixtral", towers.mistral3)),
+    "mllama": Tower(mllama, defaults.MLLAMA),
+    "paligemma": Tower(encoded("siglip_vision_model", towers.paligemma)),
+    "perception_lm": Tower(encoded("timm_wrapper", towers.perception_lm, "model.vision_tower")),
+    "qwen2_5_vl": Tower(qwen2_5, defaults.QWEN2_5),
+    "qwen2_vl": Tower(qwen2, defaults.QWEN2),
+    "qwen3_5": QWEN3,
+    "qwen3_5_moe": QWEN3,
+    "qwen3_vl": QWEN3_VL,
+    "qwen3_vl_moe": QWEN3_VL,
+    "smolvlm": IDEFICS3,
+}
+"""model_type of a wrapper -> its encoders for images, and for sound next to them."""
