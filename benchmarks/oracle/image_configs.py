@@ -263,4 +263,34 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
         {"vision_config": SMALL | {"merge_kernel_size": [2, 3], "pos_emb_height": 8, "pos_emb_width": 8}},
         {"vision_config": SMALL, "projection_hidden_size": 64},
     ],
+    "idefics": [
+        {"vision_config": {}},
+        {
+            "vision_config": {"embed_dim": 64, "num_attention_heads": 4, "num_hidden_layers": 3, "image_size": 56},
+            "perceiver_config": {"resampler_depth": 2, "resampler_head_dim": 24, "qk_layer_norms_perceiver": True},
+            "use_resampler": True,
+        },
+    ],
+    "phi4_multimodal": [
+        {"vision_config": {}, "audio_config": {}},
+        {
+            "vision_config": SMALL | {"image_size": 84, "crop_size": 84, "patch_size": 14},
+            "audio_config": {
+                "hidden_size": 64,
+                "intermediate_size": 48,
+                "num_blocks": 3,
+                "num_attention_heads": 4,
+                "ext_pw_out_channel": 64,
+                "depthwise_separable_out_channel": 64,
+                "depthwise_multiplier": 2,
+                "kernel_size": 5,
+                "input_size": 50,
+                "time_reduction": 4,
+                "bias_max_distance": 20,
+                "bias_symmetric": True,
+                "nemo_conv_channels": 24,
+                "downsample_rate": 2,
+            },
+        },
+    ],
 }

@@ -10,6 +10,7 @@ from calc.families.encoder_towers import PROJECTOR, encoded, gemma3, layers_seen
 from calc.families.encoders import CLIP_LAYER, clip, encoder_of, pixtral, siglip
 from calc.families.family import Tower
 from calc.families.fields import Fields
+from calc.families.phi_towers import PHI4
 from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_parts import listed, patches, section, two
 from calc.families.tower_readers import LLAVA_NEXT, QWEN3
@@ -269,6 +270,35 @@ def instruct_blip(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed("language_projection", {"weight": (TEXT, h), "bias": (TEXT,)})
 
 
+IDEFICS = defaults.CLIP | {"hidden_size": 768, "intermediate_size": 5120, "num_hidden_layers": 32, "patch_size": 14}
+RESAMPLER = {
+    "resampler_n_latents": 64,
+    "resampler_depth": 6,
+    "resampler_n_heads": 16,
+    "resampler_head_dim": 96,
+    "qk_layer_norms_perceiver": False,
+}
+
+
+def idefics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """IDEFICS, arXiv:2306.16527: CLIP, and where `use_resampler` says so learned latents that attend to the patches."""
+    c = Fields(c.stated, IDEFICS, {"embed_dim": "hidden_size"})
+    yield from clip(c, "model.vision_model")
+    if not whole.flag("use_resampler"):
+        return
+    r, d, path = section(whole, "perceiver_config", RESAMPLER), c.size("hidden_size"), "model.perceiver_resampler"
+    d_head = r.size("resampler_head_dim")
+    inner = r.size("resampler_n_heads") * d_head
+    attention = weights(each("0.{}_proj", (inner, d)) | {"0.output_proj": (d, inner)})
+    attention |= with_biases(norms(d, "0.context_layer_norm", "0.latents_layer_norm", "1.ln"))
+    if r.flag("qk_layer_norms_perceiver"):
+        attention |= with_biases(norms(d_head, "0.q_layer_norm", "0.k_layer_norm"))
+    layer = attention | weights({"1.fc": (4 * d, d), "1.c_proj": (d, 4 * d)})
+    yield f"{path}.latents", (r.size("resampler_n_latents"), d), 1
+    yield from placed(path, with_biases({"layer_norm": (d,)}))
+    yield from placed(f"{path}.blocks.{{layer}}", layer, r.size("resampler_depth"))
+
+
 def shieldgemma(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """ShieldGemma 2, arXiv:2504.01081: a Gemma 3 within."""
     inner = (*siglip(c, "vision_tower.vision_model"), *gemma3(c, whole))
@@ -276,6 +306,7 @@ def shieldgemma(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 IMAGES = {
+    "idefics": images(idefics, IDEFICS),
     "instructblip": images(instruct_blip, INSTRUCT_BLIP),
     "instructblipvideo": images(instruct_blip, INSTRUCT_BLIP),
     "kosmos-2": images(kosmos, KOSMOS),
@@ -288,10 +319,11 @@ IMAGES = {
     "mistral_large4": images(mistral_large4, defaults.PIXTRAL),
     "molmo2": images(molmo, MOLMO),
     "paddleocr_vl": images(paddleocr, PADDLE),
+    "phi4_multimodal": PHI4,
     "qwen4_exp": QWEN3,
     "shieldgemma2": images(shieldgemma, defaults.SIGLIP),
     "video_llama_3": images(video_llama, VIDEO_LLAMA),
     "video_llava": Tower(video_llava),
     "vipllava": Tower(encoded("clip_vision_model", vipllava)),
 }
-"""model_type of a wrapper -> its tower."""
+"""model_type -> its tower."""
