@@ -1,6 +1,6 @@
 """Wrappers that put an encoder which others use as well before a language model: each with a projector of its own."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.encoders import SAM, Encoder, encoder_of, qwen2_5, sam, sam_neck, siglip
@@ -142,7 +142,11 @@ def idefics3(c: Fields, whole: Fields) -> ListedTower:
 
 def aria(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Aria, arXiv:2410.05993: learned queries that attend to the patches (transformers `modeling_aria.py`)."""
-    d, queries = c.size("hidden_size"), whole.get("projector_patch_to_query_dict") or {"4900": 256}
+    d, field = c.size("hidden_size"), "projector_patch_to_query_dict"
+    queries = {"4900": 256} if whole.get(field) is None else whole.get(field)
+    if not isinstance(queries, Mapping) or not queries:
+        message = Message("{field} is {value}; it must be an object of fields.", field=field, value=shown(queries))
+        raise ConfigError(message, field)
     numbers = whole.within(queries)
     cross, attention = f"{PROJECTOR}.cross_attn", "multihead_attn"
     yield f"{PROJECTOR}.query", (max(numbers.size(name) for name in numbers.stated), d), 1

@@ -196,7 +196,8 @@ INKLING_SOUND = {"n_mel_bins": 80, "mel_vocab_size": 256}
 
 
 def inkling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    steps = scales(*(c.size(x) for x in ("temporal_patch_size", "patch_size", "num_channels", "n_layers")))
+    frames, side = c.size("temporal_patch_size"), c.size("patch_size", least=2)
+    steps = scales(frames, side, c.size("num_channels"), c.size("n_layers"))
     for i, (fine, coarse) in enumerate(pairwise(steps)):
         folded = math.prod(b // a for a, b in zip(fine[:3], coarse[:3], strict=True))
         last = i == len(steps) - 2

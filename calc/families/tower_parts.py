@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.fields import Fields
+from calc.families.fields import MAX_LAYERS, Fields
 from calc.model.towers.image import NamedShape
 from calc.model.towers.listed import ListedTower
 
+MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 Parts = Iterable[Iterable[NamedShape]]
 
 
@@ -25,7 +26,17 @@ def listed_apart(*parts: Iterable[NamedShape], statistics: Parts = ()) -> Listed
 
 
 def joined(parts: Parts) -> tuple[NamedShape, ...]:
-    return tuple(weight for part in parts for weight in part)
+    """The weights of all parts, as long as they are no more than an encoder may have. Raises ConfigError."""
+    found: list[NamedShape] = []
+    for weight in (weight for part in parts for weight in part):
+        if weight[2] > MAX_LAYERS or len(found) == MAX_WEIGHTS:
+            sentence = (
+                "The encoder of this config would have more than {layers:,} equal layers or {weights:,} different "
+                "weights; it must have fewer."
+            )
+            raise ConfigError(Message(sentence, layers=MAX_LAYERS, weights=MAX_WEIGHTS))
+        found.append(weight)
+    return tuple(found)
 
 
 def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None) -> Fields:

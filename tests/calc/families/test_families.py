@@ -9,7 +9,6 @@ from benchmarks.families import family_of, page
 from calc import Architecture, ConfigError, Precision
 from calc.families import override
 from calc.families.family_table import FAMILIES
-from calc.families.omni_towers import scales
 from calc.families.vision_fields import uncounted
 from calc.formats.stored import stored
 from calc.model.mixers import Recurrent
@@ -26,7 +25,6 @@ NOT_AS_THE_ORACLE = {  # what we count more of
 }
 ROOT = Path(__file__).parents[3]
 ORACLE = load("oracle.json")
-TOWERS = load("towers.json")
 RESAVED = load("resaved.json")
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
 
@@ -88,24 +86,6 @@ def test_fields_of_single_layers_are_checked(value):
     (row,) = (row for row in RESAVED if row["id"] == "gemma4_text")
     with pytest.raises(ConfigError, match="per_layer_config"):
         Architecture.from_config(row["config"] | {"per_layer_config": value})
-
-
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["config"]["model_type"]) for row in TOWERS])
-def test_image_towers(row):
-    assert Architecture.from_config(row["config"]).parameters().not_in_total["vision"] == row["vision"]
-
-
-@pytest.mark.parametrize(
-    ("frames", "side", "layers", "channels"),
-    [
-        pytest.param(2, 40, 4, [3, 128, 320, 4800, 614400], id="fewer-layers-than-steps"),
-        pytest.param(2, 8, 3, [3, 64, 192, 24576], id="fewer-by-one"),
-        pytest.param(2, 40, 6, [3, 3, 128, 320, 1216, 4800, 614400], id="as-many"),
-    ],
-)
-def test_steps_of_inkling(frames, side, layers, channels):
-    """By `plan_out_scales` of transformers 5.23."""
-    assert [step[3] for step in scales(frames, side, 3, layers)] == channels
 
 
 PUBLISHED = load("published.json")
