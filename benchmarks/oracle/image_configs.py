@@ -194,7 +194,7 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
     ],
     "pp_chart2table": [
         {"vision_config": {}, "text_config": {"hidden_size": 1024}},
-        {"vision_config": SAM_SMALL | {"use_abs_pos": False}, "text_config": {"hidden_size": 32}},
+        {"vision_config": SAM_SMALL | {"use_abs_pos": False}, "text_config": {"hidden_size": 128}},
     ],
     "qianfan_ocr": [
         {"vision_config": {}},
@@ -238,6 +238,7 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
                 "num_attention_heads": 4,
                 "mlp_ratio": 2.5,
                 "qkv_bias": False,
+                "use_swiglu_ffn": True,
                 "patch_size": 8,
                 "max_img_size": 64,
                 "num_cls_tokens": 2,

@@ -260,7 +260,9 @@ def instruct_blip(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     blip = Layer(qkv=("self_attn.qkv",), out="self_attn.projection", qkv_bias=c.flag("qkv_bias"))
     layer = blip.shapes(d, c.size("intermediate_size"))
     yield from placed(f"{path}.encoder.layers.{{layer}}", layer, c.size("num_hidden_layers"))
-    q = section(whole, "qformer_config", READING).with_stated("use_qformer_text_input", True)
+    q = section(whole, "qformer_config", READING).with_all_stated(
+        {"use_qformer_text_input": True, "encoder_hidden_size": d}  # which the class sets
+    )
     h = q.size("hidden_size")
     tables: Shapes = {"word_embeddings": (q.size("vocab_size"), h)}
     tables |= {"position_embeddings": (q.size("max_position_embeddings"), h)}

@@ -17,7 +17,7 @@ from calc.families.tower_parts import listed_apart, section
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
 from calc.model.towers.image import NamedShape, placed, weights, with_biases
-from calc.model.towers.listed import TEXT, Layer, ListedTower, biased
+from calc.model.towers.listed import GATED, TEXT, Layer, ListedTower, biased
 
 SECTIONS = ("vision_config", "audio_config")
 
@@ -27,15 +27,15 @@ SECTIONS = ("vision_config", "audio_config")
 
 def omni2_5(c: Fields, whole: Fields) -> ListedTower:
     """Qwen2.5-Omni, arXiv:2503.20215: Qwen2.5-VL's encoder, its queries, keys and values apart, and Whisper's."""
-    return listed_apart(qkv_apart(qwen2_5(c, "visual")), whispered(section(whole, "audio_config", defaults.AUDIO)))
+    d = c.size("hidden_size")
+    return listed_apart(qkv_apart(qwen2_5(c, "visual"), d), whispered(section(whole, "audio_config", defaults.AUDIO)))
 
 
-def qkv_apart(rows: Iterator[NamedShape]) -> Iterator[NamedShape]:
-    """A third of each fused matrix for queries, for keys and for values."""
+def qkv_apart(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
+    """For each fused matrix one for queries, one for keys and one for values."""
     for name, shape, copies in rows:
         if ".attn.qkv." in name:
-            third = (shape[0] // 3, *shape[1:])
-            yield from ((name.replace(".qkv.", f".{letter}."), third, copies) for letter in "qkv")
+            yield from ((name.replace(".qkv.", f".{letter}."), (d, *shape[1:]), copies) for letter in "qkv")
         else:
             yield name, shape, copies
 
@@ -77,6 +77,7 @@ def renamed_mergers(rows: Iterator[NamedShape]) -> Iterator[NamedShape]:
 RADIO = {
     "hidden_size": 1280,
     "num_hidden_layers": 32,
+    "num_attention_heads": 16,
     "mlp_ratio": 4.0,
     "use_swiglu_ffn": False,
     "qkv_bias": True,
@@ -139,15 +140,17 @@ def radio(c: Fields, path: str) -> Iterator[NamedShape]:
     yield f"{front}.embedder.weight", (d, patch), 1
     if (frames := c.maybe("video_temporal_patch_size")) is not None:
         yield f"{front}.video_embedder.weight", (d, frames * patch), 1
+    f, heads, gated = int(d * c.real("mlp_ratio")), c.size("num_attention_heads"), c.flag("use_swiglu_ffn")
     layer = Layer(
         qkv=("attn.qkv",),
         out="attn.proj",
-        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj") if c.flag("use_swiglu_ffn") else ("mlp.fc1", "mlp.fc2"),
+        mlp=GATED if gated else ("mlp.fc1", "mlp.fc2"),
         norms=("norm1", "norm2"),
         scales=("layer_scale1.lambda1", "layer_scale2.lambda1"),
         qkv_bias=c.flag("qkv_bias"),
     )
-    blocks = layer.shapes(d, int(d * c.real("mlp_ratio")))
+    thirds = (int(f * 2 / 3) + 7) // 8 * 8  # two of them, in eights
+    blocks = layer.shapes(d, thirds if gated else f, q=heads * (c.maybe("head_dim") or d // heads))
     yield from placed(f"{path}.blocks.{{layer}}", blocks, c.size("num_hidden_layers"))
 
 

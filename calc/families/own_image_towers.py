@@ -5,7 +5,7 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 
 from collections.abc import Iterator
 
-from calc.families.encoder_towers import PROJECTOR
+from calc.families.encoder_towers import PROJECTOR, got_ocr2
 from calc.families.encoders import SAM, SAM_AS_RELEASED, sam
 from calc.families.family import Tower
 from calc.families.fields import Fields
@@ -144,7 +144,8 @@ STEP_LAYER = Layer(
 
 def step(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Step-3.7: a Perception Encoder, arXiv:2504.13181, whose patches two convolutions merge."""
-    c = Fields(c.stated, STEP, {"width": "hidden_size", "layers": "num_hidden_layers"})
+    firsts = {"hidden_size": "width", "num_hidden_layers": "layers"}  # names that go before
+    c = c.with_all_stated({name: c.get(first) for name, first in firsts.items() if c.states(first)})
     d, p, path = c.size("hidden_size"), c.size("patch_size"), "vision_model"
     yield f"{path}.conv1.weight", (d, c.size("num_channels"), p, p), 1
     yield f"{path}.positional_embedding", (patches(c), d), 1
@@ -211,9 +212,9 @@ def lfm3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         "model.vision_tower",
     )
     d_head, kernel = d // c.size("num_attention_heads"), c.size("conv_kernel_size")
-    kv = c.size("num_key_value_heads") * d_head
+    q, kv = c.size("num_attention_heads") * d_head, c.size("num_key_value_heads") * d_head
     conv: Shapes = {"conv.in_proj": (3 * d, d), "conv.out_proj": (d, d), "conv.spatial_conv": (d, 1, kernel, kernel)}
-    attention = each("self_attn.{}_proj", (kv, d), "kv") | {"self_attn.q_proj": (d, d), "self_attn.out_proj": (d, d)}
+    attention = each("self_attn.{}_proj", (kv, d), "kv") | {"self_attn.q_proj": (q, d), "self_attn.out_proj": (d, q)}
     attention |= norms(d_head, "self_attn.q_layernorm", "self_attn.k_layernorm")
     every: Shapes = {"feed_forward.w1": (f, d), "feed_forward.w2": (d, f), "feed_forward.w3": (f, d)}
     every |= norms(d, "ffn_norm", "operator_norm")
@@ -285,14 +286,6 @@ def muse_spark(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases({"proj": (out, last)}) | weights({"norm": (last,), "post_proj_norm": (out,)}))
 
 
-def pp_chart2table(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """GOT's, arXiv:2409.01704: SAM's encoder and two convolutions."""
-    out = c.size("output_channels")
-    merge: Shapes = {"conv_upsampler1": (2 * out, out, 3, 3), "conv_upsampler2": (4 * out, 2 * out, 3, 3)}
-    yield from sam(c, "vision_tower")
-    yield from placed(PROJECTOR, weights(merge) | with_biases({"multimodal_projector": (TEXT, 4 * out)}))
-
-
 FUSED_LAYER = Layer(qkv=("self_attn.qkv_proj",))
 CLIP_L = {
     "hidden_size": 1024,
@@ -330,7 +323,7 @@ OWN_IMAGES: dict[str, Tower] = {
     "muse_glimmer": images(muse, MUSE),
     "muse_spark": images(muse_spark, MUSE, "audio_config"),
     "ovis2": images(ovis, OVIS),
-    "pp_chart2table": images(pp_chart2table, {**SAM, "mlp_dim": 3072}),
+    "pp_chart2table": Tower(got_ocr2, {**SAM, "mlp_dim": 3072}),
     "qianfan_ocr": images(qianfan, QIANFAN),
     "step3p7": images(step, STEP),
     "unlimited_ocr": images(unlimited_ocr, {}),

@@ -75,6 +75,7 @@ def conformer(a: Fields, path: str) -> Iterator[NamedShape]:
     pitches = a.size("input_size")
     for _ in range(halvings):
         pitches = -(-pitches // 2)
+    pitches = a.maybe("nemo_final_size") or pitches
     yield from placed(f"{path}.embed", with_biases({**front, "out": (d, channels * pitches)}))
     buckets = a.size("bias_max_distance") * (1 if a.flag("bias_symmetric") else 2)
     yield from placed(f"{path}.relative_attention_bias_layer", weights({"bias_values": (buckets, heads)}))
