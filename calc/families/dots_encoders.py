@@ -10,8 +10,8 @@ from calc.errors import ConfigError, Message
 from calc.families.fields import MLP_KINDS, Fields
 from calc.families.tower_parts import listed, numbers, section
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import Layer, ListedTower, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 IMAGES: Mapping[str, Any] = {
     "hidden_size": 1536,

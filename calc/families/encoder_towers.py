@@ -9,8 +9,8 @@ from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_defaults import LFM2_VL, PERCEIVER
 from calc.families.tower_parts import listed, section
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, ListedTower, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 PROJECTOR = "multi_modal_projector"
 Projector = Callable[[Fields, Fields], Iterable[NamedShape]]

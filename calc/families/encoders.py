@@ -9,8 +9,8 @@ from calc.families import tower_defaults as defaults
 from calc.families.fields import Fields
 from calc.families.tower_parts import patches, two
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
-from calc.model.towers.listed import GATED, Layer
+from calc.model.towers.listed import GATED, Layer, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 CLIP_LAYER = Layer()
 SAM_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", mlp=("mlp.lin1", "mlp.lin2"))
@@ -175,12 +175,28 @@ def sam_neck(d: int, out: int, path: str, names: tuple[str, ...] = SAM_NAMES.nec
     yield from placed(path, with_biases({first_norm: (out,), second_norm: (out,)}))
 
 
+def qwen2(c: Fields, path: str) -> Iterator[NamedShape]:
+    """Qwen2-VL's, arXiv:2409.12191, whose `hidden_size` is the width of what it puts out (transformers
+    `modeling_qwen2_vl.py`)."""
+    d, p, merged = c.size("embed_dim"), c.size("patch_size"), merged_width(c, "embed_dim")
+    patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
+    yield f"{path}.patch_embed.proj.weight", patch, 1
+    yield from placed(f"{path}.blocks.{{layer}}", QWEN_LAYER.shapes(d, c.size("mlp_ratio") * d), c.size("depth"))
+    merger: Shapes = {"ln_q": (d,), "mlp.0": (merged, merged), "mlp.2": (c.size("hidden_size"), merged)}
+    yield from placed(f"{path}.merger", with_biases(merger))
+
+
+def merged_width(c: Fields, field: str) -> int:
+    """Of the patches that one token stands for, side by side."""
+    return c.size(field) * c.size("spatial_merge_size") ** 2
+
+
 def qwen2_5(c: Fields, path: str) -> Iterator[NamedShape]:
     """Qwen2.5-VL's, arXiv:2502.13923; with fewer heads of keys and values in EXAONE 4.5 (transformers
     `modeling_qwen2_5_vl.py`, `modeling_exaone4_5.py`)."""
-    d, p, n = c.size("hidden_size"), c.size("patch_size"), c.size("depth")
-    merged, heads = d * c.size("spatial_merge_size") ** 2, c.size("num_heads")
-    kv = (c.maybe("num_key_value_heads") or heads) * (d // heads)
+    d, p, n, merged = c.size("hidden_size"), c.size("patch_size"), c.size("depth"), merged_width(c, "hidden_size")
+    fewer, d_head = c.maybe("num_key_value_heads"), d // c.size("num_heads")
+    kv = None if fewer is None else fewer * d_head
     patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
     layer = Layer(qkv=("attn.qkv",), out="attn.proj", mlp=GATED, norms=("norm1", "norm2"), norm_bias=False)
     yield f"{path}.patch_embed.proj.weight", patch, 1
@@ -252,6 +268,25 @@ def qwen3(c: Fields, path: str) -> Iterator[NamedShape]:
     yield from placed(f"{path}.deepstack_merger_list.{{layer}}", deep, len(c.indices("deepstack_visual_indexes")))
 
 
+def moonvit(c: Fields, *, bias: bool) -> Iterator[NamedShape]:
+    """MoonViT, arXiv:2504.07491: positions of a grid, layers, and a norm behind them."""
+    d, p, path = c.size("hidden_size"), c.size("patch_size"), "vision_tower"
+    layer = Layer(
+        qkv=("wqkv",),
+        out="wo",
+        mlp=("mlp.fc0", "mlp.fc1"),
+        norms=("norm0", "norm1"),
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=bias,
+        norm_bias=bias,
+    ).shapes(d, c.size("intermediate_size"), q=c.maybe("qkv_hidden_size"))
+    yield from placed(f"{path}.patch_embed", biased(bias, {"proj": (d, 3, p, p)}))
+    yield f"{path}.patch_embed.pos_emb.weight", (c.size("pos_emb_height"), c.size("pos_emb_width"), d), 1
+    yield from placed(f"{path}.encoder.blocks.{{layer}}", layer, c.size("num_hidden_layers"))
+    yield from placed(f"{path}.encoder", biased(bias, {"final_layernorm": (d,)}))
+
+
 CLIP = Encoder(clip, defaults.CLIP, level="vision_model")
 SIGLIP = Encoder(siglip, defaults.SIGLIP, level="vision_model")
 ENCODERS: dict[str, Encoder] = {
@@ -261,6 +296,8 @@ ENCODERS: dict[str, Encoder] = {
     "internvl_vision": Encoder(intern, defaults.INTERN),
     "pixtral": Encoder(pixtral, defaults.PIXTRAL),
     "qwen2_5_vl_vision": Encoder(qwen2_5, defaults.QWEN2_5),
+    "qwen2_vl_vision": Encoder(qwen2, defaults.QWEN2),
+    "qwen3_5_vision": Encoder(qwen3, defaults.QWEN3),
     "qwen3_vl_vision": Encoder(qwen3, defaults.QWEN3_VL),
     "sam_vision_model": Encoder(sam, SAM),
     "siglip2_vision_model": Encoder(siglip2, defaults.SIGLIP2, level="vision_model"),

@@ -7,8 +7,8 @@ from calc.families.encoders import timm_of
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed, section, two
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, Layer, ListedTower
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 CLIPS = ("input_min", "input_max", "output_min", "output_max")
 """Limits that a clipped matrix keeps."""

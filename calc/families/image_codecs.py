@@ -7,8 +7,8 @@ from typing import Any
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed_apart, numbers
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, with_biases
 from calc.model.towers.listed import ListedTower
+from calc.model.towers.named_shapes import NamedShape, placed, with_biases
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]
 """Of a path and a width."""

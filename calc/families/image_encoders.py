@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from calc.families.encoders import SAM, SAM_AS_RELEASED, glm, glm_normed, layers, sam, siglip
+from calc.families.encoders import CLIP_LAYER, SAM, SAM_AS_RELEASED, glm, glm_normed, layers, moonvit, sam, siglip
 from calc.families.fields import Fields
 from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_parts import listed, listed_apart, patches, section, two
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, Layer, ListedTower
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 FUSED_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
 QWEN2_LAYER = Layer(
@@ -188,3 +188,30 @@ def deepseek_ocr2(c: Fields, whole: Fields) -> ListedTower:
         placed("model.projector.layers", {"weight": (TEXT, d), "bias": (TEXT,)}),
         [("model.view_seperator", (TEXT,), 1)],
     )
+
+
+def minimax(c: Fields, whole: Fields) -> ListedTower:
+    """MiniMax-M3: CLIP's layers over patches of several frames, and two projectors (transformers
+    `modeling_minimax_m3_vl.py`)."""
+    merging, path = c.within(c.get("img_token_compression_config")), "vision_tower.vision_model"
+    d, p = c.size("hidden_size"), c.size("patch_size")
+    frames = merging.maybe("temporal_patch_size") or c.size("temporal_patch_size")
+    merge = merging.maybe("spatial_merge_size") or c.size("spatial_merge_size")
+    wide = whole.maybe("projector_hidden_size") or 6144
+    projectors = (("multi_modal_projector", d), ("patch_merge_mlp", TEXT * merge**2))
+    return listed(
+        c,
+        [(f"{path}.embeddings.patch_embedding.weight", (d, c.size("num_channels"), frames, p, p), 1)],
+        placed(path, with_biases({"pre_layrnorm": (d,)})),
+        layers(c, f"{path}.encoder.layers.{{layer}}", CLIP_LAYER),
+        *(placed(at, with_biases({"linear_1": (wide, given), "linear_2": (TEXT, wide)})) for at, given in projectors),
+    )
+
+
+def kimi_k25(c: Fields, whole: Fields) -> ListedTower:
+    """Kimi K2.5: MoonViT and two matrices (transformers `modeling_kimi_k25.py`)."""
+    height, width = two(c, "merge_kernel_size")
+    merged = c.size("hidden_size") * height * width
+    normed = whole.maybe("projection_hidden_size") or c.maybe("mm_hidden_size") or 1152
+    projector: Shapes = {"pre_norm": (normed,), "proj.0": (merged, merged), "proj.2": (TEXT, merged)}
+    return listed(c, moonvit(c, bias=True), placed("mm_projector", with_biases(projector)))

@@ -16,8 +16,8 @@ from calc.families.tower_parts import listed, patches, section, two
 from calc.families.tower_readers import LLAVA_NEXT, QWEN3
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, Layer, ListedTower, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 # LLaVA's line
 

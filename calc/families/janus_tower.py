@@ -8,8 +8,8 @@ from calc.families.image_codecs import convolved, group_norm, level_widths, resn
 from calc.families.tower_parts import patches, section
 from calc.families.tower_shapes import images, norms
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, with_biases
 from calc.model.towers.listed import Layer
+from calc.model.towers.named_shapes import NamedShape, placed, with_biases
 
 VISION = {
     "hidden_size": 1024,

@@ -3,35 +3,17 @@
 from collections.abc import Iterator
 
 from calc.families.encoder_towers import PROJECTOR
+from calc.families.encoders import moonvit
 from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.tower_defaults import MOON
 from calc.families.tower_parts import two
-from calc.families.tower_shapes import images, norms
+from calc.families.tower_shapes import images
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights
-from calc.model.towers.listed import TEXT, Layer, biased
+from calc.model.towers.listed import TEXT, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights
 
 K3 = MOON | {"hidden_size": 1024, "qkv_hidden_size": 1536, "intermediate_size": 4096}
-
-
-def moonvit(c: Fields, *, bias: bool) -> Iterator[NamedShape]:
-    """Positions of a grid, layers, and a norm behind them."""
-    d, p, path = c.size("hidden_size"), c.size("patch_size"), "vision_tower"
-    layer = Layer(
-        qkv=("wqkv",),
-        out="wo",
-        mlp=("mlp.fc0", "mlp.fc1"),
-        norms=("norm0", "norm1"),
-        qkv_bias=bias,
-        out_bias=bias,
-        mlp_bias=bias,
-        norm_bias=bias,
-    ).shapes(d, c.size("intermediate_size"), q=c.maybe("qkv_hidden_size"))
-    yield from placed(f"{path}.patch_embed", biased(bias, {"proj": (d, 3, p, p)}))
-    yield f"{path}.patch_embed.pos_emb.weight", (c.size("pos_emb_height"), c.size("pos_emb_width"), d), 1
-    yield from placed(f"{path}.encoder.blocks.{{layer}}", layer, c.size("num_hidden_layers"))
-    yield from placed(f"{path}.encoder", biased(bias, norms(d, "final_layernorm")))
 
 
 def kimi_vl(c: Fields, whole: Fields) -> Iterator[NamedShape]:

@@ -16,8 +16,8 @@ from calc.families.sound_towers import batch_statistics, convolved, two_convolut
 from calc.families.tower_parts import listed_apart, section
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import GATED, TEXT, Layer, ListedTower, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 SECTIONS = ("vision_config", "audio_config")
 

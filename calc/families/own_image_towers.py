@@ -13,8 +13,8 @@ from calc.families.janus_tower import JANUS
 from calc.families.tower_parts import numbers, patches, section, two
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT, Layer, biased
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 OVIS = {
     "hidden_size": 1024,

@@ -9,8 +9,8 @@ from calc.families.fields import Fields
 from calc.families.tower_parts import section
 from calc.families.tower_shapes import each, images, norms
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 IMAGE_PATH, SOUND_PATH = "model.embed_tokens_extend.image_embed", "model.embed_tokens_extend.audio_embed"
 VISION = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from calc.families.fields import Fields
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, with_biases
+from calc.model.towers.named_shapes import NamedShape, placed, with_biases
 
 QFORMER = {
     "hidden_size": 768,

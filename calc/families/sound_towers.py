@@ -11,8 +11,8 @@ from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_parts import numbers, section
 from calc.families.tower_shapes import each, norms, sound
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import TEXT
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 WHISPER = {
     "d_model": 1280,

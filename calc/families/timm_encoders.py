@@ -6,8 +6,8 @@ from typing import NamedTuple
 from calc.families.fields import Fields
 from calc.families.tower_parts import two
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.image import NamedShape, placed, weights, with_biases
 from calc.model.towers.listed import Layer
+from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
 
 
 class ConvolvedStage(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
-from calc.model.towers.image import NamedShape
 from calc.model.towers.listed import ListedTower
+from calc.model.towers.named_shapes import NamedShape
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 Parts = Iterable[Iterable[NamedShape]]
@@ -14,9 +14,13 @@ Parts = Iterable[Iterable[NamedShape]]
 
 def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
     """A tower of the parts, for images as the section c describes them; statistics are no parameters."""
-    num_layers, hidden = c.maybe("num_hidden_layers"), c.maybe("hidden_size")
     return ListedTower(
-        modules=joined(parts), statistics=joined(statistics), images=True, num_layers=num_layers, hidden=hidden
+        modules=joined(parts),
+        statistics=joined(statistics),
+        images=True,
+        num_layers=c.maybe("num_hidden_layers"),
+        hidden=c.maybe("hidden_size"),
+        deepstack=len(c.indices("deepstack_visual_indexes")),
     )
 
 

@@ -1,114 +1,11 @@
-"""Towers for images: how the class of each is read from a vision_config."""
+"""The table of towers for images: how each wrapper's encoder is read, by its model_type."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from calc.families import dots_encoders, gemma_encoders, image_codecs, image_encoders
+from calc.families import dots_encoders, gemma_encoders, image_codecs, image_encoders, llama_encoders
 from calc.families import encoder_towers as towers
 from calc.families import tower_defaults as defaults
 from calc.families.encoder_towers import encoded
 from calc.families.encoders import SAM
 from calc.families.family import Tower
-from calc.families.fields import Fields
-from calc.families.tower_parts import two
-from calc.model.towers.image import (
-    Llama4Vision,
-    LlamaVision,
-    MiniMaxVision,
-    MoonVision,
-    Qwen2Vision,
-    QwenVision,
-)
-
-USUAL = {"hidden": "hidden_size", "intermediate": "intermediate_size", "num_layers": "num_hidden_layers"}
-WITH_CHANNELS = USUAL | {"channels": "num_channels", "patch_size": "patch_size"}
-QWEN = {
-    **USUAL,
-    "num_layers": "depth",
-    "channels": "in_channels",
-    "patch_size": "patch_size",
-    "temporal_patch_size": "temporal_patch_size",
-    "merge_size": "spatial_merge_size",
-    "out_hidden": "out_hidden_size",
-}
-"""Sizes of a tower -> the fields that they are read from."""
-
-
-def sizes(c: Fields, fields: Mapping[str, str]) -> dict[str, Any]:
-    return {name: c.size(field) for name, field in fields.items()}
-
-
-def qwen3(c: Fields, whole: Fields) -> QwenVision:
-    return QwenVision(
-        **sizes(c, QWEN),
-        positions=c.size("num_position_embeddings"),
-        deepstack=len(c.indices("deepstack_visual_indexes")),
-    )
-
-
-def qwen2(c: Fields, whole: Fields) -> Qwen2Vision:
-    """Here `hidden_size` is the width of what the tower puts out."""
-    hidden = c.size("embed_dim")
-    return Qwen2Vision(
-        hidden=hidden,
-        intermediate=c.size("mlp_ratio") * hidden,
-        num_layers=c.size("depth"),
-        channels=c.size("in_channels"),
-        patch_size=c.size("patch_size"),
-        temporal_patch_size=c.size("temporal_patch_size"),
-        merge_size=c.size("spatial_merge_size"),
-        out_hidden=c.size("hidden_size"),
-        gated=False,
-    )
-
-
-def qwen2_5(c: Fields, whole: Fields) -> Qwen2Vision:
-    return Qwen2Vision(**sizes(c, QWEN), gated=True)
-
-
-def llama4(c: Fields, whole: Fields) -> Llama4Vision:
-    return Llama4Vision(
-        **sizes(c, WITH_CHANNELS),
-        image_size=c.size("image_size"),
-        projector_in=c.size("projector_input_dim"),
-        projector_out=c.size("projector_output_dim"),
-        out_hidden=c.size("vision_output_dim"),
-    )
-
-
-def minimax(c: Fields, whole: Fields) -> MiniMaxVision:
-    compression = c.get("img_token_compression_config")
-    merging = c.within(compression) if isinstance(compression, Mapping) else c
-    return MiniMaxVision(
-        **sizes(c, WITH_CHANNELS),
-        temporal_patch_size=merging.maybe("temporal_patch_size") or c.size("temporal_patch_size"),
-        merge_size=merging.maybe("spatial_merge_size") or c.size("spatial_merge_size"),
-        projector_hidden=whole.maybe("projector_hidden_size") or 6144,
-    )
-
-
-def moon(c: Fields, whole: Fields) -> MoonVision:
-    height, width = two(c, "merge_kernel_size")
-    return MoonVision(
-        **sizes(c, USUAL),
-        patch_size=c.size("patch_size"),
-        positions=(c.size("pos_emb_height"), c.size("pos_emb_width")),
-        merge=height * width,
-        projected=whole.maybe("projection_hidden_size") or c.maybe("mm_hidden_size") or 1152,
-    )
-
-
-def mllama(c: Fields, whole: Fields) -> LlamaVision:
-    ratios = c.get("supported_aspect_ratios")
-    return LlamaVision(
-        **sizes(c, WITH_CHANNELS),
-        num_global_layers=c.size("num_global_layers"),
-        patches=(c.size("image_size") // c.size("patch_size")) ** 2,
-        tiles=c.size("max_num_tiles"),
-        ratios=len(ratios) if isinstance(ratios, list) and ratios else 8,
-        out_hidden=c.size("vision_output_dim"),
-    )
-
 
 IMAGE_AND_SOUND = ("vision_config", "audio_config")
 CODEC = ("vq_config",)
@@ -116,15 +13,15 @@ CODEC = ("vq_config",)
 GLM4V = Tower(encoded("glm4v_vision", towers.no_projector, "model.visual", alone=True))
 IDEFICS3 = Tower(towers.idefics3, defaults.IDEFICS3)
 LLAVA_NEXT = Tower(encoded("clip_vision_model", towers.llava_next))
-QWEN3 = Tower(qwen3, defaults.QWEN3)
-QWEN3_VL = Tower(qwen3, defaults.QWEN3_VL)
+QWEN3 = Tower(encoded("qwen3_5_vision", towers.no_projector, "model.visual", alone=True))
+QWEN3_VL = Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True))
 ENCODED: dict[str, Tower] = {
     "aria": Tower(encoded("idefics3_vision", towers.aria)),
     "aya_vision": Tower(encoded("siglip_vision_model", towers.aya_vision)),
     "blip-2": Tower(image_encoders.blip2, image_encoders.BLIP2),
     "chameleon": Tower(image_codecs.chameleon_codec, image_codecs.CHAMELEON, CODEC),
     "cohere2_vision": Tower(encoded("siglip_vision_model", towers.cohere2_vision, "model.vision_tower")),
-    "cohere_compass": Tower(encoded("qwen3_vl_vision", towers.no_projector, "model.visual", alone=True)),
+    "cohere_compass": QWEN3_VL,
     "cosmos3_edge": Tower(image_encoders.cosmos3_edge, image_encoders.COSMOS3_EDGE),
     "cosmos3_omni": Tower(encoded("qwen3_vl_vision", towers.no_projector, "")),
     "deepseek_ocr2": Tower(image_encoders.deepseek_ocr2),
@@ -155,19 +52,19 @@ ENCODED: dict[str, Tower] = {
     "idefics2": Tower(towers.idefics2, defaults.IDEFICS2),
     "idefics3": IDEFICS3,
     "internvl": Tower(encoded("internvl_vision", towers.internvl, alone=True)),
-    "kimi_k25": Tower(moon, defaults.MOON),
+    "kimi_k25": Tower(image_encoders.kimi_k25, defaults.MOON),
     "lfm2_vl": Tower(encoded("siglip2_vision_model", towers.lfm2_vl, "model.vision_tower.vision_model")),
-    "llama4": Tower(llama4, defaults.LLAMA4),
+    "llama4": Tower(llama_encoders.llama4, defaults.LLAMA4),
     "llava": Tower(encoded("clip_vision_model", towers.llava)),
     "llava_next": LLAVA_NEXT,
     "llava_onevision": Tower(encoded("siglip_vision_model", towers.llava_next)),
-    "minimax_m3_vl": Tower(minimax, defaults.MINIMAX),
+    "minimax_m3_vl": Tower(image_encoders.minimax, defaults.MINIMAX),
     "mistral3": Tower(encoded("pixtral", towers.mistral3)),
-    "mllama": Tower(mllama, defaults.MLLAMA),
+    "mllama": Tower(llama_encoders.mllama, defaults.MLLAMA),
     "paligemma": Tower(encoded("siglip_vision_model", towers.paligemma)),
     "perception_lm": Tower(encoded("timm_wrapper", towers.perception_lm, "model.vision_tower")),
-    "qwen2_5_vl": Tower(qwen2_5, defaults.QWEN2_5),
-    "qwen2_vl": Tower(qwen2, defaults.QWEN2),
+    "qwen2_5_vl": Tower(encoded("qwen2_5_vl_vision", towers.no_projector, "visual", alone=True)),
+    "qwen2_vl": Tower(encoded("qwen2_vl_vision", towers.no_projector, "visual", alone=True)),
     "qwen3_5": QWEN3,
     "qwen3_5_moe": QWEN3,
     "qwen3_vl": QWEN3_VL,

@@ -7,7 +7,7 @@ from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.tower_parts import listed, listed_apart
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.image import NamedShape
+from calc.model.towers.named_shapes import NamedShape
 
 Lister = Callable[[Fields, Fields], Iterator[NamedShape]]
 

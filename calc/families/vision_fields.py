@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.family import Tower
 from calc.families.family_table import TOWERS
 from calc.families.fields import Fields
-from calc.model.towers import VisionTower
+from calc.model.towers.listed import ListedTower
 
 ENCODERS = ("vision_config", "audio_config")
 """Sections of a config that describe an encoder."""
@@ -24,7 +24,7 @@ ALIASES = {
 }
 
 
-def read_vision(config: Mapping[str, Any]) -> VisionTower | None:
+def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
     """The encoder; None where there is none. One of a class that we do not know is left out; `uncounted` names it."""
     config = thinker(config)
     tower = tower_of(config)
@@ -35,7 +35,8 @@ def read_vision(config: Mapping[str, Any]) -> VisionTower | None:
         return None
     section = config.get(tower.sections[0]) if kinds else config
     own = Fields(section or {}, tower.defaults, ALIASES)
-    return tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    found = tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    return None if found is None else found.model_copy(update={"wrapper": config["model_type"]})
 
 
 def tower_of(config: Mapping[str, Any]) -> Tower | None:

@@ -12,7 +12,7 @@ from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
-from calc.model.towers import VisionTower
+from calc.model.towers.listed import ListedTower
 
 
 class Parameters(Frozen):
@@ -45,7 +45,7 @@ class Architecture(Frozen):
     details: Details = Details()
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
-    vision: VisionTower | None = None
+    vision: ListedTower | None = None
     image_prefix: bool = False  # the tokens of an image see each other, later ones too: Gemma 3 and 4
     assumptions: tuple[Message, ...] = ()
 

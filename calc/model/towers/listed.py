@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from calc.errors import Frozen
 from calc.model.tensor import Shapes
-from calc.model.towers.image import NamedShape, weights, with_biases
-from calc.model.towers.tower import Tower
+from calc.model.towers.named_shapes import NamedShape, weights, with_biases
 
 TEXT = -1
 """A side of a shape: the language model's width; -4 is four times that."""
 GATED = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
 
-class ListedTower(Tower):
+class ListedTower(Frozen):
     """Encoders and projectors of one model, by their weights."""
 
     modules: tuple[NamedShape, ...]
@@ -20,6 +20,8 @@ class ListedTower(Tower):
     images: bool  # whether the config has a section for an encoder of images
     num_layers: int | None  # what that section says
     hidden: int | None
+    deepstack: int = 0  # layers of the encoder that go into the language model's first ones by mergers of their own
+    wrapper: str = ""  # model_type of the whole
 
     def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
         """Name, shape and number of layers that hold it, of each weight."""
@@ -27,6 +29,7 @@ class ListedTower(Tower):
             yield name, tuple(side if side >= 0 else -side * text_hidden for side in shape), copies
 
     def buffers(self) -> Iterator[NamedShape]:
+        """Tensors of the checkpoint that are no parameters."""
         yield from self.statistics
 
 
