@@ -127,7 +127,8 @@ def sound(whole: Fields) -> Iterator[NamedShape]:
     convolutions: Shapes = {"conv2d1": (channels, 1, 3, 3), "conv2d2": (channels, channels, 3, 3)}
     yield from placed(path, with_biases({**convolutions, "conv2d3": (channels, channels, 3, 3)}))
     pitches = -(-a.size("feature_size") // 8)  # three strides of 2
-    yield from placed(path, weights({"conv_out": (d, channels * pitches), "layer_norm": (d,)}))
+    given = a.maybe("conv_output_size") or channels * pitches
+    yield from placed(path, weights({"conv_out": (d, given), "layer_norm": (d,)}))
     mlp = with_biases({"fc1": (2 * f, d), "fc2": (d, f)})
     yield from placed(f"{path}.layers.{{layer}}", layer | mlp, a.size("num_hidden_layers"))
     out = a.size("adapter_out_dim")

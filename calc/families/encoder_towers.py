@@ -149,7 +149,8 @@ def aria(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         raise ConfigError(message, field)
     numbers = whole.within(queries)
     cross, attention = f"{PROJECTOR}.cross_attn", "multihead_attn"
-    yield f"{PROJECTOR}.query", (max(numbers.size(name) for name in numbers.stated), d), 1
+    most = whole.maybe(f"max_value_{field}") or max(numbers.size(name) for name in numbers.stated)
+    yield f"{PROJECTOR}.query", (most, d), 1
     yield from placed(cross, weights({f"{x}_proj": (d, d) for x in "qkv"}))
     yield from placed(cross, {f"{attention}.in_proj_weight": (3 * d, d), f"{attention}.in_proj_bias": (3 * d,)})
     yield from placed(cross, with_biases({f"{attention}.out_proj": (d, d), "linear": (d, d)}))

@@ -7,7 +7,7 @@ from typing import Any
 from calc.families import timm_encoders as timm
 from calc.families import tower_defaults as defaults
 from calc.families.fields import Fields
-from calc.families.tower_parts import patches, two
+from calc.families.tower_parts import count, patches, two
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import GATED, Layer, biased
 from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
@@ -195,12 +195,14 @@ def qwen2_5(c: Fields, path: str) -> Iterator[NamedShape]:
     """Qwen2.5-VL's, arXiv:2502.13923; with fewer heads of keys and values in EXAONE 4.5 (transformers
     `modeling_qwen2_5_vl.py`, `modeling_exaone4_5.py`)."""
     d, p, n, merged = c.size("hidden_size"), c.size("patch_size"), c.size("depth"), merged_width(c, "hidden_size")
-    fewer, d_head = c.maybe("num_key_value_heads"), d // c.size("num_heads")
-    kv = None if fewer is None else fewer * d_head
+    heads, fewer = c.size("num_heads"), c.maybe("num_key_value_heads")
     patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
     layer = Layer(qkv=("attn.qkv",), out="attn.proj", mlp=GATED, norms=("norm1", "norm2"), norm_bias=False)
+    shapes = layer.shapes(d, c.size("intermediate_size"))
+    if fewer is not None:
+        shapes |= with_biases({"attn.qkv": ((heads + 2 * fewer) * (d // heads), d)})
     yield f"{path}.patch_embed.proj.weight", patch, 1
-    yield from placed(f"{path}.blocks.{{layer}}", layer.shapes(d, c.size("intermediate_size"), kv=kv), n)
+    yield from placed(f"{path}.blocks.{{layer}}", shapes, n)
     yield f"{path}.merger.ln_q.weight", (d,), 1
     mlp = with_biases({"mlp.0": (merged, merged), "mlp.2": (c.size("out_hidden_size"), merged)})
     yield from placed(f"{path}.merger", mlp)
@@ -265,7 +267,7 @@ def qwen3(c: Fields, path: str) -> Iterator[NamedShape]:
     matrices = {"linear_fc1": (merged, merged), "linear_fc2": (out, merged)}
     yield from placed(f"{path}.merger", with_biases({**matrices, "norm": (d,)}))
     deep = with_biases({**matrices, "norm": (merged,)})
-    yield from placed(f"{path}.deepstack_merger_list.{{layer}}", deep, len(c.indices("deepstack_visual_indexes")))
+    yield from placed(f"{path}.deepstack_merger_list.{{layer}}", deep, count(c, "deepstack_visual_indexes"))
 
 
 def moonvit(c: Fields, *, bias: bool) -> Iterator[NamedShape]:

@@ -6,7 +6,7 @@ from typing import Any
 from calc.families.encoders import CLIP_LAYER, SAM, SAM_AS_RELEASED, glm, glm_normed, layers, moonvit, sam, siglip
 from calc.families.fields import Fields
 from calc.families.qformer import QFORMER, qformer
-from calc.families.tower_parts import listed, listed_apart, patches, section, two
+from calc.families.tower_parts import count, listed, listed_apart, patches, section, two
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import TEXT, Layer, ListedTower
 from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
@@ -49,7 +49,7 @@ OCR2_SAM = {**SAM, "downsample_channels": [512, 896]}
 
 def blip2(c: Fields, whole: Fields) -> ListedTower:
     """BLIP-2, arXiv:2301.12597: an EVA-CLIP encoder and a Q-Former (transformers `modeling_blip_2.py`)."""
-    former = section(whole, "qformer_config", QFORMER)
+    former = section(whole, "qformer_config", QFORMER).with_stated("encoder_hidden_size", c.size("hidden_size"))
     d = former.size("hidden_size")
     return listed(
         c,
@@ -132,7 +132,7 @@ def granite_docling(c: Fields, whole: Fields) -> ListedTower:
     """SigLIP with a coarse and a fine connector, and mergers of single layers (transformers
     `modeling_granite_docling.py`)."""
     d, out, path = c.size("hidden_size"), c.size("out_hidden_size"), "model.vision_model"
-    scale, deep = c.size("scale_factor"), len(c.indices("deepstack_visual_indexes"))
+    scale, deep = c.size("scale_factor"), count(c, "deepstack_visual_indexes")
     outer = with_biases({"ln_in": (d,), "ln_mid": (out,), "ln_out": (out,)}) | weights({"mlp_fc2": (out, out)})
     routes = [("coarse", scale)] + ([("fine", scale // 2)] if c.flag("use_fine_route") else [])
     parts = [siglip(c, path), placed(f"{path}.connector", outer)]

@@ -20,7 +20,7 @@ def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> L
         images=True,
         num_layers=c.maybe("num_hidden_layers"),
         hidden=c.maybe("hidden_size"),
-        deepstack=len(c.indices("deepstack_visual_indexes")),
+        deepstack=count(c, "deepstack_visual_indexes"),
     )
 
 
@@ -47,6 +47,11 @@ def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None)
     """A section of the config with the defaults of its class; these alone where it is left out."""
     value = whole.get(name)
     return Fields(value if isinstance(value, Mapping) else {}, defaults or {}, {})
+
+
+def count(c: Fields, name: str) -> int:
+    """Layers in a list, one that stands there twice counted twice."""
+    return len(c.get(name)) if c.indices(name) else 0
 
 
 def two(c: Fields, name: str) -> tuple[int, int]:
