@@ -10,9 +10,10 @@ from calc.families.encoder_towers import PROJECTOR, encoded, gemma3, layers_seen
 from calc.families.encoders import CLIP_LAYER, clip, encoder_of, pixtral, siglip
 from calc.families.family import Tower
 from calc.families.fields import Fields
+from calc.families.image_encoders import eva
 from calc.families.phi_towers import PHI4
 from calc.families.qformer import QFORMER, qformer
-from calc.families.tower_parts import listed, patches, section, two
+from calc.families.tower_parts import listed, section, two
 from calc.families.tower_readers import LLAVA_NEXT, QWEN3
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
@@ -253,15 +254,9 @@ READING = QFORMER | {"vocab_size": 30522, "max_position_embeddings": 512}
 
 def instruct_blip(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """InstructBLIP, arXiv:2305.06500: a Q-Former that reads the instruction too, with tables of its own."""
-    d, p, path = c.size("hidden_size"), c.size("patch_size"), "vision_model"
-    yield f"{path}.embeddings.class_embedding", (1, 1, d), 1
-    yield f"{path}.embeddings.position_embedding", (1, patches(c) + 1, d), 1
-    yield from placed(path, with_biases({"embeddings.patch_embedding": (d, 3, p, p), "post_layernorm": (d,)}))
-    blip = Layer(qkv=("self_attn.qkv",), out="self_attn.projection", qkv_bias=c.flag("qkv_bias"))
-    layer = blip.shapes(d, c.size("intermediate_size"))
-    yield from placed(f"{path}.encoder.layers.{{layer}}", layer, c.size("num_hidden_layers"))
+    yield from eva(c, "vision_model")
     q = section(whole, "qformer_config", READING).with_all_stated(
-        {"use_qformer_text_input": True, "encoder_hidden_size": d}  # which the class sets
+        {"use_qformer_text_input": True, "encoder_hidden_size": c.size("hidden_size")}  # which the class sets
     )
     h = q.size("hidden_size")
     tables: Shapes = {"word_embeddings": (q.size("vocab_size"), h)}
