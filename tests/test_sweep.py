@@ -21,7 +21,11 @@ from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Method, Recompute, TrainingWorkload
 
 DATA = Path(__file__).parent / "data"
-SMALL, ORACLE = (json.loads((DATA / f"{name}.json").read_text(encoding="utf-8")) for name in ("small", "oracle"))
+SMALL, ORACLE, TOWERS = (
+    json.loads((DATA / f"{name}.json").read_text(encoding="utf-8")) for name in ("small", "oracle", "towers")
+)
+ENCODERS = {row["config"]["model_type"]: row for row in TOWERS}
+"""The last row of each wrapper: small."""
 PUBLISHED = {row["config"]["model_type"]: row["config"] for row in ORACLE}
 SMALL_OF = {
     name: [row["config"] for row in SMALL if row["config"]["model_type"] in {name, *(w.name for w in family.wrappers)}]
@@ -102,6 +106,16 @@ def test_every_family(number, model_type):
 @pytest.mark.parametrize("model_type", WRAPPED)
 def test_every_wrapper(model_type):
     answers(lambda: report({"model_type": model_type, "text_config": {"num_hidden_layers": 2}}, gpus=[]))
+
+
+@pytest.mark.parametrize(("number", "model_type"), [pytest.param(i, name, id=name) for i, name in enumerate(ENCODERS)])
+def test_every_encoder(number, model_type):
+    """Its weights are among what a report counts, and every engine has an answer."""
+    row = ENCODERS[model_type]
+    assert report(row["config"], gpus=[]).memory.vision == 2 * row["vision"]
+    for i, engine in enumerate(SERVERS):
+        serve(row["config"], engine, *(choice[(number + i) % len(choice)] for choice in CHOICES))
+    train(row["config"], *(choice[number % len(choice)] for choice in TRAINING_CHOICES))
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

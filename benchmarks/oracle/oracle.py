@@ -55,7 +55,11 @@ PUBLISHED = {
         r"^model\.(layers|norm)\.": r"\1.",
         r"\.attn\.norm\.": ".attn.kv_norm.",
     },
-    "kimi_k25": {r"^model\.blocks\.": "model.layers."},
+    "kimi_k25": {
+        r"^model\.blocks\.": "model.layers.",
+        r"^model\.mm_projector\.": "mm_projector.",
+        r"^vision_tower\.vision_model\.encoder\.patch_embed\.": "vision_tower.patch_embed.",
+    },
     "kimi_linear": {r"block_sparse_moe\.(gate|up|down)_proj": r"mlp.\1_proj"},
 }
 """Names that a class reads from the published checkpoint and would save otherwise."""

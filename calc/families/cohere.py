@@ -42,7 +42,10 @@ COHERE: dict[str, Family] = made_by(
             norms=ONE_NORM,
             own={"sliding_window_pattern": 4},
             kernels=COHERE_KERNELS,
-            wrappers=(Wrapper("aya_vision", tied=True), Wrapper("cohere2_vision")),
+            wrappers=(
+                Wrapper("aya_vision", tied=True),
+                Wrapper("cohere2_vision"),
+            ),
         ),
         "cohere2_moe": Family(
             mixer=Attention(bias="attention_bias", window=cohere2_moe_window),

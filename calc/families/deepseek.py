@@ -7,7 +7,6 @@ from calc.families.attention_rows import MLA, Attention
 from calc.families.family import MTP, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, near_divisors
-from calc.families.tower_readers import MOON
 from calc.model.block import Extra
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import MLP, MoE
@@ -193,7 +192,7 @@ DEEPSEEK: dict[str, Family] = made_by(
             ffn=DEEPSEEK_EXPERTS,
             prediction=DEEPSEEK_MTP,
             gguf="deepseek2",
-            wrappers=(Wrapper("kimi_k25", tower=MOON), Wrapper("kimi_vl")),
+            wrappers=(Wrapper("kimi_k25"), Wrapper("kimi_vl")),
             kernels=Kernels(turn="pairs"),
         ),
         "deepseek_v32": Family(

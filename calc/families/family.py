@@ -19,7 +19,7 @@ from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Shape
-from calc.model.towers import VisionTower
+from calc.model.towers.listed import ListedTower
 
 T = TypeVar("T")
 PLAIN, LLAMA_NAMES, WHOLE_HEAD = Kernels(), Names(), Rotary()
@@ -127,10 +127,12 @@ class MTP:
 
 @dataclass(frozen=True, eq=False)
 class Tower:
-    """How a tower for images is read, from its own section and from the whole config; and what its class assumes."""
+    """How encoders for images and sound are read, from their section and from the whole config; and what the class of
+    the first assumes."""
 
-    read: Callable[[Fields, Fields], VisionTower | None]
+    read: Callable[[Fields, Fields], ListedTower | None]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,6 @@ class Wrapper:
 
     name: str
     tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
-    tower: Tower | None = None
     around: str | None = None  # another wrapper that it wraps itself
 
 

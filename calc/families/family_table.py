@@ -19,6 +19,7 @@ from calc.families.glm import GLM
 from calc.families.granite import GRANITE
 from calc.families.hrm import HRM
 from calc.families.huggingface import HUGGINGFACE
+from calc.families.image_towers import IMAGES
 from calc.families.inkling import INKLING
 from calc.families.korea import KOREA
 from calc.families.liquid import LIQUID
@@ -26,14 +27,19 @@ from calc.families.llama import LLAMA
 from calc.families.mamba import MAMBA
 from calc.families.minimax import MINIMAX
 from calc.families.mistral import MISTRAL
+from calc.families.moon_towers import MOON_TOWERS
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
+from calc.families.omni_towers import OMNI
 from calc.families.openai import OPENAI
 from calc.families.others import OTHERS
+from calc.families.own_image_towers import OWN_IMAGES
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
+from calc.families.sound_towers import SOUND
 from calc.families.tencent import TENCENT
+from calc.families.tower_readers import ENCODED
 from calc.families.zyphra import ZYPHRA
 
 FAMILIES: dict[str, Family] = (
@@ -75,5 +81,12 @@ WRAPPED: dict[str, str] = {
     wrapper.name: wrapper.around or model_type for model_type, family in FAMILIES.items() for wrapper in family.wrappers
 }
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
-TOWERS: dict[str, Tower] = {name: wrapper.tower for name, wrapper in WRAPPERS.items() if wrapper.tower is not None}
-"""model_type of a wrapper -> its tower for images, where its class is known."""
+TOWERS: dict[str, Tower] = {
+    **ENCODED,
+    **IMAGES,
+    **MOON_TOWERS,
+    **OMNI,
+    **OWN_IMAGES,
+    **SOUND,
+}
+"""model_type -> its encoders for images and sound, where their classes are known."""

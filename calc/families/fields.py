@@ -155,9 +155,9 @@ class Fields:
         return list(value)
 
 
-MOST = dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers"), MAX_LAYERS) | dict.fromkeys(
-    ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS
-)
+MOST = dict.fromkeys(
+    ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "num_global_layers"), MAX_LAYERS
+) | dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
 """The largest value of fields that count layers."""
 
 # What a row of the table may say of a config: the name of a field, or the value itself where the class has none

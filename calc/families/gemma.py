@@ -8,7 +8,6 @@ from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper,
 from calc.families.feedforward_rows import Dense, Half
 from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import GEMMA3, GEMMA4, PALIGEMMA
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
@@ -244,7 +243,7 @@ GEMMA: dict[str, Family] = made_by(
             ffn=Dense(),
             kernels=GEMMA_KERNELS,
             gguf="gemma",
-            wrappers=(Wrapper("paligemma", tower=PALIGEMMA),),
+            wrappers=(Wrapper("paligemma"),),
         ),
         "gemma2": Family(
             mixer=GEMMA2_ATTENTION,
@@ -271,7 +270,7 @@ GEMMA: dict[str, Family] = made_by(
             own={"sliding_window_pattern": 6},
             kernels=GEMMA_KERNELS,
             gguf="gemma3",
-            wrappers=(Wrapper("gemma3", tower=GEMMA3), Wrapper("shieldgemma2")),
+            wrappers=(Wrapper("gemma3"), Wrapper("shieldgemma2")),
         ),
         "gemma3n_text": Family(
             mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
@@ -298,7 +297,7 @@ GEMMA: dict[str, Family] = made_by(
                 norms_unweighted=frozenset({"values", "router"}),
                 scaled_layers=True,
             ),
-            wrappers=(Wrapper("gemma4", tower=GEMMA4),),
+            wrappers=(Wrapper("gemma4"),),
         ),
         "diffusion_gemma_text": Family(
             mixer=gemma4_attention,

@@ -10,7 +10,6 @@ from calc.families.fields import Fields
 from calc.families.moonshot import in_section
 from calc.families.recurrent_rows import KimiDelta
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import GLM4V
 from calc.model.block import Extra
 from calc.model.names import Names
 
@@ -85,10 +84,14 @@ GLM: dict[str, Family] = made_by(
             norms=GLM4_NORMS,
             names=GLM_NAMES,
             rotary=Rotary(share=0.5, axes=3),
-            wrappers=(Wrapper("glm46v", tower=GLM4V), Wrapper("glm4v", tower=GLM4V), Wrapper("glmga")),
+            wrappers=(Wrapper("glm46v"), Wrapper("glm4v"), Wrapper("glmga")),
         ),
         "glm_ocr_text": Family(
-            mixer=Attention(), ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=(Wrapper("glm_ocr"),)
+            mixer=Attention(),
+            ffn=Dense(),
+            norms=GLM4_NORMS,
+            names=GLM_NAMES,
+            wrappers=(Wrapper("glm_ocr"),),
         ),
         "glm4_moe": Family(
             mixer=GLM4_MOE_ATTENTION,
@@ -100,7 +103,7 @@ GLM: dict[str, Family] = made_by(
             mixer=GLM_ATTENTION,
             ffn=DEEPSEEK_EXPERTS,
             rotary=Rotary(share=0.5, axes=3),
-            wrappers=(Wrapper("glm4v_moe", tower=GLM4V),),
+            wrappers=(Wrapper("glm4v_moe"),),
         ),
         "glm4_moe_lite": Family(
             mixer=MLA(),

@@ -73,10 +73,16 @@ GRANITE: dict[str, Family] = made_by(
             names=GRANITE_MOE_NAMES,
         ),
         "granite_docling_text": Family(
-            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite_docling"),)
+            mixer=GRANITE_ATTENTION,
+            ffn=Dense(),
+            kernels=SCALES,
+            wrappers=(Wrapper("granite_docling"),),
         ),
         "granite4_vision_text": Family(
-            mixer=GRANITE_ATTENTION, ffn=Dense(), kernels=SCALES, wrappers=(Wrapper("granite4_vision"),)
+            mixer=GRANITE_ATTENTION,
+            ffn=Dense(),
+            kernels=SCALES,
+            wrappers=(Wrapper("granite4_vision"),),
         ),
         "bamba": Family(
             mixer=Hybrid(GRANITE_ATTENTION, BAMBA, Listed("attn_layer_indices")),

@@ -52,7 +52,11 @@ KOREA: dict[str, Family] = {
         aliases={"num_layers": "num_hidden_layers"},
     ),
     "exaone4": Family(
-        maker="LG AI Research", mixer=EXAONE4_ATTENTION, ffn=Dense(), norms=POST_NORMS, wrappers=(Wrapper("exaone4_5"),)
+        maker="LG AI Research",
+        mixer=EXAONE4_ATTENTION,
+        ffn=Dense(),
+        norms=POST_NORMS,
+        wrappers=(Wrapper("exaone4_5"),),
     ),
     "exaone_moe": Family(
         maker="LG AI Research",

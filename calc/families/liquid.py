@@ -5,7 +5,6 @@ from calc.families.family import Family, If, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import short_conv
-from calc.families.tower_readers import LFM2_VL
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -51,7 +50,7 @@ LIQUID: dict[str, Family] = made_by(
             names=LFM2_NAMES,
             own={"block_ff_dim": None},
             aliases={"tie_embedding": "tie_word_embeddings"},
-            wrappers=(Wrapper("lfm2_vl", tower=LFM2_VL),),
+            wrappers=(Wrapper("lfm2_vl"),),
         ),
         "lfm2_moe": Family(
             mixer=LFM2_MIXER,

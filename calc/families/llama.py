@@ -4,7 +4,6 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import IDEFICS3, LLAMA4, LLAVA, MLLAMA
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
 from calc.model.kernels import Kernels
@@ -101,13 +100,13 @@ LLAMA: dict[str, Family] = made_by(
                 Wrapper("deepseek_vl"),
                 Wrapper("deepseek_vl_hybrid"),
                 Wrapper("glmasr"),
-                Wrapper("idefics3", tower=IDEFICS3),
+                Wrapper("idefics3"),
                 Wrapper("janus"),
-                Wrapper("llava", tower=LLAVA),
-                Wrapper("llava_next", tower=LLAVA),
+                Wrapper("llava"),
+                Wrapper("llava_next"),
                 Wrapper("llava_next_video"),
                 Wrapper("perception_lm"),
-                Wrapper("smolvlm", tower=IDEFICS3),
+                Wrapper("smolvlm"),
                 Wrapper("video_llava"),
                 Wrapper("vipllava"),
                 Wrapper("voxtral"),
@@ -119,7 +118,7 @@ LLAMA: dict[str, Family] = made_by(
             extra_rows=8,
             ties=False,
             layer_extras=mllama_gates,
-            wrappers=(Wrapper("mllama", tower=MLLAMA),),
+            wrappers=(Wrapper("mllama"),),
         ),
         "llama4_text": Family(
             mixer=Attention(
@@ -144,7 +143,7 @@ LLAMA: dict[str, Family] = made_by(
                 expert_packed={"gate_up_proj": GATE_UP},
                 shared_expert="feed_forward.shared_expert",
             ),
-            wrappers=(Wrapper("llama4", tower=LLAMA4),),
+            wrappers=(Wrapper("llama4"),),
         ),
         "cwm": Family(mixer=Attention(window=Sliding(full_every=4)), ffn=Dense()),
         "opt": Family(
@@ -167,7 +166,7 @@ LLAMA: dict[str, Family] = made_by(
             final_norm=opt_final_norm,
             kernels=opt_kernels,
             extras=opt_projections,
-            wrappers=tuple(Wrapper(name) for name in ("blip-2", "instructblip", "instructblipvideo")),
+            wrappers=(Wrapper("blip-2"), Wrapper("instructblip"), Wrapper("instructblipvideo")),
         ),
         "xglm": Family(
             mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
@@ -184,7 +183,8 @@ LLAMA: dict[str, Family] = made_by(
             hidden="d_model",
         ),
         "chameleon": Family(
-            mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True), ffn=Dense()
+            mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True),
+            ffn=Dense(),
         ),
         "muse_glimmer_text": Family(
             mixer=MUSE_ATTENTION,

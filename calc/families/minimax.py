@@ -6,7 +6,6 @@ from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import MINIMAX as MINIMAX_TOWER
 from calc.model.attention import BlockIndexer
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
@@ -97,7 +96,7 @@ MINIMAX: dict[str, Family] = made_by(
             ),
             own={"n_shared_experts": 1},
             names=MIXTRAL_NAMES.model_copy(update={"shared_expert": "block_sparse_moe.shared_experts"}),
-            wrappers=(Wrapper("minimax_m3_vl", tower=MINIMAX_TOWER), Wrapper("minimax_m3")),
+            wrappers=(Wrapper("minimax_m3_vl"), Wrapper("minimax_m3")),
         ),
     },
 )

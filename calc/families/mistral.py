@@ -7,7 +7,6 @@ from calc.families.deepseek import owns_indexer
 from calc.families.family import STACKED_EXPERTS, Family, Weights, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.tower_readers import IDEFICS2, PIXTRAL
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
 from calc.model.names import Names
@@ -78,7 +77,7 @@ MISTRAL: dict[str, Family] = made_by(
             mixer=WINDOWED,
             ffn=Dense(),
             gguf="mistral3",
-            wrappers=(Wrapper("idefics2", tower=IDEFICS2), Wrapper("mistral3", tower=PIXTRAL)),
+            wrappers=(Wrapper("idefics2"), Wrapper("mistral3")),
         ),
         "ministral": Family(mixer=Attention(window=Sliding()), ffn=Dense()),
         "ministral3": Family(mixer=WINDOWED, ffn=Dense()),

@@ -10,7 +10,6 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
 from calc.families.fields import Fields, Size
 from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
-from calc.families.tower_readers import INTERN, LLAVA, QWEN2, QWEN2_5, QWEN2_5_OMNI, QWEN3, QWEN3_OMNI, QWEN3_VL
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
 from calc.model.kernels import Kernels
@@ -201,9 +200,9 @@ QWEN: dict[str, Family] = made_by(
             wrappers=(
                 Wrapper("fast_vlm"),
                 Wrapper("got_ocr2"),
-                Wrapper("internvl", tower=INTERN),
+                Wrapper("internvl"),
                 Wrapper("internvl_chat"),
-                Wrapper("llava_onevision", tower=LLAVA),
+                Wrapper("llava_onevision"),
                 Wrapper("ovis2"),
                 Wrapper("pp_chart2table"),
                 Wrapper("qwen2_audio"),
@@ -219,17 +218,15 @@ QWEN: dict[str, Family] = made_by(
             names=Names(shared_expert="mlp.shared_expert"),
             kernels=Kernels(shared_first=True),
         ),
-        "qwen2_vl_text": Family(
-            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_vl", tower=QWEN2),)
-        ),
+        "qwen2_vl_text": Family(mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_vl"),)),
         "qwen2_5_vl_text": Family(
-            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_5_vl", tower=QWEN2_5),)
+            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_5_vl"),)
         ),
         "qwen2_5_omni_text": Family(
             mixer=QWEN2_ATTENTION,
             ffn=Dense(),
             wrappers=(
-                Wrapper("qwen2_5_omni_thinker", tower=QWEN2_5_OMNI),
+                Wrapper("qwen2_5_omni_thinker"),
                 Wrapper("qwen2_5_omni", around="qwen2_5_omni_thinker"),
             ),
         ),
@@ -253,20 +250,20 @@ QWEN: dict[str, Family] = made_by(
             ffn=Dense(),
             rotary=THREE_AXES,
             own={"tie_word_embeddings": False},
-            wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl", tower=QWEN3_VL)),
+            wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl")),
         ),
         "qwen3_vl_moe_text": Family(
             mixer=replace(QWEN3_ATTENTION, window=Window()),
             ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
             rotary=THREE_AXES,
             names=STACKED_EXPERTS,
-            wrappers=(Wrapper("qwen3_vl_moe", tower=QWEN3_VL),),
+            wrappers=(Wrapper("qwen3_vl_moe"),),
         ),
         "qwen3_omni_moe_text": Family(
             mixer=replace(QWEN3_ATTENTION, window=Window()),
             ffn=QWEN3_EXPERTS,
             wrappers=(
-                Wrapper("qwen3_omni_moe_thinker", tower=QWEN3_OMNI),
+                Wrapper("qwen3_omni_moe_thinker"),
                 Wrapper("qwen3_omni_moe", around="qwen3_omni_moe_thinker"),
             ),
         ),
@@ -291,7 +288,7 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("minicpm_ocr"),
                 Wrapper("minicpmv4_6"),
                 Wrapper("minicpmv4_7"),
-                Wrapper("qwen3_5", tower=QWEN3),
+                Wrapper("qwen3_5"),
             ),
         ),
         "qwen4_exp_text": Family(
@@ -323,7 +320,7 @@ QWEN: dict[str, Family] = made_by(
             QWEN35,
             ffn=QWEN35_EXPERTS,
             prediction=qwen_mtp(QWEN35_EXPERTS),
-            wrappers=(Wrapper("qwen3_5_moe", tower=QWEN3),),
+            wrappers=(Wrapper("qwen3_5_moe"),),
             kernels=Kernels(norm="rms32", shared_first=True),
         ),
     },

@@ -56,7 +56,7 @@ QWEN2 = {
     "temporal_patch_size": 2,
     "spatial_merge_size": 2,
 }
-QWEN2_5 = {"intermediate_size": 3420, "out_hidden_size": 3584} | QWEN2
+QWEN2_5 = {"hidden_size": 3584, "num_heads": 16, "intermediate_size": 3420, "out_hidden_size": 3584} | QWEN2
 PIXTRAL = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_channels": 3, "patch_size": 16}
 LLAMA4 = {
     "hidden_size": 768,
@@ -68,17 +68,6 @@ LLAMA4 = {
     "projector_input_dim": 4096,
     "projector_output_dim": 4096,
     "vision_output_dim": 7680,
-}
-GEMMA4 = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 16,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 12,
-    "head_dim": 64,
-    "patch_size": 16,
-    "position_embedding_size": 10240,
-    "standardize": False,
 }
 MINIMAX = {
     "hidden_size": 1280,
@@ -108,9 +97,12 @@ INTERN = {
     "attention_bias": False,
     "use_qk_norm": False,
     "norm_type": "layer_norm",
+    "use_absolute_position_embeddings": True,
+    "use_mean_pooling": True,
 }
 GLM4 = {
     "depth": 24,
+    "num_heads": 12,
     "hidden_size": 1536,
     "attention_bias": False,
     "in_channels": 3,

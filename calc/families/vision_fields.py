@@ -4,12 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
+from calc.families.family import Tower
 from calc.families.family_table import TOWERS
 from calc.families.fields import Fields
-from calc.model.towers import VisionTower
-from calc.model.towers.audio import OmniTowers
+from calc.model.towers.listed import ListedTower
 
+ENCODERS = ("vision_config", "audio_config")
+"""Sections of a config that describe an encoder."""
 ALIASES = {
+    "d_model": "hidden_size",
+    "encoder_ffn_dim": "intermediate_size",
+    "encoder_layers": "num_hidden_layers",
     "in_chans": "in_channels",
     "init_pos_emb_height": "pos_emb_height",
     "init_pos_emb_width": "pos_emb_width",
@@ -19,16 +24,25 @@ ALIASES = {
 }
 
 
-def read_vision(config: Mapping[str, Any]) -> VisionTower | None:
+def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
     """The encoder; None where there is none. One of a class that we do not know is left out; `uncounted` names it."""
     config = thinker(config)
-    kind = vision_kind(config)
-    whole = config.get("model_type")
-    tower = TOWERS.get(whole) if isinstance(whole, str) else None
-    if kind is None or tower is None:
+    tower = tower_of(config)
+    if tower is None:
         return None
-    own = Fields(config["vision_config"], tower.defaults, ALIASES)
-    return tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    kinds = [encoder_kind(config, section) for section in tower.sections]
+    if kinds and all(kind is None for kind in kinds):
+        return None
+    section = config.get(tower.sections[0]) if kinds else config
+    own = Fields(section or {}, tower.defaults, ALIASES)
+    found = tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    return None if found is None else found.model_copy(update={"wrapper": config["model_type"]})
+
+
+def tower_of(config: Mapping[str, Any]) -> Tower | None:
+    """How the encoders of a model are read, where that is known."""
+    whole = config.get("model_type")
+    return TOWERS.get(whole) if isinstance(whole, str) else None
 
 
 def thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -37,8 +51,8 @@ def thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**inner, "model_type": f"{config.get('model_type')}_thinker"} if isinstance(inner, Mapping) else config
 
 
-def vision_kind(config: Mapping[str, Any], field: str = "vision_config") -> str | None:
-    """The model_type of a vision_config; None without one."""
+def encoder_kind(config: Mapping[str, Any], field: str) -> str | None:
+    """The model_type of an encoder's section; None without one."""
     tower = config.get(field)
     if tower is None:
         return None
@@ -51,7 +65,7 @@ def vision_kind(config: Mapping[str, Any], field: str = "vision_config") -> str 
 
 def uncounted(config: Mapping[str, Any]) -> str | None:
     """The model_types of encoders for images and sound that are there and not counted."""
-    tower, inner = read_vision(config), thinker(config)
-    image = vision_kind(inner) if tower is None else None
-    sound = None if isinstance(tower, OmniTowers) else vision_kind(inner, "audio_config")
-    return ", ".join(kind for kind in (image, sound) if kind is not None) or None
+    counted, inner = read_vision(config), thinker(config)
+    tower = tower_of(inner) if counted is not None else None
+    left = [field for field in ENCODERS if tower is None or field not in tower.sections]
+    return ", ".join(kind for field in left if (kind := encoder_kind(inner, field)) is not None) or None

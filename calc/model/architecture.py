@@ -12,7 +12,7 @@ from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
-from calc.model.towers import VisionTower
+from calc.model.towers.listed import ListedTower
 
 
 class Parameters(Frozen):
@@ -45,7 +45,7 @@ class Architecture(Frozen):
     details: Details = Details()
     rotary: tuple[tuple[int, int], ...] = ()  # rows x width of each table of sines and cosines that an engine may keep
     prediction: tuple[PredictionModule, ...] = ()
-    vision: VisionTower | None = None
+    vision: ListedTower | None = None
     image_prefix: bool = False  # the tokens of an image see each other, later ones too: Gemma 3 and 4
     assumptions: tuple[Message, ...] = ()
 
@@ -174,8 +174,8 @@ class Architecture(Frozen):
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
-            for name, shape in self.vision.buffers().items():
-                yield Tensor(name, shape, "vision", excluded_as="persistent_buffers")
+            for name, shape, copies in self.vision.buffers():
+                yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
     def _norm(self, name: str, kind: Norm) -> Shapes:
         if kind == "none":

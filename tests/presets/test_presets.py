@@ -1,6 +1,9 @@
 """The presets: each one exact, each figure with its source."""
 
+import re
+from collections import Counter
 from datetime import UTC, datetime
+from math import prod
 
 import pytest
 from pydantic import ValidationError
@@ -11,12 +14,27 @@ from presets import HERE, Release, models
 from tests import load
 
 EACH = [pytest.param(preset, id=name) for name, preset in models().items()]
+STORED = {row["id"]: row["tensors"] for row in load("stored_tensors.json")}
+"""Of presets that transformers has no class for: every tensor of the checkpoint's files, weights of 4 bits unpacked."""
+
+
+def counted(tensors):
+    """Parameters of the language model by component."""
+    components = Counter()
+    for tensor in tensors:
+        if tensor["component"] not in ("buffer", "vision"):
+            components[tensor["component"]] += prod(tensor["shape"]) * tensor["copies"]
+    return {"components": dict(components), "total": components.total()}
+
+
 CLASSES = {row["id"]: row for name in ("oracle.json", "components.json") for row in load(name)}
+CLASSES |= {name: counted(tensors) for name, tensors in STORED.items()}
 
 
 @pytest.mark.parametrize("preset", EACH)
 def test_every_component_and_the_published_total(preset):
-    """Components as the class of transformers 5.23 has them on the meta device, the total as the Hub's page has it."""
+    """Components as the class of transformers 5.23 has them on the meta device, or as the files do; the total as the
+    Hub's page has it."""
     parameters = Architecture.from_config(preset.config).parameters()
     assert parameters.components == CLASSES[preset.id]["components"]
     assert parameters.total == sum(parameters.components.values()) == CLASSES[preset.id]["total"]
@@ -25,6 +43,19 @@ def test_every_component_and_the_published_total(preset):
     else:
         assert parameters.total + sum(preset.beside().values()) == preset.published.total
         assert all(preset.beside().values())
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_every_tensor_of_the_files(name):
+    def kind(tensor):
+        return re.sub(r"\.(\d+|\{\w+\})(?=\.)", ".#", tensor)
+
+    ours, theirs = Counter(), Counter()
+    for tensor in Architecture.from_config(models()[name].config).tensors():
+        ours.update((kind(each), tensor.shape) for each in tensor.names())
+    for tensor in STORED[name]:
+        theirs[kind(tensor["name"]), tuple(tensor["shape"])] += tensor["copies"]
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("preset", EACH)
@@ -38,6 +69,7 @@ UNDATED = {
     "bigcode/gpt_bigcode-santacoder",
     "stabilityai/stablelm-2-12b",
     "Zyphra/Zamba2-1.2B",
+    "moonshotai/Kimi-K3",
     "study/Qwen3-8B",
     "study/Qwen3-8B-MHA",
 }

@@ -1,6 +1,8 @@
 """Bytes of stored checkpoints by scheme, as tensor headers have them: tests/data/checkpoint_bytes.json."""
 
 import json
+from fractions import Fraction
+from math import prod
 
 import pytest
 
@@ -12,6 +14,7 @@ from calc.serving.engines import ENGINES
 from calc.units import GIB
 from cli.command import main
 from presets import models
+from tests import load
 
 ROWS = sample()
 CONFIGS = {row["id"]: row for row in ROWS if "id" in row}
@@ -35,6 +38,8 @@ def test_bytes_of_a_stored_checkpoint(row):
 OTHERS = [preset for name, preset in models().items() if name not in PRESETS]
 SIBLINGS = {"moonshotai/Kimi-K2.6": "moonshotai/Kimi-K2.5"}
 """The same architecture, quantized the same way."""
+STORED = {row["id"]: row["tensors"] for row in load("stored_tensors.json")}
+BITS = {"bf16": 16, "fp32": 32, "mxfp4": Fraction(17, 4)}
 
 
 @pytest.mark.parametrize("preset", OTHERS, ids=lambda preset: preset.id)
@@ -45,6 +50,9 @@ def test_bytes_of_the_other_presets(preset):
         assert round(ours.total / GIB, 1) == 12.8  # arXiv:2508.10925, table 1
     elif preset.id in SIBLINGS:
         assert ours == report(models()[SIBLINGS[preset.id]].config, gpus=[]).checkpoint
+    elif preset.id in STORED:  # its convolutions and one norm in 32 bits are 0.001 % of it
+        bits = sum(prod(tensor["shape"]) * tensor["copies"] * BITS[tensor["format"]] for tensor in STORED[preset.id])
+        assert ours.total == pytest.approx(int(bits / 8), rel=2e-5)
     else:
         assert ours.formats.keys() <= {"bf16", "fp32"}
         elements = sum(tensor.parameters for tensor in Architecture.from_config(preset.config).tensors())

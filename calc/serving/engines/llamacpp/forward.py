@@ -14,7 +14,6 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.model.towers.image import QwenVision
 from calc.serving.engines.llamacpp.attention_graph import grouped_attention, latent_attention
 from calc.serving.engines.llamacpp.building import Building
 from calc.serving.engines.llamacpp.context import ContextSizes
@@ -75,7 +74,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers
 
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
-    deep = model.vision.deepstack if isinstance(model.vision, QwenVision) else 0
+    deep = model.vision.deepstack if model.vision is not None else 0
     return deep if ARCHITECTURES.get(model.model_type) in DEEPSTACK else 0
 
 

@@ -5,16 +5,13 @@ Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (`adjust_mem_fraction_for_vlm
 """
 
 from calc.model.architecture import Architecture
-from calc.model.towers import VisionTower
-from calc.model.towers.audio import OmniTowers
-from calc.model.towers.encoders import EncodedVision
-from calc.model.towers.image import Glm4Vision, MoonVision, Qwen2Vision, QwenVision
+from calc.model.towers.listed import ListedTower
 from calc.units import MIB
 
 WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
 """Model types that are served without images unless a flag asks for them."""
-GRAPHS = frozenset({"cohere2", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
-"""Model types with images that have CUDA graphs of prompts all the same."""
+GRAPHS = frozenset({"cohere2", "kimi_k25", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Model types with images, of the language model or of the whole, that have CUDA graphs of prompts all the same."""
 EMBEDDINGS = 100 * MIB
 """Of the cache's memory, for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
 LAYERS, HIDDEN = 24, 1024
@@ -27,23 +24,14 @@ def reads_images(architecture: Architecture) -> bool:
 
 def has_graphs(architecture: Architecture) -> bool:
     """Whether a model that reads images has CUDA graphs of prompts."""
-    return architecture.model_type in GRAPHS or isinstance(architecture.vision, MoonVision)
+    wrapper = architecture.vision.wrapper if architecture.vision is not None else None
+    return architecture.model_type in GRAPHS or wrapper in GRAPHS
 
 
-def share_left(tower: VisionTower) -> float:
+def share_left(tower: ListedTower) -> float:
     """Of the share of the memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
     vision_config state, else those of ViT-L/14; all of it without a vision_config of its own."""
-    layers = LAYERS
-    match tower:
-        case OmniTowers():
-            return 1
-        case Qwen2Vision():
-            hidden = tower.hidden if tower.gated else tower.out_hidden
-        case QwenVision() | Glm4Vision():
-            hidden = tower.hidden
-        case EncodedVision():
-            layers, hidden = tower.encoder.num_layers, tower.encoder.hidden
-        case _:
-            layers, hidden = tower.num_layers, tower.hidden
-    ratio = layers * hidden**2 / (LAYERS * HIDDEN**2)
+    if not tower.images:
+        return 1
+    ratio = (tower.num_layers or LAYERS) * (tower.hidden or HIDDEN) ** 2 / (LAYERS * HIDDEN**2)
     return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))

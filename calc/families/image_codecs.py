@@ -1,0 +1,189 @@
+"""Codecs that make images into tokens of the vocabulary, and back: VQGAN, arXiv:2012.09841."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from calc.families.fields import Fields
+from calc.families.tower_parts import listed_apart, numbers
+from calc.model.tensor import Shapes
+from calc.model.towers.listed import ListedTower
+from calc.model.towers.named_shapes import NamedShape, placed, with_biases
+
+NormOf = Callable[[str, int], Iterator[NamedShape]]
+"""Of a path and a width."""
+AttentionOf = Callable[[str, int, int], Iterator[NamedShape]]
+"""Of the path of a level, the number of the block that it follows, and a width."""
+CHAMELEON: Mapping[str, Any] = {
+    "embed_dim": 256,
+    "num_embeddings": 8192,
+    "latent_channels": 256,
+    "resolution": 512,
+    "in_channels": 3,
+    "base_channels": 128,
+    "channel_multiplier": [1, 1, 2, 2, 4],
+    "num_res_blocks": 2,
+    "attn_type": "vanilla",
+}
+EMU3: Mapping[str, Any] = {
+    "codebook_size": 32768,
+    "embed_dim": 4,
+    "latent_channels": 4,
+    "in_channels": 3,
+    "out_channels": 3,
+    "temporal_downsample_factor": 4,
+    "base_channels": 256,
+    "channel_multiplier": [1, 2, 2, 4],
+    "num_res_blocks": 2,
+    "attn_resolutions": [3],
+    "hidden_size": 1024,
+}
+"""What the classes take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+
+
+def chameleon_codec(c: Fields, whole: Fields) -> ListedTower:
+    return listed_apart(chameleon(c))
+
+
+def emu3_codec(c: Fields, whole: Fields) -> ListedTower:
+    return listed_apart(emu3(c), statistics=[emu3_statistics(c)])
+
+
+def chameleon(c: Fields) -> Iterator[NamedShape]:
+    """Chameleon's, arXiv:2405.09818: the encoder alone (transformers `modeling_chameleon.py`)."""
+    path, widths = "model.vqmodel", level_widths(c)
+    encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
+    attends, plain = c.indices("attn_resolutions"), c.get("attn_type") == "vanilla"
+    seen = [plain and c.size("resolution") // 2**level in attends for level in range(len(widths))]
+    out = 2 * latent if c.flag("double_latent") else latent
+    ends: Shapes = {"conv_in": (c.size("base_channels"), c.size("in_channels"), 3, 3), "norm_out": (top,)}
+    yield from placed(encoder, with_biases({**ends, "conv_out": (out, top, 3, 3)}))
+    blocks = partial(levels, f"{encoder}.down", c.size("num_res_blocks"), seen, group_norm, convolved_attention)
+    yield from blocks([c.size("base_channels"), *widths[:-1]], widths, "downsample")
+    for block in ("block_1", "block_2"):
+        yield from resnet(f"{encoder}.mid.{block}", top, top, group_norm)
+    if plain:
+        yield from convolved(f"{encoder}.mid.attn_1", top)
+    yield f"{path}.quantize.embedding.weight", (c.size("num_embeddings"), d), 1
+    yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1), "post_quant_conv": (latent, d, 1, 1)}))
+
+
+def emu3(c: Fields) -> Iterator[NamedShape]:
+    """Emu3's, arXiv:2409.18869: an encoder and a decoder, for videos too (transformers `modeling_emu3.py`)."""
+    widths, top, d, latent = level_widths(c), level_widths(c)[-1], c.size("embed_dim"), c.size("latent_channels")
+    base, n, hidden, path = c.size("base_channels"), c.size("num_res_blocks"), c.size("hidden_size"), "vqmodel"
+    halvings = c.size("temporal_downsample_factor").bit_length() - 1
+    seen = [level in c.indices("attn_resolutions") for level in range(len(widths))]
+    code = 2 * latent if c.flag("double_latent") else latent
+    up, spatial = list(reversed(widths)), partial(spatial_norm, d)
+
+    def middle(at: str, norm: NormOf) -> Iterator[NamedShape]:
+        for block in ("block_1", "block_2"):
+            yield from resnet(f"{at}.middle_block.{block}", top, top, norm)
+        yield from projected(f"{at}.middle_block.attn_1", hidden)
+        yield from norm(f"{at}.middle_block.attn_norm", top)
+
+    def attention(norm: NormOf, at: str, block: int, width: int) -> Iterator[NamedShape]:
+        yield from projected(f"{at}.attn.{block}", hidden)
+        yield from norm(f"{at}.attn_norms.{block}", width)
+
+    encoder, decoder = f"{path}.encoder", f"{path}.decoder"
+    ends: Shapes = {"conv_in": (base, c.size("in_channels"), 3, 3), "conv_out": (code, top, 3, 3)}
+    yield from placed(encoder, with_biases({**ends, "norm_out": (top,)}))
+    down = partial(levels, f"{encoder}.down_block.down", n, seen, group_norm, partial(attention, group_norm))
+    yield from down([base, *widths[:-1]], widths, "downsample")
+    yield from middle(encoder, group_norm)
+    yield from over_time(encoder, code, 4, halvings, n)
+    ends = {"conv_in": (top, latent, 3, 3), "conv_out": (c.size("out_channels"), widths[0], 3, 3)}
+    yield from placed(decoder, with_biases(ends))
+    yield from spatial(f"{decoder}.norm_out", widths[0])
+    upward = partial(levels, f"{decoder}.up_block.up", n + 1, seen[::-1], spatial, partial(attention, spatial))
+    yield from upward([top, *up[:-1]], up, "upsample")
+    yield from middle(decoder, spatial)
+    yield from over_time(decoder, latent, 3, halvings, n)
+    yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
+    time: Shapes = {"quant_conv.conv": (d, latent, 3, 1, 1), "post_quant_conv.conv": (latent, d, 3, 1, 1)}
+    yield from placed(path, with_biases(time))
+
+
+def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
+    """What its batch norms keep of what they have seen."""
+    latent, n = c.size("latent_channels"), c.size("num_res_blocks")
+    code = 2 * latent if c.flag("double_latent") else latent
+    for coder, width in (("encoder", code), ("decoder", latent)):
+        kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+        for norm in ("norm1", "norm2"):
+            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", kept, n)
+
+
+def level_widths(c: Fields) -> list[int]:
+    """Channels at each resolution, the finest first."""
+    return [c.size("base_channels") * times for times in numbers(c, "channel_multiplier")]
+
+
+def levels(
+    path: str,
+    blocks: int,
+    attends: Sequence[bool],
+    norm: NormOf,
+    attention: AttentionOf,
+    inner: Sequence[int],
+    outer: Sequence[int],
+    sampling: str,
+) -> Iterator[NamedShape]:
+    """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions. A decoder
+    numbers its levels as the encoder does, so that the last one to run is the first."""
+    last = len(outer) - 1
+    for step, (given, width) in enumerate(zip(inner, outer, strict=True)):
+        at = f"{path}.{step if sampling == 'downsample' else last - step}"
+        for block in range(blocks):
+            yield from resnet(f"{at}.block.{block}", width if block else given, width, norm)
+            if attends[step]:
+                yield from attention(at, block, width)
+        if step != last:
+            yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
+
+
+def resnet(path: str, given: int, width: int, norm: NormOf) -> Iterator[NamedShape]:
+    """Two convolutions, each behind a norm, and a third where the width changes."""
+    convolutions: Shapes = {"conv1": (width, given, 3, 3), "conv2": (width, width, 3, 3)}
+    if given != width:
+        convolutions |= {"nin_shortcut": (width, given, 1, 1)}
+    yield from norm(f"{path}.norm1", given)
+    yield from norm(f"{path}.norm2", width)
+    yield from placed(path, with_biases(convolutions))
+
+
+def group_norm(path: str, width: int) -> Iterator[NamedShape]:
+    yield from placed(path, {"weight": (width,), "bias": (width,)})
+
+
+def spatial_norm(seen: int, path: str, width: int) -> Iterator[NamedShape]:
+    """A norm whose scale and shift follow the code at each place."""
+    yield from placed(path, with_biases({"norm_layer": (width,)}))
+    yield from placed(path, with_biases({"conv_y": (width, seen, 1, 1), "conv_b": (width, seen, 1, 1)}))
+
+
+def convolved_attention(at: str, block: int, width: int) -> Iterator[NamedShape]:
+    yield from convolved(f"{at}.attn.{block}", width)
+
+
+def convolved(path: str, width: int) -> Iterator[NamedShape]:
+    """Attention whose matrices are convolutions of one place."""
+    matrices: Shapes = dict.fromkeys(("q", "k", "v", "proj_out"), (width, width, 1, 1))
+    yield from placed(path, with_biases({**matrices, "norm": (width,)}))
+
+
+def projected(path: str, hidden: int) -> Iterator[NamedShape]:
+    """Attention of a width of its own."""
+    matrices: Shapes = dict.fromkeys(("q_proj", "k_proj", "v_proj", "out_proj"), (hidden, hidden))
+    yield from placed(path, with_biases(matrices))
+
+
+def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) -> Iterator[NamedShape]:
+    """Convolutions over frames of a video, and blocks of two."""
+    inner: Shapes = {"conv1.conv": (width, width, 3, 3, 3), "conv2.conv": (width, width, 3, 3, 3)}
+    norms: Shapes = {"norm1": (width,), "norm2": (width,)}
+    sampling = with_biases({"conv.conv": (width, width, frames, 3, 3)})
+    yield from placed(f"{path}.time_conv.{{layer}}", sampling, halvings)
+    yield from placed(f"{path}.time_res_stack.{{layer}}", with_biases({**inner, **norms}), blocks)
