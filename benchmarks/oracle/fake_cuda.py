@@ -45,6 +45,20 @@ for name in ("silu_backward", "mish_backward"):  # else written out in five tens
     LIKE.impl(name, lambda gradient, x: torch.empty_like(x), "CUDA")
 
 
+def fused_rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> tuple[Any, Any]:
+    """torch's RMSNorm is one kernel on CUDA: its output, and 1 / rms in 32 bits."""
+    sides = (*x.shape[: -len(shape)], *[1] * len(shape))
+    return torch.empty_like(x), torch.empty(sides, dtype=torch.float32, device=x.device)
+
+
+def fused_rms_norm_backward(gradient: Any, x: Any, shape: Any, rms: Any, weight: Any, wanted: Any) -> tuple[Any, Any]:
+    return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
+
+
+LIKE.impl("_fused_rms_norm", fused_rms_norm, "CUDA")
+LIKE.impl("_fused_rms_norm_backward", fused_rms_norm_backward, "CUDA")
+
+
 def grouped(mat_a: Any, mat_b: Any, *args: Any, offs: Any = None, out_dtype: Any = None, **more: Any) -> Any:
     """grouped_mm takes fp32 on CUDA too."""
     return meta._create_grouped_mm_output_tensor(mat_a, mat_b, offs, out_dtype or mat_a.dtype)

@@ -30,7 +30,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.optimization import Adafactor
 
-from benchmarks.oracle import fake_tensor_parallel
+from benchmarks.oracle import fake_tensor_parallel, small_models
 from benchmarks.oracle.fake_fsdp import local, resized, shard
 from benchmarks.oracle.track_adapters import adapted, quantize, widen
 from presets import models
@@ -105,6 +105,16 @@ RECOMPUTED = (
     Step(impl="eager", checkpointing="selective", sequence=512, micro_batch=2, recipe="autocast"),
 )
 """The ways of attention that runs again."""
+SCANNED = (
+    Step(sequence=512),
+    Step(recipe="autocast", micro_batch=2, sequence=512),
+    Step(lora=16, sequence=512),
+    Step(checkpointing="nonreentrant", micro_batch=2, sequence=512),
+)
+SCANNED_TOKENS = (Step(sequence=128), Step(recipe="autocast", micro_batch=2, sequence=64))
+"""The ways of recurrent layers, by whole chunks, and token by token, which takes long."""
+FULL_ONLY = ("qwen3_next", "minimax")
+"""Whose adapters are 0.5 % off in so few layers: the former's shared experts, the latter's buffers."""
 SHARDED = {"ranks": 8, "recipe": "autocast", "reduce": "float32"}
 QUANTIZED: dict[str, Any] = {"lora": 16, "quantized": "nf4", "recipe": "bf16-autocast"}
 OTHERS: dict[str, tuple[Step, ...]] = {
@@ -131,7 +141,7 @@ TYPES = (
     "cohere cohere2 glm4 smollm3 ernie4_5 seed_oss qwen2_moe qwen3_moe mixtral olmoe granitemoe phimoe gpt_oss "
     "deepseek_v2 deepseek_v3 glm4_moe hunyuan_v1_moe minimax_m2 lfm2"
 ).split()
-"""One preset of each; those with recurrent layers are left out, whose kernels are not those of a plain torch."""
+"""One preset of each."""
 
 
 class Storages(TorchDispatchMode):
@@ -314,7 +324,23 @@ def rows() -> list[dict[str, Any]]:
         *((kind, ADAPTED) for kind in ("llama", "qwen3", "gemma3_text")),
         *((kind, RECOMPUTED) for kind in ("llama", "qwen3", "gemma3_text", "gpt2", "gpt_oss")),
     ]
-    return [*tracked_in((presets[kind], taken) for kind, taken in ways), *others()]
+    return [*tracked_in((presets[kind], taken) for kind, taken in ways), *others(), *small_ones()]
+
+
+def small_ones() -> list[dict[str, Any]]:
+    """Families without a preset, and recurrent layers as torch alone computes them."""
+    checkpointed = WAYS[-1]
+    plain = [
+        (small_models.whole(*one), tuple(step for step in WAYS if one[0] != "opt" or step != checkpointed))
+        for one in small_models.WITHOUT_PRESET.items()
+    ]
+    sharing = small_models.whole("gemma4_text", small_models.SHARING_KEYS), WAYS[:-1]
+    scanned = [
+        (small_models.whole(*one), tuple(step for step in SCANNED if one[0] not in FULL_ONLY or not step.lora))
+        for one in small_models.RECURRENT.items()
+    ]
+    tokens = [(small_models.whole(*one), SCANNED_TOKENS) for one in small_models.TOKEN_BY_TOKEN.items()]
+    return tracked_in([*plain, sharing, *scanned, *tokens])
 
 
 def others() -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.detail_fields import read_details
-from calc.families.dropout import with_dropout
 from calc.families.family import Family
 from calc.families.family_table import FAMILIES, WRAPPERS
 from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
+from calc.families.kernel_fields import with_stated
 from calc.families.vision_fields import read_vision
 from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
@@ -69,7 +69,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         d_embedding=_embedding_width(family, c),
         final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
         head_bias=true(c, family.head_bias),
-        kernels=with_dropout(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
+        kernels=with_stated(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
         extras=family.extras(c) if family.extras else (),
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
@@ -91,9 +91,10 @@ def _layer(family: Family, c: Fields, i: int) -> LayerParts:
 
 
 def _embedding_width(family: Family, c: Fields) -> int | None:
-    """Where it differs from the hidden size."""
+    """None where it is the hidden size: a projection stands only between two widths."""
     width = family.d_embedding
-    return c.maybe(width) if isinstance(width, str) else width if width is None else number(c, width)
+    columns = c.maybe(width) if isinstance(width, str) else width if width is None else number(c, width)
+    return None if columns == c.size(family.hidden) else columns
 
 
 def _sees_images_whole(config: Mapping[str, Any], c: Fields) -> bool:

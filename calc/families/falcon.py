@@ -8,7 +8,7 @@ from calc.families.family import TWO_NORMS, Family, made_by
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
-from calc.families.mamba import MAMBA_NAMES, UNBOUNDED
+from calc.families.mamba import MAMBA_NAMES, UNBOUNDED, mamba_kernels
 from calc.families.recurrent_rows import BAMBA, Mamba
 from calc.model.attention import GQA
 from calc.model.kernels import Kernels
@@ -54,6 +54,7 @@ FALCON: dict[str, Family] = made_by(
             norms=("norm",),
             names=MAMBA_NAMES,
             own=UNBOUNDED,
+            kernels=mamba_kernels,
         ),
         "falcon_h1": Family(
             mixer=SideBySide(
@@ -63,6 +64,7 @@ FALCON: dict[str, Family] = made_by(
             norms=FF_NORMS,
             names=BAMBA_NAMES,
             own={"head_dim": None},
+            kernels=Kernels(multiplied=True),
         ),
     },
 )

@@ -249,14 +249,14 @@ GEMMA: dict[str, Family] = made_by(
             mixer=GEMMA2_ATTENTION,
             ffn=Dense(),
             norms=GEMMA_NORMS,
-            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True, scaled_embedding=True),
+            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
             gguf="gemma2",
         ),
         "vaultgemma": Family(
             mixer=GEMMA2_ATTENTION,
             ffn=Dense(),
             norms=("input_layernorm", "pre_feedforward_layernorm"),
-            kernels=GEMMA_KERNELS,
+            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
         ),
         "gemma3_text": Family(
             mixer=Attention(
@@ -294,7 +294,6 @@ GEMMA: dict[str, Family] = made_by(
             kernels=Kernels(
                 norm="rms32",
                 fp32_weights=True,
-                scaled_embedding=True,
                 norms_unweighted=frozenset({"values", "router"}),
                 scaled_layers=True,
             ),

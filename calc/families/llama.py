@@ -53,6 +53,15 @@ def opt_projections(c: Fields) -> tuple[Extra, ...]:
     return extras("other", shapes)
 
 
+def opt_kernels(c: Fields) -> Kernels:
+    return Kernels(
+        activation="relu",
+        dropout=frozenset({"residual"}),
+        positions_by_sequence=True,
+        norms_sums=not c.flag("do_layer_norm_before"),
+    )
+
+
 def opt_final_norm(c: Fields) -> Norm:
     return "layer" if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm") else "none"
 
@@ -155,6 +164,7 @@ LLAMA: dict[str, Family] = made_by(
             more_positions=2,
             d_embedding="word_embed_proj_dim",
             final_norm=opt_final_norm,
+            kernels=opt_kernels,
             extras=opt_projections,
             wrappers=(Wrapper("blip-2"), Wrapper("instructblip"), Wrapper("instructblipvideo")),
         ),

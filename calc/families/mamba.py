@@ -5,6 +5,7 @@ from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import Mamba, Mamba2
 from calc.model.block import Norm
+from calc.model.kernels import Kernels
 from calc.model.linear_attention import MLSTM
 from calc.model.names import Names
 from calc.model.recurrent import RWKV
@@ -46,6 +47,11 @@ def mlstm_width(c: Fields) -> int:
     return int((c.size("hidden_size") * c.real("ffn_proj_factor") + step - 1) // step) * step
 
 
+def mamba_kernels(c: Fields) -> Kernels:
+    stated = c.stated.get("residual_in_fp32")
+    return Kernels(fp32_stream=stated is None or bool(stated), fp32_logits=True)
+
+
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 OUT_NORM: If[Norm] = If("add_out_norm", "rms", "none")
 UNBOUNDED = {"max_position_embeddings": None}
@@ -58,9 +64,16 @@ MAMBA: dict[str, Family] = {
         norms=("norm",),
         names=MAMBA_NAMES,
         own=UNBOUNDED,
+        kernels=mamba_kernels,
     ),
     "mamba2": Family(
-        maker="Dao and Gu", mixer=Mamba2(), ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, own=UNBOUNDED
+        maker="Dao and Gu",
+        mixer=Mamba2(),
+        ffn=no_feedforward,
+        norms=("norm",),
+        names=MAMBA_NAMES,
+        own=UNBOUNDED,
+        kernels=mamba_kernels,
     ),
     "rwkv": Family(
         maker="RWKV",

@@ -17,7 +17,7 @@ PLAIN = Attention()
 
 def lightning(c: Fields, layer: int = 0) -> LightningAttention:
     attention = PLAIN(c)
-    return LightningAttention(n_heads=attention.n_q, d_head=attention.d_head)
+    return LightningAttention(n_heads=attention.n_q, d_head=attention.d_head, chunk=c.maybe("block_size") or 256)
 
 
 MINIMAX_MIXER = Hybrid(PLAIN, lightning, Every(2, at=0))
@@ -74,6 +74,7 @@ MINIMAX: dict[str, Family] = made_by(
             names=MIXTRAL_NAMES.model_copy(update={"recurrent": "self_attn"}),
             layer_extras=lightning_decays,
             rotary=Rotary(share=0.5),
+            kernels=Kernels(normed_stream=True),
         ),
         "minimax_m2": Family(
             mixer=Attention(qk_norm="full"),

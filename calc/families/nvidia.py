@@ -162,6 +162,7 @@ NVIDIA: dict[str, Family] = made_by(
                 layer="mtp.layers.{layer}",
                 after=nemotron_layers,
             ),
+            kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
             wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),
         ),
         "nemotron-nas": Family(

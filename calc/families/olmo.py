@@ -74,6 +74,7 @@ OLMO: dict[str, Family] = made_by(
                 renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
                 | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"}
             ),
+            kernels=OLMO2_KERNELS,
         ),
         "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
             mixer=molmo_attention,

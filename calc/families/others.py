@@ -207,6 +207,7 @@ OTHERS: dict[str, Family] = {
         ffn=Dense(gated=False, bias=False),
         norms=("attention_layernorm", "feedforward_layernorm"),
         layer_extras=apertus_scalars,
+        kernels=Kernels(activation="xielu"),
     ),
     "persimmon": Family(
         maker="Adept",
@@ -252,6 +253,12 @@ OTHERS: dict[str, Family] = {
         norms=(),
         norm="none",
         names=Names(renamed={"up_proj": "fc1", "down_proj": "fc2"}),
+        kernels=Kernels(
+            rms_alone=True,
+            norms_unweighted=frozenset({"rotated", "embedded"}),
+            activation="squared",
+            capped_logits=True,
+        ),
     ),
     "jais2": Family(
         maker="Inception", mixer=BIASED, ffn=Dense(gated=False), norm="layer", kernels=Kernels(activation="squared")

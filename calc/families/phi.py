@@ -105,6 +105,7 @@ PHI: dict[str, Family] = made_by(
                     "mlp": {"mlp.ffn_sub_norm.weight": ("intermediate_size",)},
                 }
             ),
+            kernels=Kernels(activation="squared", norms_inside=True),
         ),
         "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
             mixer=Attention(bias="attention_bias"),
@@ -112,6 +113,7 @@ PHI: dict[str, Family] = made_by(
             layer_extras=Weights(
                 {"attention": {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}}
             ),
+            kernels=Kernels(differential=True),
         ),
         "kosmos_2_5_text_model": KOSMOS_25,
         "kosmos_2_text_model": replace(

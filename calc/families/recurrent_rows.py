@@ -54,6 +54,7 @@ class Mamba2:
     bias: Flag = "use_bias"
     out_bias: Flag | None = None
     norm: Flag = True
+    chunk: str = "chunk_size"
 
     def __call__(self, c: Fields, layer: int = 0) -> recurrent.Mamba2:
         return c.once(self, lambda: self.read(c))
@@ -70,6 +71,7 @@ class Mamba2:
             bias=true(c, self.bias),
             out_bias=None if self.out_bias is None else true(c, self.out_bias),
             norm=true(c, self.norm),
+            chunk=c.maybe(self.chunk) or 256,
         )
 
 
@@ -99,6 +101,7 @@ BAMBA = Mamba2(
     d_conv="mamba_d_conv",
     conv_bias="mamba_conv_bias",
     bias="mamba_proj_bias",
+    chunk="mamba_chunk_size",
 )
 """As Bamba, Granite 4 and Falcon-H1 name its fields."""
 

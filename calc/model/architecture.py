@@ -74,6 +74,17 @@ class Architecture(Frozen):
         """Those of single layers, and those that several layers share."""
         return (*self.blocks, *self.shared)
 
+    @property
+    def recurrent(self) -> bool:
+        """Whether any layer has a state instead of a cache."""
+        return any(isinstance(mixer, Recurrent) for block in self.all_blocks for mixer in block.mixers)
+
+    @property
+    def chunk(self) -> int:
+        """Tokens that the scan of its recurrent layers takes at once."""
+        mixers = (mixer for block in self.all_blocks for mixer in block.mixers)
+        return max((mixer.chunk for mixer in mixers if isinstance(mixer, Recurrent)), default=1)
+
     def tensors(self) -> tuple[Tensor, ...]:
         """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""
         return self.listed

@@ -42,6 +42,12 @@ class Block(Frozen):
         return self.norms[:1] != ("post_attention_layernorm",)
 
     @property
+    def per_layer_width(self) -> int:
+        """Columns of the embedding of its own that each layer mixes in: Gemma 3n and 4."""
+        gates = (extra.shape[0] for extra in self.extras if extra.name == "per_layer_input_gate.weight")
+        return next(gates, 0)
+
+    @property
     def runs_in(self) -> tuple[int, ...]:
         """Indices of the layers that run it."""
         return self.places or self.layers

@@ -69,6 +69,9 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "latent_rows": ("T_c", "tokens whose keys and values are made of latents"),
     "pairs": ("P_qk", "query-key pairs"),
     "cached": ("N", "tokens whose keys and values are read"),
+    "chunks": ("n_c", "chunks that recurrent layers cut the sequences of a micro-batch into"),
+    "micro_batch": ("B", "sequences of a micro-batch"),
+    "followed_chunks": ("n_f", "those of them that are not the last of their sequence"),
     "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
     "lora_rank": ("r", "rank of the adapters"),
 }

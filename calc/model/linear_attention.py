@@ -10,6 +10,7 @@ class GatedDeltaNet(Recurrent):
     """Gated delta rule, arXiv:2412.06464, as in Qwen3-Next and OLMo Hybrid."""
 
     kind: Literal["gated_delta"] = "gated_delta"
+    chunk: int = 64
     n_k: int
     n_v: int
     d_k: int

@@ -11,6 +11,7 @@ class Recurrent(Frozen):
 
     component: Component = "ssm_linear"
     window: None = None
+    chunk: int = 1  # tokens that transformers' own scan takes at once in training
     fp32_state: bool = False  # vLLM keeps the state in 16 bits where the config does not ask for fp32
     state_width: ClassVar[int] = 4  # bytes of an element of the state, and of the convolution's memory, in the cache of
     conv_width: ClassVar[int] = 2  # transformers

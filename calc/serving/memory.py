@@ -281,6 +281,7 @@ class Allocation:
             starts, requests = room.planned, inf
             if pool is not None:
                 starts = starts and self.refusal is None and pool.request_blocks(context) <= room.usable_blocks
+                starts = starts and pool.least_blocks(self.limits.sequences) <= room.blocks
                 requests = pool.concurrency(room.blocks, context)
             self.outcomes[end] = Outcome(room, starts, requests)
         return self.outcomes[end]

@@ -223,6 +223,15 @@ def reason_at_start(allocation: Allocation) -> Message:
             part=Message(name),
             size=most / GIB,
         )
+    pool, blocks = allocation.requirements.pool, allocation.room(MIDDLE).blocks
+    if pool is not None and blocks < pool.least_blocks(allocation.limits.sequences):
+        return Message(
+            "{engine} does not start: it would run up to {sequences:,} sequences at once, each of which needs a "
+            "recurrent state, and the cache has {blocks:,} blocks. --max-num-seqs says how many.",
+            engine=engine,
+            sequences=allocation.limits.sequences,
+            blocks=blocks,
+        )
     if not allocation.starts(MIDDLE):
         return Message(
             "{engine} refuses requests of {context:,} tokens, which need {need:.2f} GiB each: the cache of {cache:.2f} "

@@ -39,6 +39,8 @@ from calc.units import GIB
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
+USUAL_SEQUENCES = 256
+"""Of a server whose load is requests a second."""
 MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
@@ -87,6 +89,7 @@ class Plan(Frozen):
     layout: Layout
     weights: WeightFormat
     kv: CacheFormat
+    flags: tuple[str, ...]  # that the engine is started with beside these
     batch: int  # sequences of a replica
     capacity: int  # that its cache has room for
     headroom_gib: float  # of the most loaded GPU, beside what these sequences take
@@ -153,7 +156,8 @@ class Search:
         weighed: Shards | None = None,
     ) -> None:
         check_engine(engine)
-        self.architecture, self.engine, self.needs = architecture, engine, needs
+        self.architecture, self.needs, self.asked = architecture, needs, engine
+        self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.name)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
@@ -181,7 +185,7 @@ class Search:
         """The same for another need, in other formats, or on other GPUs."""
         return Search(
             self.architecture,
-            self.engine,
+            self.asked,
             needs or self.needs,
             self.gpus if gpus is None else gpus,
             precisions or self.precisions,
@@ -375,6 +379,7 @@ class Search:
             layout=fit.layout,
             weights=precision.weights,
             kv=precision.kv,
+            flags=self.engine.flags(self.engine.options.model_dump(exclude_defaults=True)),
             batch=batch,
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,

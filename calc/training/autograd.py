@@ -23,6 +23,9 @@ class CountedBy(IntEnum):
     TOKEN = 2  # tokens of a micro-batch on one rank
     STREAM = 3  # those of them that a rank holds of what is as wide as the model (sequence parallelism)
     SCORE = 4  # pairs of a token and one that it may look at
+    CHUNK = 5  # chunks of tokens that a recurrent layer takes at once
+    FOLLOWED = 6  # those of them that another chunk of the sequence follows
+    SEQUENCE = 7  # sequences of a micro-batch
 
 
 NOTHING: Bytes = (0,) * len(CountedBy)
@@ -137,6 +140,12 @@ class Tape:
     def like(self, name: Name, tensor: TrackedTensor) -> TrackedTensor:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, by_heads=tensor.by_heads)
 
+    def count_elsewhere(self, tensor: TrackedTensor) -> None:
+        """Take the size off a storage that another part of the model counts."""
+        assert tensor.storage is not None
+        name, unit, _ = self.sizes[tensor.storage.number]
+        self.sizes[tensor.storage.number] = name, unit, 0
+
     def record(
         self,
         out: TrackedTensor,
@@ -154,6 +163,11 @@ class Tape:
                     self.saved_by(self.part, out.node, out)
         return out
 
+    @property
+    def saves(self) -> bool:
+        """Whether nodes keep what they save: not while a checkpointed part runs for the first time."""
+        return self.recording and (self.part is None or self.part.saved is not None)
+
     def saved_by(self, part: Checkpointed, node: Node, out: TrackedTensor) -> None:
         """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
         before its operation, unless that makes what is saved."""
@@ -164,8 +178,7 @@ class Tape:
         part.saved.append(node.saved)
         if len(part.saved) == part.count:
             if out.storage is not None and all(one is None or one.number < out.storage.number for one in node.saved):
-                name, unit, _ = self.sizes[out.storage.number]
-                self.sizes[out.storage.number] = name, unit, 0
+                self.count_elsewhere(out)
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:

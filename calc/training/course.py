@@ -151,7 +151,7 @@ class Course:
             earlier = before[index]
             here = earlier.plus(run.holding(run.layers - 1))
             if run.first >= 0:
-                here = here.plus([self.masks, *self.embedded(index, run)])
+                here = here.plus([self.masks, self.shared_keys, *self.embedded(index, run)])
                 if self.sharded is not None:
                     for alive, layers in ((earlier, 0), (here, run.layers - 1)):
                         entering = [*self.sharded.entering(index, layers), self.stream]
@@ -167,19 +167,30 @@ class Course:
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
     def persisting(self) -> list[Tensors]:
-        """Masks that checkpoints hold on to."""
-        return [self.masks] if self.recomputed else []
+        """Masks, and keys and values that layers share, which checkpoints hold on to."""
+        return [self.masks, self.shared_keys] if self.recomputed else []
+
+    @cached_property
+    def shared_keys(self) -> Tensors:
+        """Keys and values that the last layers share, where no layer saves them."""
+        columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
+        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.compute), "keys and values that layers share")
 
     def embedded(self, index: int, run: Run) -> list[Tensors]:
         """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
         output, where the first layer does not save it."""
-        size = self.rank.hidden * self.passes.settings.rest
-        has_positions = self.first and self.rank.positions > 0
-        positions = [Tensors(by(CountedBy.POSITION, size), "embedded positions")] if has_positions else []
+        if not self.first:
+            return []
+        kernels, width = self.rank.kernels, self.passes.settings.rest
+        tokens = Tensors(by(CountedBy.TOKEN, width * (self.rank.d_embedding or self.rank.hidden)), "embedded tokens")
+        if self.rank.positions:
+            unit = CountedBy.TOKEN if kernels.positions_by_sequence else CountedBy.POSITION
+            return [tokens, Tensors(by(unit, width * self.rank.hidden), "embedded positions")]
         alone = index == 1 and run.layers == 1
-        if not self.first or alone or self.rank.kernels.scaled_embedding or self.runs[1].profile.keeps_input:
-            return positions
-        return [*positions, Tensors(by(CountedBy.TOKEN, size), "embedded tokens")]
+        normed = "embedded" in kernels.norms_unweighted  # which saves a copy in 32 bits
+        projected = self.passes.per_layer_columns > 0 and self.passes.settings.trains
+        saved = projected or (width == 4 if normed else self.runs[1].profile.keeps_input)
+        return [] if alone or saved else [tokens]
 
     # Backward
 
@@ -197,6 +208,8 @@ class Course:
             for layers in self.turning(run):
                 gradients = once(behind + (run.layers - 1 - layers) * run.gradients)
                 here = before.plus([*run.waiting(layers), Tensors(gradients, "gradients", component)])
+                if 0 <= run.first + layers < self.rank.num_layers - 1:
+                    here = here.plus([self.per_layer_gradients, self.shared_gradients(run.first + layers)])
                 here = here.plus([Tensors(run.beside, "outputs kept of every other matrix")])
                 if self.sharded is not None:
                     yield from self.sharded_backward(self.sharded, index, run, layers, here)
@@ -214,6 +227,25 @@ class Course:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
+
+    @cached_property
+    def per_layer_gradients(self) -> Tensors:
+        """Gradients of the inputs of single layers, which are one tensor for all of them."""
+        trained = self.passes.settings.trains or self.passes.settings.adapters is not None
+        columns = self.passes.per_layer_columns if trained else 0
+        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.rest), "gradients of activations")
+
+    def shared_gradients(self, layer: int) -> Tensors:
+        """Gradients of the shared keys and values, which wait for the layers that made them."""
+        return Tensors(
+            by(CountedBy.TOKEN, self.shared_columns(layer) * self.passes.settings.compute), "gradients of activations"
+        )
+
+    def shared_columns(self, layer: int) -> int:
+        """Columns of the keys and values that the last layers share, as seen from one of these."""
+        blocks = [block for block in self.rank.blocks if min(block.layers) <= layer]
+        mixers = {mixer for block in blocks for mixer in block.mixers if isinstance(mixer, GQA) and not mixer.own_keys}
+        return sum(mixer.n_kv * (mixer.d_head + (mixer.d_v or mixer.d_head)) for mixer in mixers)
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and

@@ -9,35 +9,44 @@ from calc.training.autograd import TrackedTensor
 from calc.training.experts import beside_dense, mixture
 from calc.training.latent import compressed_attention, latent_attention
 from calc.training.modules import Modules, Rotary
+from calc.training.per_layer import mixed_in
 from calc.training.training_attention import grouped_query
 from calc.training.training_feedforward import mlp
 from calc.training.training_recurrent import recurrent
 
 
-def layer(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream."""
+def layer(
+    t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None, inputs: TrackedTensor | None
+) -> TrackedTensor:
+    """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream; `inputs` are
+    those of single layers, where there are any."""
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
         return parallel(t, block, x, rotary)
     lingering: list[TrackedTensor] = []
     if block.mixers:
-        residual = x
-        x = before(t, block, x)
+        residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
+        x = before(t, block, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
+        residual = x if t.kernels.normed_stream else residual
         x = mixed(t, block, x, rotary)
         x = behind(t, block, x)
         lingering += [x] if t.kernels.holds_attended else []
-        x = t.add(residual, x, "residual stream")
+        x = summed(t, block, residual, x)
     if block.ffn is not None:
         residual = x
         x = before(t, block, x)
+        residual = x if t.kernels.normed_stream else residual
         x = fed(t, block, x, residual)
         x = behind(t, block, x)
-        x = t.add(residual, x, "residual stream")
+        x = summed(t, block, residual, x)
+    if inputs is not None:
+        x = mixed_in(t, block, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """What mixers or a feed-forward read: the states of all tokens, normed by most."""
-    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if block.norms_first else x)
+    normed = block.norms_first and not t.kernels.norms_sums
+    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
 
 def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
@@ -45,6 +54,14 @@ def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     if len(block.norms) == 4 or not block.norms_first:
         x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
+
+
+def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
+    """The residual stream; with a norm behind the sum in OPT-350m."""
+    if t.kernels.normed_stream:
+        residual, x = t.scale(residual, "residual stream"), t.scale(x, "residual stream")
+    x = t.add(residual, x, "residual stream")
+    return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
 def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
@@ -60,7 +77,7 @@ def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) 
 
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """What the mixers make of the same states, side by side where there are several."""
-    first, *others = block.mixers
+    first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
     y = mixed_by(t, first, block.norm, x, rotary)
     for mixer in others:
         y = t.add(y, mixed_by(t, mixer, block.norm, x, rotary), "output of the mixers")

@@ -11,10 +11,7 @@ LOGIT_GRADIENTS = "gradients of logits"
 def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
     columns = model.d_embedding or model.hidden
-    x = look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied)
-    if t.kernels.scaled_embedding:
-        x = t.scale(x, "embedded tokens, scaled")
-    looked_up = x
+    looked_up = x = look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied)
     if t.settings.inputs_need_gradients:
         t.leaf(x)
     if t.kernels.scales_embedded:
@@ -22,10 +19,13 @@ def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     if model.d_embedding is not None:
         x = t.matrix(x, "project_in", model.hidden, "embedded tokens in the width of the model")
     if model.positions:
-        places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", CountedBy.POSITION)
+        unit = CountedBy.TOKEN if t.kernels.positions_by_sequence else CountedBy.POSITION
+        places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", unit)
         x = t.add(x, places, "embedded tokens and positions")
     if "embedding" in t.kernels.dropout:
         x = t.dropout(x, "embedded tokens after dropout")
+    if "embedded" in t.kernels.norms_unweighted:
+        x = t.unweighted_norm(x, "normed embedded tokens")
     if t.settings.inputs_need_gradients and x is not looked_up:
         t.outputs.append(looked_up)  # a leaf is kept by where its gradient ends
     return x
@@ -48,6 +48,8 @@ def look_up(
 
 def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """What the head reads."""
+    if model.final_norm == "none" != model.blocks[0].norm:
+        return x  # there is none: OPT-350m
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
 
 
@@ -56,7 +58,8 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
-    x = t.gathered(x)
+    stream = x  # which the class holds until the loss is there
+    x = t.gathered(t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream)
     t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
     uses = (chunks if kind == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
@@ -70,6 +73,10 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         return tiled_loss(t, x, table, model.vocab)
     logits = t.linear(x, table, model.vocab, "logits")
     t.mark_loss()
+    if t.kernels.multiplied:
+        logits = t.scale(logits, "logits")
+    if t.kernels.fp32_logits:
+        logits = t.cast(logits, 4, "logits in 32 bits")
     if t.kernels.capped_logits:
         logits = t.scale(logits, "logits")
         logits = t.result_saved(logits, "logits after tanh")

@@ -140,7 +140,7 @@ def activated(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTenso
 
 def gated(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
     """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
-    return t.multiply(t.activation(gate, "activated gate"), up, "gated")
+    return t.multiply(t.activated(gate, "activated gate"), up, "gated")
 
 
 def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
+from calc.training.activations import Activations
 from calc.training.autograd import CountedBy, Name, TrackedTensor
-from calc.training.rearranging import Rearranging
 from calc.training.training_operations import sides_of
 from calc.training.training_workload import Loss
 
@@ -62,12 +62,13 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 
-class Modules(Rearranging):
+class Modules(Activations):
     """A tape with the modules of one model."""
 
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
-        super().__init__(settings.compute, autocast=settings.autocast)
-        self.kernels, self.names, self.settings = kernels, names, settings
+        how = {"autocast": settings.autocast, "fused": settings.fused, "trains": settings.trains}
+        super().__init__(kernels, settings.compute, **how)
+        self.names, self.settings = names, settings
         self.keeps_gradients = settings.keeps_gradients
 
     def packs(self, *parts: str) -> bool:
@@ -238,12 +239,14 @@ class Modules(Rearranging):
         size = x.columns // heads
         if kind == "layer":
             return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], heads, label)
+        if kind == "rms_alone":
+            return self.unweighted_norm(x, label, heads=heads)
         wide, normed = ("{tensor} in 32 bits, for a norm", "states"), "normed states before the weight"
         if kind == "none":
             return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
         weight = self.weight(size, width, trained=trained)
         if self.settings.fused:
-            return self.fused_norm(x, weight, heads, label)
+            return self.fused_norm(x, [weight], heads, label)
         before = x.width
         x = self.cast(x, 4, wide)
         if kind == "centred":  # computed twice, as the class writes it
@@ -255,49 +258,37 @@ class Modules(Rearranging):
             x = self.multiply(x, self.inverse_rms(x, heads), normed)
         if kind == "rms":
             return self.multiply(weight, self.cast(x, before, normed), label)
-        return self.cast(self.multiply(weight, x, label), before, label)
+        x = self.multiply(weight, x, label)
+        return self.cast(x, before, label)
 
     def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
         """RMSNorm in fp32 without a weight."""
         wide = self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x)))
         return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
 
-    # Activation functions
+    # Gates
 
     def gated(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
         """act(gate(x))·up(x), by two matrices or one."""
+        if self.kernels.multiplied:
+            return self.multiplied_gate(x, columns, bias=bias)
         if self.packs("gate_proj", "up_proj"):
             gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
             return self.gate(gate, up)
         gate = self.matrix(x, "gate_proj", columns, "gate", bias=bias)
         if self.settings.fused:
             return self.fused_gate(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
-        gate = self.activation(gate, "activated gate")
+        gate = self.activated(gate, "activated gate")
         return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
 
-    def gate(self, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
-        """act(gate)·up."""
-        if self.settings.fused:
-            return self.fused_gate(gate, up, "gated")
-        return self.multiply(self.activation(gate, "activated gate"), up, "gated")
-
-    def activated(self, x: TrackedTensor) -> TrackedTensor:
-        """act(x) where there is no gate."""
-        if self.kernels.activation == "written_out" and not self.settings.fused:
-            return self.written_out_gelu(x)
-        if self.kernels.activation == "squared":
-            return self.power(self.result_saved(x, "relu"), "relu, squared")
-        return self.activation(x, "activated")
-
-    def written_out_gelu(self, x: TrackedTensor) -> TrackedTensor:
-        """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
-        label: Name = "steps of GELU"
-        half = self.scale(x, label)
-        inner = [self.add(x, self.scale(self.power(x, label), label), label)]
-        inner.append(self.scale(inner.pop(), label))
-        inner.append(self.result_saved(inner.pop(), label))
-        inner.append(self.shift(inner.pop(), label))
-        return self.multiply(half, inner.pop(), "activated")
+    def multiplied_gate(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+        """up(x)·act(gate(x)·m): Falcon-H1."""
+        up = self.matrix(x, "up_proj", columns, "up", bias=bias)
+        gate = [self.matrix(x, "gate_proj", columns, "gate", bias=bias)]
+        gate.append(self.scale(gate.pop(), "gate"))
+        if self.fused:
+            return self.fused_gate(gate.pop(), up, "gated")
+        return self.multiply(up, self.activated(gate.pop(), "activated gate"), "gated")
 
     # Rotation
 

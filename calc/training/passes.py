@@ -11,6 +11,7 @@ from calc.training.decoder import layer
 from calc.training.ends import embedding, final_norm, head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.peft import adapted_matrices, adapts_experts, plain_experts
+from calc.training.per_layer import per_layer_columns, per_layer_inputs, with_per_layer_inputs
 from calc.training.profile import Profile, profile
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.sharding import TrainingLayout
@@ -86,7 +87,26 @@ class Passes:
     @cached_property
     def front(self) -> Profile:
         t = self.tape()
-        return profile(t, [], [], lambda inputs: embedding(t, self.rank))
+
+        def run(_: list[TrackedTensor]) -> TrackedTensor:
+            x = embedding(t, self.rank)
+            if not self.per_layer_columns:
+                return x
+            if self.first_layer.keeps_input:
+                t.count_elsewhere(x)
+            return with_per_layer_inputs(t, self.rank, x)
+
+        return profile(t, [], [], run)
+
+    @cached_property
+    def per_layer_columns(self) -> int:
+        """Columns of the inputs of single layers, side by side."""
+        return per_layer_columns(self.rank)
+
+    @cached_property
+    def first_layer(self) -> Profile:
+        """What the first layer of the model holds."""
+        return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
 
     @cached_property
     def norm(self) -> Profile:
@@ -105,7 +125,7 @@ class Passes:
         gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
         mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
         width = self.settings.rest if first else self.stream_width
-        key = mixers, block.ffn, block.norms, block.norm, gradient, width
+        key = mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
         if key not in self.layers:
             self.layers[key] = self.run(block, gradient=gradient, width=width)
         return self.layers[key]
@@ -121,17 +141,20 @@ class Passes:
         channels = self.channels(block)
         tables = self.tables(t, channels)
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
+        columns = self.per_layer_columns
+        own = per_layer_inputs(t, columns) if columns else None
         if self.settings.checkpoints:
             reentrant = self.settings.reentrant
 
             def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return t.checkpoint(lambda x: layer(t, block, x, rotary), inputs[0], reentrant=reentrant)
+                return t.checkpoint(lambda x: layer(t, block, x, rotary, own), inputs[0], reentrant=reentrant)
         else:
 
             def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return layer(t, block, inputs[0], rotary)
+                return layer(t, block, inputs[0], rotary, own)
 
-        return profile(t, tables, self.input(t, gradient=gradient, width=width), run)
+        outside = tables if own is None else [*tables, own]
+        return profile(t, outside, self.input(t, gradient=gradient, width=width), run)
 
     def input(self, t: Modules, *, gradient: bool, width: int) -> list[TrackedTensor]:
         """The residual stream, which the layer before has made."""

@@ -9,8 +9,8 @@ from calc.model.tensor import Component, Tensor
 from calc.training.training_workload import LoraTargets, TrainingWorkload
 
 ADAPTED: dict[LoraTargets, frozenset[Component]] = {
-    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),
-    "dense": frozenset({"attention", "mlp", "experts_shared", "ssm_linear"}),
+    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
+    "dense": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
     "attention": frozenset({"attention"}),
     "qv": frozenset({"attention"}),
 }
@@ -46,7 +46,13 @@ def adapted_matrices(model: Architecture, work: TrainingWorkload) -> frozenset[s
     names = {name.split(".")[0] for block in model.all_blocks for mixer in block.mixers for name in mixer.shapes(1)}
     if work.lora_targets == "attention":
         return frozenset(names)
+    names |= {tensor.name.split(".")[-2] for tensor in model.tensors() if is_other_matrix(tensor)}
     return frozenset(names if adapts_experts(model, work) else {*names, *FEEDFORWARD, "in_proj", "shared_expert_gate"})
+
+
+def is_other_matrix(tensor: Tensor) -> bool:
+    """Whether it is the weight of an `nn.Linear` outside mixers and feed-forwards."""
+    return tensor.component == "other" and len(tensor.shape) == 2 and tensor.name.endswith(".weight")
 
 
 def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
@@ -67,6 +73,8 @@ def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> b
     targets = work.lora_targets
     if len(tensor.shape) != 2 or tensor.component not in ADAPTED[targets]:
         return False
+    if tensor.component == "other":
+        return is_other_matrix(tensor)
     if tensor.component in ("mlp", "experts_shared"):
         return not adapts_experts(rank, work)
     return targets != "qv" or tensor.name.split(".")[-2] in queries_and_values(rank)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from calc.training.autograd import Name, Node, TrackedTensor
-from calc.training.training_operations import MatrixSide, Operations, sides_of
+from calc.training.autograd import CountedBy, Name, Node, TrackedTensor
+from calc.training.elementwise import Elementwise
+from calc.training.training_operations import MatrixSide, sides_of
 
 
-class Rearranging(Operations):
+class Rearranging(Elementwise):
     """A tape with these too."""
 
     def slice(self, x: TrackedTensor, columns: int) -> TrackedTensor:
@@ -14,6 +15,17 @@ class Rearranging(Operations):
         whole = x.columns, x.width, x.unit
         view = TrackedTensor(x.storage, columns, x.width, x.unit, by_heads=x.by_heads)
         return self.record(view, [x], lambda gradient: [self.gradient(whole)])
+
+    def shared(self, columns: int, width: int) -> TrackedTensor:
+        """What an earlier layer made and holds; the gradient is added to those of other layers, which wait there."""
+        made = TrackedTensor(None, columns, width, CountedBy.TOKEN, Node())
+        side = columns, width, CountedBy.TOKEN
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            self.gradient(side)
+            return [None]
+
+        return self.record(TrackedTensor(None, columns, width, CountedBy.TOKEN), [made], backward)
 
     def split(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
         """x.split(...): views, whose gradients are put together at once."""
@@ -40,6 +52,50 @@ class Rearranging(Operations):
             return [TrackedTensor(gradient.storage, n, gradient.width, gradient.unit, by_heads=heads) for n in columns]
 
         return self.record(out, parts, backward)
+
+    def copied_view(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """A reshape of a view that its strides do not allow: a copy."""
+        return self.record(self.like(name, x), [x], self.passing)
+
+    def copied_in(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x.to(dtype) in another order of sides: a copy in any type."""
+        out, before = self.new(name, x.columns, width, x.unit), x.width
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+
+    def unchunked(self, x: TrackedTensor, columns: int, width: int, name: Name) -> TrackedTensor:
+        """The tokens of all chunks, without those that fill up the last, in another order and type: a copy."""
+        out, side = self.new(name, columns, width, CountedBy.TOKEN), (x.columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(side)])
+
+    def convolution(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """A kernel of its own for each channel: saves its input."""
+        return self.activation(x, name)
+
+    def add_weight(self, x: TrackedTensor, weight: TrackedTensor, name: Name) -> TrackedTensor:
+        """x + b for all rows, in the wider type: saves nothing."""
+        out, sides = self.new(name, x.columns, max(x.width, weight.width), x.unit), sides_of(x, weight)
+        return self.record(out, [x, weight], lambda gradient: [gradient, sides[1] and self.gradient(sides[1])])
+
+    def matmul(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """torch.matmul of what lies head by head: saves both, in 16 bits under autocast."""
+        if self.autocast:
+            a, b = (self.cast(x, self.width, "inputs of products in 16 bits") for x in (a, b))
+        return self.product(a, b, columns, a.unit, name)
+
+    def solved(self, system: TrackedTensor, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
+        product, negated, of which a triangle is taken."""
+        out, sides = self.like(name, x), sides_of(system, x)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            of_x = self.gradient(sides[1]) if sides[1] else None
+            products = [self.gradient(sides[0])] if sides[0] else []
+            for _ in range(2 if sides[0] else 0):
+                products.append(self.again(products[-1]))
+                products.pop(0)
+            return [products.pop() if products else None, of_x]
+
+        return self.record(out, [system, x], backward, [system.storage, out.storage])
 
     def gather(self, x: TrackedTensor, indices: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """x[indices]: saves the indices; its gradient is put into zeros."""
@@ -118,11 +174,6 @@ class Rearranging(Operations):
     def copied(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """Another of the same size, for whose gradient the input is saved."""
         return self.activation(x, name)
-
-    def scanned(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
-        """Of another size, for whose gradient the input is saved."""
-        out, side = self.new(name, columns, x.width, x.unit), (x.columns, x.width, x.unit)
-        return self.record(out, [x], lambda gradient: [self.gradient(side)], [x.storage])
 
     def repeat(self, x: TrackedTensor, times: int, name: Name) -> TrackedTensor:
         """Keys or values for every query head."""

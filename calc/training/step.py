@@ -16,6 +16,7 @@ from calc.model.feedforward import MoE
 from calc.serving.gpu_memory import Memory
 from calc.training.autograd import NOTHING, Bytes
 from calc.training.course import Course
+from calc.training.modelled import check_modelled
 from calc.training.modules import Settings
 from calc.training.moments import Phase, StepMoment, TrainingComponent, plus
 from calc.training.parts import Line, Part, dot, lines_of, parts_of
@@ -30,7 +31,6 @@ from calc.training.states import StageWeights, stage_weights, states_of
 from calc.training.training_workload import TrainingWorkload
 
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
-
 
 PARTS: dict[TrainingComponent, Message] = {
     "weights": Message("weights"),
@@ -90,6 +90,7 @@ class Training:
         frozen: Precision,
         shared: "Shared | None" = None,
     ) -> None:
+        check_modelled(architecture)
         layout.check(architecture)
         check_schedule(work, recipe, layout)
         self.architecture = architecture
@@ -123,13 +124,17 @@ class Training:
 
     @cached_property
     def unlike(self) -> list[int]:
-        """The stages that do not weigh the same. Of equal ones the first is the most loaded, for it holds most
-        micro-batches."""
+        """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
         return sorted(set(self.alike))
 
+    @property
+    def laid_out_alike(self) -> bool:
+        """Whether several sequences lie in memory as one does: flash attention copies none, recurrent layers do."""
+        return self.work.attention == "flash" and not self.rank.recurrent
+
     def stage(self, index: int, *, single: bool) -> TrainingStage:
-        """One rank of a stage, for one sequence or for several, which flash attention takes alike."""
-        single = single or self.work.attention == "flash"
+        """One rank of a stage, for one sequence or for several."""
+        single = single or self.laid_out_alike
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
@@ -178,8 +183,7 @@ class Training:
         layout: TrainingLayout | None = None,
         frozen: Precision | None = None,
     ) -> "Training":
-        """The same model in another step, or on other GPUs; made once for all that are asked about. Raises ConfigError
-        where it can't be laid out so."""
+        """The same model in another step or layout, made once. Raises ConfigError where it can't be laid out so."""
         key = work or self.work, recipe or self.recipe, layout or self.layout, frozen or self.frozen
         if key not in self.shared.steps:
             work, recipe, layout, frozen = key
@@ -198,7 +202,8 @@ class Training:
         positions = -(-sequence // self.layout.cp)
         tokens = micro_batch * positions
         shards = self.layout.tp if self.layout.sequence_parallel else 1
-        return 1, positions, tokens, -(-tokens // shards), tokens * sequence
+        chunks = micro_batch * -(-positions // self.rank.chunk)
+        return 1, positions, tokens, -(-tokens // shards), tokens * sequence, chunks, chunks - micro_batch, micro_batch
 
     # The peak
 
@@ -277,7 +282,7 @@ class Training:
 
     def peaks(self, *, single: bool) -> list[Bytes]:
         """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
-        single = single or self.work.attention == "flash"
+        single = single or self.laid_out_alike
         if single not in self.known_peaks:
             stages = (self.stage(index, single=single).peaks for index in self.unlike)
             self.known_peaks[single] = [moment.bytes for moment in undominated(chain.from_iterable(stages))]

@@ -16,10 +16,12 @@ def phase_steps(
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
     training = Training(model, work, scenario.recipe, scenario.layout, scenario.overhead, scenario.frozen)
-    alone, positions, tokens, stream, pairs = training.units(work.micro_batch, work.sequence)
+    alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)
     scores = t * sequence if pairs == tokens * positions else pairs
-    parts = training.phases((alone, sequence, t, shared, scores))[phase]
+    names = ("chunks", "followed_chunks", "micro_batch")
+    by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=True))
+    parts = training.phases((alone, sequence, t, shared, scores, *by_chunks))[phase]
     lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]
     return lines, symbols.occurring()

@@ -1,30 +1,77 @@
 """Attention as transformers' classes compute it in training."""
 
+from typing import TypeVar
+
 from calc.model.attention import GQA
 from calc.model.block import Norm
 from calc.training.autograd import CountedBy, TrackedTensor
 from calc.training.modules import Modules, Rotary
 
+OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
 WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
 
 
 def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
     d_v, columns = mixer.d_v or mixer.d_head, x.columns
+    if t.kernels.multiplied:
+        x = t.scale(x, "states, multiplied")
+    if not mixer.own_keys:
+        return with_shared_keys(t, mixer, norm, x, rotary)
     q, k, v, gate = projections(t, mixer, x)
     q, k = head_norms(t, mixer, norm, q, k)
+    if t.kernels.multiplied:
+        k = t.scale(k, "keys")
     if rotary is not None:
         rotary = t.spread(rotary)
         q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
+    if "rotated" in t.kernels.norms_unweighted:
+        q = t.unweighted_norm(q, "normed queries", heads=mixer.n_q)
+        k = t.unweighted_norm(k, "normed keys", heads=mixer.n_kv)
     if "values" in t.kernels.norms_unweighted:
         v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
-    out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
+    if t.kernels.differential:
+        out = difference(t, mixer, q, k, v)
+    else:
+        out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
         out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
+    if t.kernels.norms_inside:
+        out = t.norm(out, "rms", "normed output of attention")
     return t.matrix(
         out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
     )
+
+
+def with_shared_keys(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+    """Attention to the keys and values of an earlier layer: Gemma 3n and 4. These are that layer's, and so is what
+    waits of their gradients, to which this layer's are added."""
+    columns = mixer.n_q * mixer.d_head
+    q = t.matrix(x, "q_proj", columns, "queries", bias="q_proj" in mixer.bias)
+    q, _ = head_norms(t, mixer, norm, q, None)
+    q = q if rotary is None else t.rotate(q, t.spread(rotary), mixer.d_head, "queries")
+    k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
+    out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
+    out = t.by_tokens(out, "output of attention, token by token")
+    label = "output of the attention block"
+    return t.matrix(out, "o_proj", x.columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
+
+
+def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
+    """Differential attention, arXiv:2410.05258: the outputs with the first half of the value heads and with the second,
+    side by side; of their heads the last half, times a number, are taken off the first (`modeling_diffllama.py`)."""
+    half, heads, label = v.columns // 2, mixer.n_q // 2, "difference of attentions"
+    values = [t.repeat(part, 2, "half of the values, twice") for part in t.split(v, half, half)]
+    outs = [
+        t.by_tokens(attend(t, q, k, value, mixer.n_q, mixer.n_kv, q.columns, sinks=False), "output of attention")
+        for value in values
+    ]
+    both = t.concatenate(outs, "outputs of attention, side by side")
+    outs = t.split(both, q.columns, q.columns)
+    factor = t.weight(1, q.width, trained=t.settings.trains)
+    out = t.subtract(outs[0], t.multiply(factor, outs[1], label), label)
+    return t.scale(t.fused_norm(out, [], heads, "normed difference"), "normed difference")
 
 
 def projections(
@@ -51,14 +98,15 @@ def projections(
 
 
 def head_norms(
-    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: TrackedTensor
-) -> tuple[TrackedTensor, TrackedTensor]:
+    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: OptionalTensor
+) -> tuple[TrackedTensor, OptionalTensor]:
     """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
     if mixer.qk_norm == "none":
         return q, k
     kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or norm == "layer" else "rms")
     heads = (1, 1) if mixer.qk_norm == "full" else (mixer.n_q, mixer.n_kv)
-    return t.norm(q, kind, "normed queries", heads=heads[0]), t.norm(k, kind, "normed keys", heads=heads[1])
+    q = t.norm(q, kind, "normed queries", heads=heads[0])
+    return q, None if k is None else t.norm(k, kind, "normed keys", heads=heads[1])
 
 
 def attend(

@@ -12,4 +12,6 @@ def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
         y = t.gated(x, f, bias=ffn.bias)
     else:
         y = t.activated(t.matrix(x, "up_proj", f, "states of the feed-forward", bias=ffn.bias))
+    if t.kernels.norms_inside:
+        y = t.norm(y, "rms", "normed gated states")
     return t.matrix(y, "down_proj", columns, "output of the feed-forward", bias=ffn.bias, unit=CountedBy.STREAM)

@@ -291,10 +291,10 @@ class Operations(Tape):
         out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
-    def fused_norm(self, x: TrackedTensor, weight: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+    def fused_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
         """RMSNorm in one kernel: saves its input and 1 / rms."""
         out, statistics = self.like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
-        return self.record(out, [x, weight], self.to_each(x, weight), [x.storage, statistics.storage])
+        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
     def fused_gate(self, gate: TrackedTensor, up: TrackedTensor, name: Name) -> TrackedTensor:
         """act(gate)·up in one kernel: saves both."""

@@ -1,24 +1,30 @@
-"""Recurrent mixers in training: short convolutions as transformers computes them, and an assumption for all others."""
+"""Recurrent mixers in training, as transformers' own code computes them."""
 
+from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.mixers import RecurrentMixer
-from calc.model.recurrent import ShortConv
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.autograd import CountedBy, TrackedTensor
+from calc.training.delta import gated_delta
+from calc.training.lightning import lightning
 from calc.training.modules import Modules
+from calc.training.selective_scan import selective_scan
+from calc.training.state_space import state_space
 
 OUTPUT = "output of the recurrent block"
 
 
 def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTensor:
-    """An assumption: what the projections make, the same behind the convolution, and the output; the scan's own kernels
-    compute the rest again (Mamba-2, arXiv:2405.21060 section 6)."""
-    if isinstance(mixer, ShortConv):
-        return short_convolution(t, mixer, x)
-    hidden = x.columns
-    out = sum(shape[1] for shape in mixer.shapes(hidden).values() if len(shape) == 2 and shape[0] == hidden)
-    projected = t.matrix(x, "in_proj", mixer.projected(hidden), "projected states")
-    behind = t.activation(projected, "states behind the convolution")
-    scanned = t.scanned(behind, out, "output of the scan")
-    return t.matrix(scanned, "out_proj", hidden, OUTPUT, unit=CountedBy.STREAM)
+    """Those that `calc.training.modelled` lets through."""
+    if isinstance(mixer, GatedDeltaNet):
+        return gated_delta(t, mixer, x)
+    if isinstance(mixer, Mamba2):
+        return state_space(t, mixer, x)
+    if isinstance(mixer, Mamba):
+        return selective_scan(t, mixer, x)
+    if isinstance(mixer, LightningAttention):
+        return lightning(t, mixer, x)
+    assert isinstance(mixer, ShortConv)
+    return short_convolution(t, mixer, x)
 
 
 def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> TrackedTensor:

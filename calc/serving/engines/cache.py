@@ -78,6 +78,10 @@ class Pool(Cache):
         """Bytes of a pool of so many recurrent states, where there is one."""
         return None
 
+    def least_blocks(self, sequences: int) -> int:
+        """Blocks that must be there for it to start with so many sequences at once, however long they are."""
+        return 0
+
     def usable_blocks(self, blocks: int) -> int:
         """Those of its blocks that the check at start counts on."""
         return blocks

@@ -174,6 +174,11 @@ class Engine(ABC):
         """The same engine with some flags set otherwise."""
         return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)
 
+    def sized_for(self, sequences: int, architecture: Architecture) -> Self:
+        """The same for a server that is known to answer at most so many requests at once, where that leaves more
+        memory."""
+        return self
+
     def holds_alike(self, other: Self) -> bool:
         """Whether GPUs hold the same weights under the flags of another."""
         return True

@@ -133,7 +133,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
 
 
 def use(answer: Planned, plan: Plan) -> None:
-    taken = weigh(answer.scenario, answer.model, plan)
+    taken = weigh(answer, plan)
     change(gpu=taken.gpu, serving=taken.serving)
 
 

@@ -170,13 +170,16 @@ def is_affordable(plan: Plan, budget: float | None) -> bool:
     return budget is None or (plan.usd_per_hour is not None and plan.usd_per_hour <= budget)
 
 
-def weigh(scenario: Scenario, model: Model, plan: Plan) -> Scenario:
+def weigh(answer: Planned, plan: Plan) -> Scenario:
     """One replica of a plan as Weigh has it."""
-    engine, needs = scenario.serving.engine, scenario.planning.needs
+    scenario, model = answer.scenario, answer.model
+    engine, needs = answer.plans.search.engine, scenario.planning.needs
     serving = ServingChoice(
         workload=Workload(batch=plan.batch, context=needs.context, generated=needs.output),
         weights=None if plan.weights == model.native else plan.weights,
-        kv=None if plan.kv == model.native_cache(engine) else plan.kv,
+        kv=None if plan.kv == model.native_cache(engine.name) else plan.kv,
         layout=plan.layout,
+        engine=engine.name,
+        options=engine.options,
     )
-    return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving.with_engine(engine)})
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving})

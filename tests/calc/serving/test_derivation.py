@@ -101,7 +101,7 @@ def test_the_lines_of_every_figure_come_to_it(model, engine):
 @pytest.mark.parametrize(
     ("engine", "options", "what", "formula"),
     [
-        pytest.param("vllm", {}, "logits, their copies and what sorting them takes", "39·V·R", id="vLLM's sampler"),
+        pytest.param("vllm", {}, "logits, their copies and what sampling takes", "14·V·R", id="vLLM's sampler"),
         pytest.param("transformers", {}, "hidden states", "8·h·T", id="transformers' feed-forward"),
         pytest.param(
             "transformers",

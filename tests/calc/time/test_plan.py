@@ -137,9 +137,9 @@ def test_bytes_as_arrays_are_those_of_stored(model, weights):
 )
 def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout):
     precision, context = Precision(weights=weights, kv=kv), 8000
-    serving = Serving(architecture(model), ENGINES["vllm"](), precision, layout, Overhead())
-    allocation = serving.on(gpus()[gpu], Workload(context=context))
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
+    serving = Serving(architecture(model), found.engine, precision, layout, Overhead())
+    allocation = serving.on(gpus()[gpu], Workload(context=context))
     shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
@@ -339,7 +339,8 @@ def test_the_report_starts_its_first_plan():
     found = plan_report(models()["meta-llama/Llama-3.1-70B"].config, needs, gpus=[gpus()["h100-sxm"]], limit=1)
     best = found.plans[0].layout
     assert found.launch is not None
-    assert found.launch.words[-2:] == ("--max-model-len", "2200")
+    assert found.launch.words[-4:] == ("--max-model-len", "2200", "--max-num-seqs", "16")
+    assert found.plans[0].flags == ("--max-num-seqs 16",)
     flags = {"--tensor-parallel-size": best.tp, "--pipeline-parallel-size": best.pp}
     for flag, size in flags.items():
         assert size == 1 or found.launch.words[found.launch.words.index(flag) + 1] == str(size)
@@ -425,3 +426,15 @@ def test_one_user_waits_for_no_other_prompt(model, gpu):
     assert plan.tokens_per_s_per_user == pytest.approx(told.tokens_per_s_per_user.expected, rel=0.01)
     assert plan.ttft_ms == pytest.approx(told.ttft_ms.expected, rel=0.01)
     assert plan.tokens_per_s == pytest.approx(512_000 / (plan.ttft_ms + 512 * plan.tpot_ms), rel=0.2)
+
+
+def test_a_plan_has_the_flags_that_it_needs():
+    """gpt-oss-120b and 1,024 sequences do not go on one H100 together; hybrids need a state for each sequence."""
+    needs = Needs(users=4, prompt=7680, output=512)
+    found = search("openai/gpt-oss-120b", needs, ("h100-sxm",), ("mxfp4",))
+    plan = found.plans(1)[0]
+    assert (plan.gpus, plan.flags) == (1, ("--max-num-seqs 16",))
+    told = {"engine": found.engine, "layout": plan.layout, "gpus": [gpus()["h100-sxm"]]}
+    asked = Workload(batch=plan.batch, context=needs.context, generated=needs.output)
+    (verdict,) = report(models()["openai/gpt-oss-120b"].config, workload=asked, **told).verdicts
+    assert (verdict.verdict, verdict.max_batch) == ("fits", plan.capacity)

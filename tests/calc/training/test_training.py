@@ -22,6 +22,7 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
+from calc.training.autograd import CountedBy
 from calc.training.moments import StepMoment, Tensors
 from calc.training.optimizer import state_bytes
 from calc.training.parts import dot, lines_of
@@ -103,7 +104,8 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     step = Training(whole, work, RECIPES["bf16"], TrainingLayout(), Overhead(), Precision())
     profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
-    units = (*step.units(1, 1)[:-1], work.sequence)
+    units = [*step.units(1, 1)]
+    units[CountedBy.SCORE] = work.sequence
     ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(StepMoment("backward", (), (saved,))))
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0

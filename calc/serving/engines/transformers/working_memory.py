@@ -223,7 +223,7 @@ def mlp_elements(mlp: MLP, copies: Any, kernels: Kernels, *, packed: bool) -> El
     """What the matrices in give, of which a gate of its own is gone by the end, the steps of the activation and, in a
     gated one, its product with up."""
     wide = copies * mlp.intermediate
-    steps = {"one_kernel": 1, "squared": 2, "written_out": 3, "clamped": 6}[kernels.activation]
+    steps = {"one_kernel": 1, "relu": 1, "squared": 2, "written_out": 3, "xielu": 4, "clamped": 6}[kernels.activation]
     elements: Elements = {"gate and up": (2 if mlp.gated and packed else 1) * wide, "activation": steps * wide}
     return elements | ({"product of gate and up": wide} if mlp.gated else {})
 

@@ -15,6 +15,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
+from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import reads_another_cache
@@ -26,7 +27,7 @@ from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
-from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
 from calc.serving.engines.vllm.since import holds
 from calc.serving.workload import Workload
@@ -85,6 +86,14 @@ class VLLM(Engine):
         if changes.keys() <= SIZES:
             other.divisions = self.divisions
         return other
+
+    def sized_for(self, sequences: int, architecture: Architecture) -> Self:
+        """States of more sequences than run would have to have blocks."""
+        if self.options.max_num_seqs is not None:
+            return self
+        keeps_states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
+        enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states else [])
+        return self.with_options(max_num_seqs=enough[-1]) if enough else self
 
     def alternatives(self) -> Iterator[Self]:
         """With prefix caching and without, with two steps in flight and with one."""
@@ -187,6 +196,7 @@ class VLLM(Engine):
             tokens=write.of("step_tokens", limits.step_tokens),
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
+            sampler_bytes=SAMPLER_BYTES if holds("sampling does not sort", self.options) else SORTING_BYTES,
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -58,6 +58,13 @@ class CachePlan(Pool):
         dcp = max(part.spec.dcp for group in self.groups for part in group.parts)
         return blocks // len(self.groups) * self.block_size(length) * dcp
 
+    def least_blocks(self, sequences: int) -> int:
+        """Graphs of decode steps read a recurrent state for each (`config/compilation.py:
+        resolve_cudagraph_mode_and_sizes`)."""
+        captured = not self.options.enforce_eager and holds("states have a block each", self.options)
+        keeps_states = any(part.spec.kind == "state" for group in self.groups for part in group.parts)
+        return sequences if captured and keeps_states else 0
+
     def usable_blocks(self, blocks: int) -> int:
         """All but the null block."""
         return blocks - holds("the null block is reserved", self.options)

@@ -14,10 +14,11 @@ from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 
-SAMPLER_BYTES = 39
-"""Bytes for each logit of the sampler's dummy run: logits in 16 and 32 bits, sorted values with 64-bit indices,
-probabilities, their sums, masks. Fitted to ten start-up logs (median 1.3 %, most 5.4 % off); their addresses are the
-sources of the rows “KV budget” of `python -m benchmarks.accuracy`."""
+SORTING_BYTES, SAMPLER_BYTES = 39, 14
+"""Bytes for each logit of the sampler's dummy run: logits in 16 and in 32 bits, probabilities and noise in 32. Where it
+sorts them, as versions before 0.17 do, also sorted values with 64-bit indices, their sums and masks: fitted to ten
+start-up logs (median 1.3 %, most 5.4 % off); their addresses are the sources of the rows “KV budget” of
+`python -m benchmarks.accuracy`."""
 
 ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
 EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
@@ -28,7 +29,14 @@ Elements = dict[str, Any]
 
 
 def profile_peaks(
-    blocks: Iterable[Block], hidden: Any, vocab: Any, *, tokens: Any, sequences: Any, width: int = 2
+    blocks: Iterable[Block],
+    hidden: Any,
+    vocab: Any,
+    *,
+    tokens: Any,
+    sequences: Any,
+    width: int = 2,
+    sampler_bytes: int = SAMPLER_BYTES,
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
     on every rank."""
@@ -38,7 +46,7 @@ def profile_peaks(
             tensors = {"input, residual and output": 3 * hidden} | elements
             peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()}))
     if vocab:
-        logits = {"logits, their copies and what sorting them takes": SAMPLER_BYTES * sequences * vocab}
+        logits = {"logits, their copies and what sampling takes": sampler_bytes * sequences * vocab}
         peaks.append(Peak(SAMPLING, logits))
     return peaks
 

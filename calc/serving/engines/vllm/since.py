@@ -9,7 +9,9 @@ Change = Literal[
     "latents are not padded",
     "prompts are cut into chunks",
     "windows free their blocks",
+    "sampling does not sort",
     "groups half as large again",
+    "states have a block each",
     "0.92 of the GPU",
     "its share must be free",
     "graphs are of its share",
@@ -28,6 +30,8 @@ SINCE: dict[Change, Version] = {
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
     "groups half as large again": (0, 18),  # before, a quarter
+    "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
+    "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
     "its share must be free": (0, 8),  # before, it does not look
     "0.92 of the GPU": (0, 20),  # before, 0.9
     "graphs are of its share": (0, 20),  # before, CUDA graphs lie outside

@@ -1,0 +1,53 @@
+"""What a config says of how its class computes, which no size hangs on: dropout, caps and the activation function."""
+
+from typing import Any
+
+from calc.families.fields import Fields
+from calc.model.kernels import Activation, Dropout, Kernels
+
+DROPOUT: dict[str, Dropout] = {
+    "embd_pdrop": "embedding",
+    "embedding_dropout": "embedding",
+    "attn_pdrop": "scores",
+    "attention_dropout": "scores",
+    "resid_pdrop": "residual",
+    "residual_dropout": "residual",
+    "hidden_dropout": "residual",
+    "dropout": "residual",
+}
+"""Fields of transformers' classes -> what they drop."""
+CAPS = {
+    "final_logit_softcapping": "capped_logits",
+    "logits_soft_cap": "capped_logits",
+    "attn_logit_softcapping": "capped_scores",
+}
+"""Fields that hold a cap, or null for none."""
+ACTIVATION_FIELDS = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act")
+ACTIVATIONS: dict[str, Activation] = {
+    "silu": "one_kernel",
+    "gelu": "one_kernel",
+    "gelu_pytorch_tanh": "one_kernel",
+    "relu": "relu",
+    "relu2": "squared",
+    "gelu_new": "written_out",
+    "xielu": "xielu",
+}
+"""Names in transformers' `activations.py` -> how they are computed."""
+
+
+def with_stated(kernels: Kernels, c: Fields) -> Kernels:
+    """The family's habits, but for what the config states otherwise."""
+    changed: dict[str, Any] = {"dropout": dropout(kernels, c)}
+    changed |= {name: c.stated[field] is not None for field, name in CAPS.items() if field in c.stated}
+    stated = [name for name in map(c.stated.get, ACTIVATION_FIELDS) if isinstance(name, str) and name in ACTIVATIONS]
+    if stated and kernels.activation != "clamped":  # what gpt-oss computes has no name
+        changed["activation"] = ACTIVATIONS[stated[-1]]
+    differs = any(getattr(kernels, name) != value for name, value in changed.items())
+    return kernels.model_copy(update=changed) if differs else kernels
+
+
+def dropout(kernels: Kernels, c: Fields) -> frozenset[Dropout]:
+    """With dropout where the config states a rate other than zero, and without where it is."""
+    stated = {place: c.stated[field] for field, place in DROPOUT.items() if field in c.stated}
+    on = {place for place, rate in stated.items() if isinstance(rate, int | float) and rate}
+    return frozenset(on | (kernels.dropout - stated.keys()))
