@@ -23,6 +23,9 @@ from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 
+TOP_K = "num_experts_per_tok"
+LEARNED = ("prelu", "xielu")
+"""Activations that have weights."""
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
@@ -42,7 +45,18 @@ def read(config: Mapping[str, Any]) -> Architecture:
 Architecture.read = read
 
 
+def _check_second_names(family: Family, c: Fields) -> None:
+    """Raise ConfigError where a field says otherwise than those that it follows from: a class takes one here and the
+    other there."""
+    for name, size in family.follows.items():
+        value, expected = c.maybe(name, 0), number(c, size, 0)
+        if value not in (None, expected):
+            sentence = "{name} is {value:,}; by the other fields of this config it must be {expected:,}."
+            raise ConfigError(Message(sentence, name=name, value=value, expected=expected), name, [expected])
+
+
 def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
+    _check_second_names(family, c)
     alike: dict[LayerParts, list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
         alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
@@ -141,8 +155,29 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
                 name=shown(name),
                 near=near,
             )
+    if TOP_K in c.used and c.get(TOP_K) is None:
+        sentence = (
+            "This config does not say {name}, and its class builds the model without: all parameters are counted, of "
+            "the active ones those of one expert in each layer."
+        )
+        yield Message(sentence, name=TOP_K)
+    for name, activation in _learned_activations(c):
+        yield Message(
+            "{name} is {activation}, which has learned scalars of its own: they are not counted.",
+            name=shown(name),
+            activation=activation,
+        )
     if family.assumption is not None:
         yield family.assumption
+
+
+def _learned_activations(c: Fields) -> Iterator[tuple[str, str]]:
+    """Fields that ask for an activation with weights, where the family does not read them; in sections, too."""
+    sections = (("", c.stated), *((f"{name}.", part) for name, part in c.stated.items() if isinstance(part, Mapping)))
+    for path, section in sections:
+        for name, value in section.items():
+            if value in LEARNED and (path or name not in c.used):
+                yield f"{path}{name}", value
 
 
 @lru_cache(maxsize=2**14)

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[3]
 ORACLE = load("oracle.json")
 TOWERS = load("towers.json")
 RESAVED = load("resaved.json")
+FLIPS = [pytest.param(row, id=row["id"]) for row in load("flips.json")]
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
 
 
@@ -73,6 +74,18 @@ def test_rates_of_compression(rates, total):
     """DeepSeek-V4 learns a bias for each token of an entry."""
     config = next(row["config"] for row in load("caches.json") if row["config"]["model_type"] == "deepseek_v4")
     assert Architecture.from_config(config | rates).parameters().total == total
+
+
+@pytest.mark.parametrize("row", FLIPS)
+def test_every_field(row):
+    """A class's default config with one field changed, of fields that were once read otherwise than by the class: its
+    count, or, where fields of the config contradict each other, a sentence that names one."""
+    if "refused" not in row:
+        assert Architecture.from_config(row["config"]).parameters().total == row["total"]
+        return
+    with pytest.raises(ConfigError) as caught:
+        Architecture.from_config(row["config"])
+    assert caught.value.field == row["refused"]
 
 
 def test_saved_again_keeps_its_cache():
