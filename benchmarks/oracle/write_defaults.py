@@ -73,7 +73,8 @@ def sections() -> dict[str, dict[str, dict[str, Any]]]:
         except Exception:  # its own check refuses a part, with whatever it raises
             partial = None
         given = getattr(CONFIG_MAPPING[name].sub_configs_defaults.get(field), "init_kwargs", {})
-        row = {"absent": unlike(fields, own, given), "partial": {}}
+        patterns = {key: value for key, value in given.items() if isinstance(value, str)}
+        row = {"absent": unlike(fields, own, given) | patterns, "partial": {}}
         if partial is not None:
             merges = bool(given.keys() & unlike(partial[1], own, {}).keys())
             row["partial"] = unlike(partial[1], own, given if merges else {})

@@ -1,7 +1,7 @@
 """config -> Architecture: the one door, over the one table keyed by model_type."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -26,6 +26,8 @@ from calc.model.mixers import Mixer
 TOP_K = "num_experts_per_tok"
 LEARNED = ("prelu", "xielu")
 """Activations that have weights."""
+DEEPEST = 3
+"""Sections within sections that an activation may stand in: an omni model's thinker and its encoders."""
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
@@ -161,7 +163,7 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
             "the active ones those of one expert in each layer."
         )
         yield Message(sentence, name=TOP_K)
-    for name, activation in _learned_activations(c):
+    for name, activation in _learned_activations(config, c.used):
         yield Message(
             "{name} is {activation}, which has learned scalars of its own: they are not counted.",
             name=shown(name),
@@ -171,13 +173,15 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
         yield family.assumption
 
 
-def _learned_activations(c: Fields) -> Iterator[tuple[str, str]]:
+def _learned_activations(
+    section: Mapping[str, Any], used: Set[str], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, str]]:
     """Fields that ask for an activation with weights, where the family does not read them; in sections, too."""
-    sections = (("", c.stated), *((f"{name}.", part) for name, part in c.stated.items() if isinstance(part, Mapping)))
-    for path, section in sections:
-        for name, value in section.items():
-            if value in LEARNED and (path or name not in c.used):
-                yield f"{path}{name}", value
+    for name, value in section.items():
+        if isinstance(value, Mapping) and len(path) < DEEPEST:
+            yield from _learned_activations(value, used, (*path, str(name)))
+        elif value in LEARNED and name not in used:
+            yield ".".join((*path, str(name))), value
 
 
 @lru_cache(maxsize=2**14)

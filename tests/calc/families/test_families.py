@@ -169,6 +169,54 @@ def test_every_flag(row):
 
 
 @pytest.mark.parametrize(
+    ("model_type", "total"),
+    [  # each class of transformers 5.23 on the meta device, its language model alone
+        ("fun_asr_nano", 596_049_920),
+        ("got_ocr2", 463_909_888),
+        ("idefics2", 7_241_732_096),
+        ("mistral3", 22_901_314_560),
+        ("nemo_speechlm", 31_577_937_344),
+        ("paligemma", 2_508_531_712),
+        ("qwen3_asr", 1_720_574_976),
+        ("voxtral", 4_014_136_320),
+        ("voxtral_realtime", 3_434_118_144),
+    ],
+)
+def test_an_absent_section_means_the_wrappers_default(model_type, total):
+    assert Architecture.from_config({"model_type": model_type}).parameters().total == total
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        pytest.param({"model_type": "deepseek_v2"}, 38_612_307_968, id="deepseek_v2"),
+        pytest.param(
+            {"model_type": "deepseek_ocr2", "text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 31}},
+            38_503_739_392,
+            id="deepseek_ocr2",
+        ),
+    ],
+)
+def test_a_class_without_a_number_of_chosen_experts(config, total):
+    architecture = Architecture.from_config(config)
+    assert architecture.parameters().total == total
+    assert any("does not say num_experts_per_tok" in str(sentence) for sentence in architecture.assumptions)
+
+
+def test_an_activation_with_weights_is_named():
+    said = [
+        str(sentence)
+        for config in (
+            {"model_type": "llama", "hidden_size": 64, "hidden_act": "xielu"},
+            {"model_type": "llava", "text_config": {"hidden_size": 64}, "vision_config": {"hidden_act": "prelu"}},
+            {"model_type": "apertus", "hidden_size": 64, "hidden_act": "xielu"},
+        )
+        for sentence in Architecture.from_config(config).assumptions
+    ]
+    assert [sentence.split(" is ")[0] for sentence in said] == ["“hidden_act”", "“vision_config.hidden_act”"]
+
+
+@pytest.mark.parametrize(
     ("config", "total"),
     [  # each class of transformers 5.23 on the meta device, with no argument at all but where its name says
         pytest.param({"model_type": "llama"}, 6_738_415_616, id="llama"),
