@@ -17,7 +17,7 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -62,6 +62,7 @@ class Base(NamedTuple):
     config: Config
     theirs: Counts
     ours: Counts
+    sentences: frozenset[str]
 
 
 def theirs(config: Config) -> Counts:
@@ -108,7 +109,8 @@ def base_of(name: str) -> Base:
     last: Exception | None = None
     for config in bases(name):
         try:
-            return Base(name, config, theirs(config), ours(Architecture.from_config(config)))
+            architecture = Architecture.from_config(config)
+            return Base(name, config, theirs(config), ours(architecture), sentences(architecture))
         except Exception as error:  # the class's, of any kind
             last = error
     assert last is not None
@@ -134,7 +136,7 @@ def compare(base: Base, flips: list[Flip]) -> list[Unlike] | None:
             architecture = Architecture.from_config(form)
         except ConfigError as error:
             return [Unlike("refused", fields, form, b.text, None, str(error))]
-        a, status = ours(architecture), status_of(base.name, architecture, flips)
+        a, status = ours(architecture), status_of(base, architecture, flips)
         if a.text - base.ours.text != b.text - base.theirs.text:
             return [Unlike(status, fields, form, b.text, a.text)]
         has_encoder = base.ours.whole != base.ours.text
@@ -143,40 +145,47 @@ def compare(base: Base, flips: list[Flip]) -> list[Unlike] | None:
     return []
 
 
-def status_of(name: str, architecture: Architecture, flips: list[Flip]) -> Status:
+def status_of(base: Base, architecture: Architecture, flips: list[Flip]) -> Status:
     """What a difference would be: of a field that a sentence says is not counted, of a quirk, or wrong."""
-    fields = {path[-1] for path, _ in flips}
-    if any(field in str(sentence) for sentence in architecture.assumptions for field in fields):
+    fields, inner = {path[-1] for path, _ in flips}, WRAPPED.get(base.name, base.name)
+    if any(field in sentence for sentence in sentences(architecture) - base.sentences for field in fields):
         return "named"
-    families = {name, WRAPPED.get(name, name), *(inner for inner in WRAPPED if inner == WRAPPED.get(name))}
+    families = (base.name, inner, WRAPPED.get(inner, inner))
     return "quirk" if any(fields & QUIRKS.get(family, {}).keys() for family in families) else "wrong"
+
+
+def sentences(architecture: Architecture) -> frozenset[str]:
+    """What is assumed."""
+    return frozenset(map(str, architecture.assumptions))
 
 
 def family(name: str, mixed: int, seed: int) -> dict[str, Any]:
     """All flips of a family."""
     base, chance = base_of(name), random.Random(f"{name} {seed}")
-    tried = skipped = 0
     right: dict[tuple[str, ...], list[Flip]] = {}
     unlike: list[Unlike] = []
     if base.theirs.text != base.ours.text:
-        status: Status = "quirk" if "(default)" in QUIRKS.get(name, {}) else "wrong"
-        unlike.append(Unlike(status, "(default)", base.config, base.theirs.text, base.ours.text))
-
-    def run(flips: list[Flip]) -> bool:
-        nonlocal tried, skipped
+        unlike.append(Unlike("wrong", "(default)", base.config, base.theirs.text, base.ours.text))
+    tried = skipped = 0
+    for flips in draws(base, right, mixed, chance):
         found = compare(base, flips)
         skipped += found is None
         tried += found is not None
         unlike.extend(found or ())
-        return found == []
+        if found == [] and len(flips) == 1:
+            right.setdefault(flips[0][0], []).append(flips[0])
+    return {"family": name, "tried": tried, "skipped": skipped, "unlike": [row._asdict() for row in unlike]}
 
+
+def draws(
+    base: Base, right: Mapping[tuple[str, ...], list[Flip]], mixed: int, chance: random.Random
+) -> Iterator[list[Flip]]:
+    """Each field alone, then several of those that were right alone, which the caller gathers by path."""
     for flip in flips_of(AutoConfig.for_model(**base.config).to_dict()):
-        if run([flip]):
-            right.setdefault(flip[0], []).append(flip)
+        yield [flip]
     for _ in range(mixed if right else 0):
         paths = chance.sample(sorted(right), min(len(right), chance.randint(2, 12)))
-        run([chance.choice(right[path]) for path in paths])
-    return {"family": name, "tried": tried, "skipped": skipped, "unlike": [row._asdict() for row in unlike]}
+        yield [chance.choice(right[path]) for path in paths]
 
 
 def names() -> list[str]:
