@@ -181,7 +181,7 @@ def _learned_activations(
         if isinstance(value, Mapping) and len(path) < DEEPEST:
             yield from _learned_activations(value, used, (*path, str(name)))
         elif value in LEARNED and name not in used:
-            yield ".".join((*path, str(name))), value
+            yield ".".join((*path[-1:], str(name))), value
 
 
 @lru_cache(maxsize=2**14)
