@@ -14,6 +14,7 @@ Needs transformers 5.23 and torch beside this project's own requirements.
 import argparse
 import json
 import random
+import signal
 import sys
 import warnings
 from collections import Counter
@@ -32,6 +33,8 @@ from calc import Architecture, ConfigError
 from calc.families.family_table import FAMILIES, WRAPPED, WRAPPERS
 
 ROWS = "flips.json"
+SECONDS = 15
+"""A class that is not built by then is taken to refuse: of an encoder without a patch some never end."""
 DRAWS = 30
 """Small configs that are tried where a class can't build its own default."""
 Status = Literal["refused", "named", "quirk", "wrong"]
@@ -126,10 +129,13 @@ def forms(config: Config) -> list[Config]:
 def compare(base: Base, flips: list[Flip]) -> list[Unlike] | None:
     """The first form of a changed config that we count otherwise; None where the class itself refuses it."""
     config = changed(base.config, flips)
+    signal.alarm(SECONDS)
     try:
         b, written = theirs(config), forms(config)
     except Exception:  # the class's, of any kind
         return None
+    finally:
+        signal.alarm(0)
     fields = " ".join(sorted({".".join(path) for path, _ in flips}))
     for form in written:
         try:
@@ -269,9 +275,15 @@ def arguments() -> argparse.Namespace:
     return p.parse_args()
 
 
+def give_up(*_: object) -> None:
+    """Raises in the class that takes too long."""
+    raise TimeoutError
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     logging.set_verbosity(logging.CRITICAL)
+    signal.signal(signal.SIGALRM, give_up)
     a = arguments()
     rows = run(a)
     if a.keep:
