@@ -75,27 +75,33 @@ TRANSPOSED = {"qwen3_vl_moe"}
 """Those whose experts lie as [expert, in, out] in the published checkpoint, and are turned as they are read."""
 
 
-def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
-    """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
-    vision encoder or without."""
+def built(config: dict[str, Any]) -> Any:
+    """The class of a config, on the meta device."""
     settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPED
     maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
     with torch.device("meta"):
-        model = maker.from_config(settings)
+        return maker.from_config(settings)
 
-    def kept(name: str) -> bool:
-        beside = BESIDE.get(config["model_type"])
-        inside = any(part in name for part in TEXT) if wrapped else beside is None or not name.startswith(beside)
-        return tower or inside
 
+def is_language(name: str, model_type: str) -> bool:
+    """Whether a tensor is one of the language model, and none of its encoders."""
+    if model_type in WRAPPED:
+        return any(part in name for part in TEXT)
+    return model_type not in BESIDE or not name.startswith(BESIDE[model_type])
+
+
+def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
+    """Every tensor that the class would save, a tied one once, and the class's own count of its parameters; with the
+    vision encoder or without."""
+    model, model_type = built(config), config["model_type"]
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
-    own = {name: t for name, t in model.state_dict().items() if name not in again and kept(name)}
-    saved = revert_weight_conversion(model, own)
-    shapes = {plain(name, config["model_type"]): tuple(t.shape) for name, t in saved.items()}
-    if config["model_type"] in TRANSPOSED:
+    kept = {name: t for name, t in model.state_dict().items() if tower or is_language(name, model_type)}
+    saved = revert_weight_conversion(model, {name: t for name, t in kept.items() if name not in again})
+    shapes = {plain(name, model_type): tuple(t.shape) for name, t in saved.items()}
+    if model_type in TRANSPOSED:
         shapes |= {name: (shape[0], *shape[:0:-1]) for name, shape in shapes.items() if ".mlp.experts." in name}
-    return shapes, sum(p.numel() for name, p in model.named_parameters() if kept(name))
+    return shapes, sum(p.numel() for name, p in model.named_parameters() if name in kept)
 
 
 def of_assistants(theirs: property) -> property:

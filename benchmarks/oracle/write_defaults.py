@@ -1,16 +1,20 @@
 """python -m benchmarks.oracle.write_defaults: what each class of transformers takes for a field that is left out.
 
-Run it in an environment with Hugging Face transformers 5.23; it writes calc/families/defaults.json.
+Run it in an environment with Hugging Face transformers 5.23; it writes calc/families/defaults.json and, of wrappers
+that take something else for their language model than its own class does, calc/families/sections.json.
 """
 
 import dataclasses
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from calc.families.family_table import FAMILIES
+from calc.families.family_table import FAMILIES, WRAPPERS
+from calc.families.wrappers import TEXT_FIELDS
 
 TARGET = Path(__file__).parents[2] / "calc" / "families" / "defaults.json"
 COMMON = """
@@ -40,14 +44,59 @@ def defaults(config_class: type) -> dict[str, object]:
     return found
 
 
+def section(config: Any) -> tuple[str, dict[str, Any]] | None:
+    """The language model's section of a wrapper's config, and the field that it stands in."""
+    fields = config.to_dict()
+    return next(((name, fields[name]) for name in TEXT_FIELDS if isinstance(fields.get(name), dict)), None)
+
+
+def unlike(fields: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Sizes and flags that differ from those of the language model's own class, and those that the wrapper gives."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, int) and not name.endswith("_id") and name not in COMMON
+        if value != own.get(name) or value == given.get(name)
+    }
+
+
+def sections() -> dict[str, dict[str, dict[str, Any]]]:
+    """Of wrappers, where their language model's section is left out whole, and where in part."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in sorted(set(WRAPPERS) & set(CONFIG_MAPPING)):
+        if (default := section(CONFIG_MAPPING[name]())) is None:
+            continue
+        field, fields = default
+        try:
+            own = CONFIG_MAPPING[fields["model_type"]]().to_dict()
+            partial = section(CONFIG_MAPPING[name](**{field: {"model_type": fields["model_type"]}}))
+        except Exception:  # its own check refuses a part, with whatever it raises
+            partial = None
+        given = getattr(CONFIG_MAPPING[name].sub_configs_defaults.get(field), "init_kwargs", {})
+        patterns = {key: value for key, value in given.items() if isinstance(value, str)}
+        row = {"absent": unlike(fields, own, given) | patterns, "partial": {}}
+        if partial is not None:
+            merges = bool(given.keys() & unlike(partial[1], own, {}).keys())
+            row["partial"] = unlike(partial[1], own, given if merges else {})
+        if any(row.values()):
+            found[name] = row
+    return found
+
+
+def write(path: Path, table: Mapping[str, object]) -> None:
+    """One line for each name."""
+    rows = (f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in table.items())
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    print(f"{len(table)} classes in {path}")
+
+
 def main() -> None:
     table = {
         name: {"fields": defaults(CONFIG_MAPPING[name]), "aliases": dict(CONFIG_MAPPING[name].attribute_map)}
         for name in sorted({family.defaults or name for name, family in FAMILIES.items()} & set(CONFIG_MAPPING))
     }
-    rows = (f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in table.items())
-    TARGET.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
-    print(f"{len(table)} classes in {TARGET}")
+    write(TARGET, table)
+    write(TARGET.with_name("sections.json"), sections())
 
 
 if __name__ == "__main__":

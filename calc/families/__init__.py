@@ -1,7 +1,7 @@
 """config -> Architecture: the one door, over the one table keyed by model_type."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,6 +23,11 @@ from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 
+TOP_K = "num_experts_per_tok"
+LEARNED = ("prelu", "xielu")
+"""Activations that have weights."""
+DEEPEST = 3
+"""Sections within sections that an activation may stand in: an omni model's thinker and its encoders."""
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
@@ -42,7 +47,18 @@ def read(config: Mapping[str, Any]) -> Architecture:
 Architecture.read = read
 
 
+def _check_second_names(family: Family, c: Fields) -> None:
+    """Raise ConfigError where a field says otherwise than those that it follows from: a class takes one here and the
+    other there."""
+    for name, size in family.follows.items():
+        value, expected = c.maybe(name, 0), number(c, size, 0)
+        if value not in (None, expected):
+            sentence = "{name} is {value:,}; by the other fields of this config it must be {expected:,}."
+            raise ConfigError(Message(sentence, name=name, value=value, expected=expected), name, [expected])
+
+
 def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
+    _check_second_names(family, c)
     alike: dict[LayerParts, list[int]] = {}
     for i in range(family.count(c) if family.count else c.size(family.layers)):
         alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
@@ -141,8 +157,31 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
                 name=shown(name),
                 near=near,
             )
+    if TOP_K in c.used and c.get(TOP_K) is None:
+        sentence = (
+            "This config does not say {name}, and its class builds the model without: all parameters are counted, of "
+            "the active ones those of one expert in each layer."
+        )
+        yield Message(sentence, name=TOP_K)
+    for name, activation in _learned_activations(config, c.used):
+        yield Message(
+            "{name} is {activation}, which has learned scalars of its own: they are not counted.",
+            name=shown(name),
+            activation=activation,
+        )
     if family.assumption is not None:
         yield family.assumption
+
+
+def _learned_activations(
+    section: Mapping[str, Any], used: Set[str], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, str]]:
+    """Fields that ask for an activation with weights, where the family does not read them; in sections, too."""
+    for name, value in section.items():
+        if isinstance(value, Mapping) and len(path) < DEEPEST:
+            yield from _learned_activations(value, used, (*path, str(name)))
+        elif value in LEARNED and name not in used:
+            yield ".".join((*path[-1:], str(name))), value
 
 
 @lru_cache(maxsize=2**14)

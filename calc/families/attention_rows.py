@@ -14,6 +14,7 @@ from calc.families.fields import (
     Size,
     kind,
     near_divisors,
+    no_such_layer,
     number,
     true,
 )
@@ -275,12 +276,15 @@ class Hybrid:
     attention: MixerOf
     recurrent: MixerOf
     attends: LayerRule
+    words: tuple[str, ...] = ("full_attention", "linear_attention", "attention", "mamba")  # that `layer_types` may hold
 
     def __call__(self, c: Fields, layer: int) -> Mixer | tuple[Mixer, ...] | None:
         return (self.attention if self.is_attention(c, layer) else self.recurrent)(c, layer)
 
     def is_attention(self, c: Fields, layer: int) -> bool:
         word = kind(c, layer)
+        if word is not None and word not in self.words:
+            raise no_such_layer(word, self.words)
         return self.attends(c, layer) if word is None else word not in RECURRENT_KINDS
 
 

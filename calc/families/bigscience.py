@@ -1,10 +1,12 @@
 """Families of open collaborations: BigScience, BigCode, EleutherAI; and those of their line."""
 
+from dataclasses import replace
+
 from calc.families.attention_rows import Attention, Window
 from calc.families.family import PACKED_QKV, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
-from calc.families.openai import EVERYWHERE, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
+from calc.families.openai import EVERYWHERE, GPT2_CROSSING, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
@@ -79,6 +81,7 @@ BIGSCIENCE: dict[str, Family] = {
         norms=("ln_1", "ln_2"),
         norm="layer",
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
+        layer_extras=replace(GPT2_CROSSING, transposed=False),
         names=GPT2_NAMES,
         rotary=None,
         positions="n_positions",

@@ -7,7 +7,7 @@ bytes (encoder, decoder, and the one that cuts patches) and their tables are wei
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import Message
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
 from calc.families.family import TWO_NORMS, Family, extras
 from calc.families.feedforward_rows import Dense
@@ -34,8 +34,14 @@ def section(c: Fields, name: str) -> Fields:
 
 
 def width(c: Fields) -> int:
-    """Of the state of a byte."""
-    return section(c, "encoder_config").size("hidden_size")
+    """Of the state of a byte: what the encoder gives is what the decoder reads."""
+    encoder, decoder = (section(c, f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
+    if encoder != decoder:
+        sentence = (
+            "hidden_size is {encoder:,} in encoder_config and {decoder:,} in decoder_config; both must be the same."
+        )
+        raise ConfigError(Message(sentence, encoder=encoder, decoder=decoder), "hidden_size")
+    return encoder
 
 
 def more_words(c: Fields) -> int:
@@ -113,7 +119,6 @@ BLT: dict[str, Family] = {
         extra_rows=more_words,
         final_norm="none",
         extras=beside,
-        ties=False,
         own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None, "num_hidden_layers": 25}
         | {"intermediate_size": 5632},
         assumption=Message(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Sliding
+from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Sliding, shared_width
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
@@ -18,7 +18,7 @@ from calc.model.names import Names
 
 
 def minicpm3_d_v(c: Fields) -> int:
-    return c.maybe("v_head_dim") or Attention()(c).d_head
+    return c.maybe("v_head_dim") or shared_width(c, "hidden_size", "num_attention_heads")
 
 
 # MiMo-V2: sliding layers have more KV heads, and sinks
@@ -31,14 +31,16 @@ def mimo_v2_reach(c: Fields) -> int:
 
 MIMO_V2_WINDOW = Sliding(full_every=6, first_full=1, marks="hybrid_layer_pattern", size=mimo_v2_reach)
 MIMO_V2_FULL = Attention(d_v="v_head_dim", qkv_bias="attention_bias")
-MIMO_V2_SLIDING = replace(MIMO_V2_FULL, sinks=True, window=MIMO_V2_WINDOW)
-MIMO_V2_SLIDING_OWN = replace(MIMO_V2_SLIDING, kv="swa_num_key_value_heads")
+MIMO_V2_SLIDING = replace(MIMO_V2_FULL, kv="swa_num_key_value_heads", sinks=True, window=MIMO_V2_WINDOW)
 
 
 def mimo_v2_attention(c: Fields, layer: int) -> GQA:
     if MIMO_V2_WINDOW(c, layer) is None:
         return MIMO_V2_FULL(c, layer)
-    return (MIMO_V2_SLIDING_OWN if c.maybe("swa_num_key_value_heads") else MIMO_V2_SLIDING)(c, layer)
+    if c.maybe("swa_num_key_value_heads") is None:
+        twice = {"swa_num_key_value_heads": 2 * c.size("num_key_value_heads")}
+        c = c.once("mimo_v2 sliding", lambda: c.with_all_stated(twice))
+    return MIMO_V2_SLIDING(c, layer)
 
 
 def mimo_v2_sparse(c: Fields, layer: int) -> bool:
@@ -281,7 +283,7 @@ CHINA: dict[str, Family] = {
         mixer=mimo_v2_attention,
         ffn=replace(DEEPSEEK_EXPERTS, sparse=mimo_v2_sparse, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
-        own={"n_shared_experts": None, "swa_num_key_value_heads": 8, "sliding_window_size": None},
+        own={"n_shared_experts": None, "swa_num_key_value_heads": None, "sliding_window_size": None},
     ),
     "step3p5": Family(
         maker="StepFun",
@@ -317,6 +319,7 @@ CHINA: dict[str, Family] = {
         ),
         layers="num_layers",
         layer_extras=longcat_mlps,
+        follows={"qk_head_dim": lambda c: c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")},
     ),
     "dots1": Family(
         maker="rednote",

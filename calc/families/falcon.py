@@ -26,10 +26,10 @@ def falcon_attention(c: Fields, layer: int) -> GQA:
 
 
 def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
-    new = c.flag("new_decoder_architecture")
-    if new and (c.maybe("num_ln_in_parallel_attn") or 2) == 2:
-        return ("ln_attn", "ln_mlp")
-    return ("input_layernorm",) if c.flag("parallel_attn") else TWO_NORMS
+    if not c.flag("parallel_attn"):
+        return TWO_NORMS
+    number = c.maybe("num_ln_in_parallel_attn") or (2 if c.flag("new_decoder_architecture") else 1)
+    return ("ln_attn", "ln_mlp") if number == 2 else ("input_layernorm",)
 
 
 FALCON_7B_AND_40B = Family(

@@ -69,6 +69,30 @@ class Weights:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class CrossAttention:
+    """What `add_cross_attention` puts into every layer: attention to the states of an encoder, with biases, and a
+    norm before it."""
+
+    matrices: Mapping[str, int]  # rows of each, in hidden sizes
+    norm: str
+    hidden: str
+    transposed: bool = False  # stored as [in, out]
+
+    def __call__(self, c: Fields, layer: int = 0) -> tuple[Extra, ...]:
+        return c.once(self, lambda: self.read(c)) if c.flag("add_cross_attention") else ()
+
+    def read(self, c: Fields) -> tuple[Extra, ...]:
+        """Any layer."""
+        hidden = c.size(self.hidden)
+        shapes: dict[str, Shape] = {}
+        for name, times in self.matrices.items():
+            rows = times * hidden
+            shapes |= {f"{name}.weight": (hidden, rows) if self.transposed else (rows, hidden), f"{name}.bias": (rows,)}
+        norms: dict[str, Shape] = {f"{self.norm}.{leaf}": (hidden,) for leaf in ("weight", "bias")}
+        return extras("attention", shapes) + extras("norms", norms)
+
+
 def extras(
     component: Component,
     shapes: Mapping[str, Shape],
@@ -179,6 +203,7 @@ class Family:
     ties: bool = True  # False: `tie_word_embeddings` has no effect
     shared: Callable[[Fields], tuple[Block, ...]] | None = None  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] | None = None
+    follows: Mapping[str, Size] = field(default_factory=dict)  # fields that must be what others say, where stated
 
 
 def made_by(maker: str, rows: Mapping[str, Family]) -> dict[str, Family]:

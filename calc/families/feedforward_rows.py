@@ -89,7 +89,7 @@ class Experts:
 
     def read(self, c: Fields) -> MoE:
         """Those of any layer."""
-        n_experts, chosen = c.size(self.n), c.size(self.top_k)
+        n_experts, chosen = c.size(self.n), self.read_chosen(c)
         if chosen > n_experts:
             sentence = "{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({name})."
             message = Message(sentence, top_k=self.top_k, chosen=chosen, n_experts=n_experts, name=self.n)
@@ -109,6 +109,13 @@ class Experts:
             stacked=self.stacked,
         )
 
+    def read_chosen(self, c: Fields) -> int:
+        """Experts that a token passes through; one where the config says none and its class takes that for an answer,
+        for it builds the model and fails only when it runs."""
+        if c.get(self.top_k) is None and is_left_open(c, self.top_k):
+            return 1
+        return c.size(self.top_k)
+
     def read_shared(self, c: Fields) -> MLP | None:
         """The shared experts; None without."""
         if self.shared is None and self.shared_width is None:
@@ -124,6 +131,12 @@ def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
     if kinds:
         return kinds[layer] == "sparse"
     return layer >= (first_dense if isinstance(first_dense, int) else c.maybe(first_dense, 0) or 0)
+
+
+def is_left_open(c: Fields, top_k: str) -> bool:
+    """Whether a class has no default for the number of experts of a token."""
+    name = c.aliases.get(top_k, top_k)
+    return name in c.defaults and c.defaults[name] is None
 
 
 def no_feedforward(c: Fields, layer: int) -> None:

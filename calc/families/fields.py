@@ -149,8 +149,7 @@ class Fields:
             raise ConfigError(Message(sentence, name=name, listed=len(value), layers=layers), name)
         for word in value:
             if word not in allowed:
-                sentence = "{name} holds {word}; it must be one of {allowed}."
-                raise ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
+                raise no_such_layer(word, allowed, name)
         self._checked[name] = value
         return list(value)
 
@@ -188,6 +187,12 @@ def near_divisors(of: int, near: int) -> list[int]:
 
 
 # What kind of layer i is
+
+
+def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
+    """What to raise where a list of layers holds a word that the family has no layer for."""
+    sentence = "{name} holds {word}; it must be one of {allowed}."
+    return ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
 
 
 LAYER_KINDS = (

@@ -64,9 +64,8 @@ def gemma3n_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
         "laurel.linear_left.weight": (rank, hidden),
         "laurel.linear_right.weight": (hidden, rank),
         "laurel.post_laurel_norm.weight": (hidden,),
+        "altup.correct_output_scale": (hidden,),
     }
-    if c.flag("altup_correct_scale"):
-        other |= {"altup.correct_output_scale": (hidden,)}
     return (
         *extras("other", other | per_layer_input(c)),
         *extras("norms", {"post_per_layer_input_norm.weight": (hidden,)}),

@@ -32,6 +32,7 @@ GLM5_MIXER = Hybrid(
         decays="heads",
     ),
     Every(4),
+    words=("full_attention", "indexed_attention", "linear_attention"),
 )
 GLM5_POOLS = Weights(
     {

@@ -26,9 +26,10 @@ def idefics_extras(c: Fields) -> tuple[Extra, ...]:
     attention |= {f"{name}_proj.weight": (hidden, image) for name in "kv"}
     if c.flag("qk_layer_norms"):
         attention |= {f"{name}_layer_norm.weight": (hidden // c.size("num_attention_heads"),) for name in "qk"}
+    alpha: Shape = (1, 1, hidden) if c.get("alpha_type") == "vector" else (1,)
     parts: dict[Component, Mapping[str, Shape]] = {
-        "attention": {f"cross_attn.{name}": shape for name, shape in attention.items()} | {"alpha_cross_attn": (1,)},
-        "mlp": {f"mlp.{name}": shape for name, shape in IDEFICS_FFN(c).shapes(hidden).items()} | {"alpha_dense": (1,)},
+        "attention": {f"cross_attn.{name}": shape for name, shape in attention.items()} | {"alpha_cross_attn": alpha},
+        "mlp": {f"mlp.{name}": shape for name, shape in IDEFICS_FFN(c).shapes(hidden).items()} | {"alpha_dense": alpha},
         "norms": {f"{name}.weight": (hidden,) for name in TWO_NORMS},
     }
     found: tuple[Extra, ...] = ()

@@ -9,7 +9,12 @@ from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
-LFM2_MIXER = Hybrid(Attention(head_dim=None, qk_norm="head"), short_conv, Listed("full_attn_idxs", absent=True))
+LFM2_MIXER = Hybrid(
+    Attention(head_dim=None, qk_norm="head"),
+    short_conv,
+    Listed("full_attn_idxs", absent=True),
+    words=("full_attention", "conv"),
+)
 LFM2_NAMES = Names(
     recurrent="conv",
     mlp="feed_forward",
@@ -71,6 +76,7 @@ LIQUID: dict[str, Family] = made_by(
                 ),
                 short_conv,
                 lfm3_attends,
+                words=("full_attention", "sliding_attention", "conv"),
             ),
             ffn=Dense(bias=False),
             norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),

@@ -1,7 +1,17 @@
 """Meta's families."""
 
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, GEMMA_NORMS, STACKED_EXPERTS, Family, Wrapper, extras, made_by
+from calc.families.family import (
+    GATE_UP,
+    GEMMA_NORMS,
+    STACKED_EXPERTS,
+    CrossAttention,
+    Family,
+    If,
+    Wrapper,
+    extras,
+    made_by,
+)
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
@@ -39,7 +49,7 @@ def mllama_gates(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 def llama4_sparse(c: Fields, layer: int) -> bool:
     """Experts in every `interleave_moe_layer_step`-th layer."""
-    if c.get("moe_layers"):
+    if c.get("moe_layers") is not None:
         return layer in c.indices("moe_layers")
     return (layer + 1) % c.size("interleave_moe_layer_step") == 0
 
@@ -62,8 +72,11 @@ def opt_kernels(c: Fields) -> Kernels:
     )
 
 
+OPT_NORM: If[Norm] = If("layer_norm_elementwise_affine", "layer", "none")
+
+
 def opt_final_norm(c: Fields) -> Norm:
-    return "layer" if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm") else "none"
+    return OPT_NORM(c) if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm") else "none"
 
 
 MUSE_ATTENTION = Attention(
@@ -150,7 +163,7 @@ LLAMA: dict[str, Family] = made_by(
             mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
             ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
             norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm="layer",
+            norm=OPT_NORM,
             names=Names(
                 embedding="model.decoder.embed_tokens",
                 positions="model.decoder.embed_positions",
@@ -181,6 +194,11 @@ LLAMA: dict[str, Family] = made_by(
             rotary=None,
             layers="num_layers",
             hidden="d_model",
+            layer_extras=CrossAttention(
+                matrices={f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
+                norm="encoder_attn_layer_norm",
+                hidden="d_model",
+            ),
         ),
         "chameleon": Family(
             mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True),

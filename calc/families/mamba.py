@@ -53,7 +53,6 @@ def mamba_kernels(c: Fields) -> Kernels:
 
 
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
-OUT_NORM: If[Norm] = If("add_out_norm", "rms", "none")
 UNBOUNDED = {"max_position_embeddings": None}
 
 MAMBA: dict[str, Family] = {
@@ -108,7 +107,8 @@ MAMBA: dict[str, Family] = {
         ffn=Dense(mlstm_width, "use_bias"),
         norms=("norm_mlstm", "norm_ffn"),
         norm=BIASED_NORM,
-        final_norm=OUT_NORM,
+        final_norm="rms",
+        follows={"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"},
         ties=False,
         names=Names(
             embedding="backbone.embeddings",

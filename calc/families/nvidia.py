@@ -4,7 +4,7 @@ from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
 from calc.families.family import MTP, TWO_NORMS, Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
+from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import Mamba2
 from calc.families.rotary import Rotary
@@ -43,7 +43,10 @@ def nemotron_layers(c: Fields) -> int:
     listed = c.get("layers_block_type")
     if isinstance(listed, list) and listed:
         return len(listed)
-    return c.size("num_hidden_layers") if isinstance(c.get("hybrid_override_pattern"), str) else len(NEMOTRON_KINDS)
+    letters = c.get("hybrid_override_pattern")
+    if isinstance(letters, str):
+        return c.maybe("num_hidden_layers") or max(1, min(len(letters), MAX_LAYERS))
+    return len(NEMOTRON_KINDS)
 
 
 def nemotron_kinds(c: Fields) -> list[str]:

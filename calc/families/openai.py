@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, Family, made_by
+from calc.families.family import GATE_UP, PACKED_QKV, CrossAttention, Family, made_by
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
@@ -32,11 +32,19 @@ GPT2_NAMES = Names(
 CONV1D = {"transposed": True}
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 
+GPT2_CROSSING = CrossAttention(
+    matrices={"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1},
+    norm="ln_cross_attn",
+    hidden="n_embd",
+    transposed=True,
+)
+
 GPT2 = Family(
     mixer=GPT2_ATTENTION,
     ffn=GPT2_MLP,
     norms=("ln_1", "ln_2"),
     norm="layer",
+    layer_extras=GPT2_CROSSING,
     kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out", holds_attended=True),
     names=GPT2_NAMES.model_copy(update=CONV1D),
     rotary=None,

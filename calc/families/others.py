@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import isqrt
 
-from calc.families.attention_rows import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window
+from calc.families.attention_rows import LISTED_ONLY, Attention, Every, Hybrid, Sliding, Window, shared_width
 from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
@@ -38,6 +38,8 @@ XIELU_CONSTANTS = Weights(
 
 def apertus_scalars(c: Fields, layer: int) -> tuple[Extra, ...]:
     """xIELU, arXiv:2411.13010: two learned slopes and two constants."""
+    if c.get("hidden_act") not in (None, "xielu"):
+        return ()
     return XIELU(c) + XIELU_CONSTANTS(c)
 
 
@@ -100,6 +102,11 @@ def laguna_attention(c: Fields, layer: int) -> Mixer:
     if isinstance(heads, list):
         c = c.with_stated("num_attention_heads", heads[layer] if layer < len(heads) else None)
     return attention(c, layer)
+
+
+def helium_d_head(c: Fields) -> int:
+    """The class's output projection is square."""
+    return shared_width(c, "hidden_size", "num_attention_heads")
 
 
 # Flint
@@ -245,7 +252,9 @@ OTHERS: dict[str, Family] = {
         extras=modernbert_extras,
         head_bias="decoder_bias",
     ),
-    "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense()),
+    "helium": Family(
+        maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), ffn=Dense(), follows={"head_dim": helium_d_head}
+    ),
     "nanochat": Family(
         maker="Karpathy",
         mixer=BIASED,

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, Family, Weights, Wrapper, made_by
+from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, CrossAttention, Family, Weights, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
+from calc.model.block import Extra
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -41,7 +42,19 @@ KOSMOS_25 = Family(
     extras=Weights({"embedding": {"text_model.model.segment_emb.weight": (2, "hidden_size")}}),
     wrappers=(Wrapper("kosmos-2.5"),),
 )
-KOSMOS_2_NORMS = norm_of("hidden_size", "self_attn.inner_attn_ln") | norm_of("ffn_dim", "ffn.ffn_layernorm")
+KOSMOS_2_NORMS = Weights(
+    {"norms": norm_of("hidden_size", "self_attn.inner_attn_ln") | norm_of("ffn_dim", "ffn.ffn_layernorm")}
+)
+KOSMOS_2_CROSSING = CrossAttention(
+    matrices={f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
+    norm="encoder_attn_layer_norm",
+    hidden="hidden_size",
+)
+
+
+def kosmos_2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    return KOSMOS_2_NORMS(c) + KOSMOS_2_CROSSING(c)
+
 
 PHI: dict[str, Family] = made_by(
     "Microsoft",
@@ -118,7 +131,7 @@ PHI: dict[str, Family] = made_by(
         "kosmos_2_5_text_model": KOSMOS_25,
         "kosmos_2_text_model": replace(
             KOSMOS_25,
-            layer_extras=Weights({"norms": KOSMOS_2_NORMS}),
+            layer_extras=kosmos_2_extras,
             extras=None,
             wrappers=(Wrapper("kosmos-2"),),
         ),

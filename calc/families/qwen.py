@@ -292,7 +292,12 @@ QWEN: dict[str, Family] = made_by(
             ),
         ),
         "qwen4_exp_text": Family(
-            mixer=Hybrid(qwen4_attention, qwen4_delta, Every("full_attention_interval")),
+            mixer=Hybrid(
+                qwen4_attention,
+                qwen4_delta,
+                Every("full_attention_interval"),
+                words=("full_attention", "indexed_attention", "linear_attention"),
+            ),
             ffn=QWEN35_EXPERTS,
             norms=(),
             final_norm="none",

@@ -30,7 +30,8 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     section = config if field is None else _section(config, field)
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
-    found = {**section, "model_type": own if known else WRAPPED[model_type]}
+    defaults = sections().get(model_type, {}).get("absent" if field is None else "partial", {})
+    found = {**defaults, **section, "model_type": own if known else WRAPPED[model_type]}
     return language({**found, **_tie(model_type, config, section)})
 
 
@@ -38,6 +39,13 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def ties() -> Mapping[str, Mapping[str, Any]]:
     """The rule of TIES that each class of transformers follows, and what its own field is where it is left out."""
     return MappingProxyType(json.loads(Path(__file__).with_name("ties.json").read_text(encoding="utf-8")))
+
+
+@cache
+def sections() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """What a wrapper's class takes for fields of the language model's section, where it is left out whole and where in
+    part, and where that is not what the language model's own class takes."""
+    return MappingProxyType(json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8")))
 
 
 def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -47,9 +47,14 @@ def zamba2_d_head(c: Fields) -> int:
 
 def zamba_attention(c: Fields) -> GQA:
     """Its input is the hidden state beside the embedding: twice as wide."""
-    twice, n_q = 2 * c.size("hidden_size"), c.size("num_attention_heads")
-    d_head = c.maybe("attention_head_dim") or twice // n_q
-    return GQA(n_q=n_q, n_kv=c.maybe("num_key_value_heads") or n_q, d_head=d_head, d_in=twice)
+    n_q = c.size("num_attention_heads")
+    d_head = c.maybe("attention_head_dim") or 2 * c.size("hidden_size") // n_q
+    return GQA(n_q=n_q, n_kv=c.maybe("num_key_value_heads") or n_q, d_head=d_head, d_in=zamba_width(c))
+
+
+def zamba_width(c: Fields) -> int:
+    """What attention reads."""
+    return c.maybe("attention_hidden_size") or 2 * c.size("hidden_size")
 
 
 def zamba_linear(c: Fields, layer: int) -> tuple[Extra, ...]:
@@ -67,7 +72,7 @@ def zamba_shared(c: Fields) -> tuple[Block, ...]:
 def zamba_block(c: Fields, places: tuple[int, ...], ffn: MLP, path: str, adapters: tuple[Extra, ...]) -> Block:
     hidden = c.size("hidden_size")
     norms: dict[str, Shape] = {
-        f"{path}.input_layernorm.weight": (2 * hidden,),
+        f"{path}.input_layernorm.weight": (zamba_width(c),),
         f"{path}.pre_ff_layernorm.weight": (hidden,),
     }
     return Block(
@@ -106,7 +111,7 @@ def zamba2_adapters(c: Fields, turns: range, width: int) -> tuple[Extra, ...]:
         if c.flag("use_shared_attention_adapter"):
             for part in ("q", "k", "v"):
                 path = f"shared_transformer.self_attn.linear_{part}_adapter_list.{turn}"
-                attention |= {f"{path}.0.weight": (rank, 2 * hidden), f"{path}.1.weight": (2 * hidden, rank)}
+                attention |= {f"{path}.0.weight": (rank, zamba_width(c)), f"{path}.1.weight": (zamba_width(c), rank)}
     return (*extras("attention", attention), *extras("mlp", mlp))
 
 

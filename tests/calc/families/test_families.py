@@ -26,6 +26,7 @@ NOT_AS_THE_ORACLE = {  # what we count more of
 ROOT = Path(__file__).parents[3]
 ORACLE = load("oracle.json")
 RESAVED = load("resaved.json")
+FLIPS = [pytest.param(row, id=row["id"]) for row in load("flips.json")]
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
 
 
@@ -72,6 +73,18 @@ def test_rates_of_compression(rates, total):
     """DeepSeek-V4 learns a bias for each token of an entry."""
     config = next(row["config"] for row in load("caches.json") if row["config"]["model_type"] == "deepseek_v4")
     assert Architecture.from_config(config | rates).parameters().total == total
+
+
+@pytest.mark.parametrize("row", FLIPS)
+def test_every_field(row):
+    """A class's default config with one field changed, of fields that were once read otherwise than by the class: its
+    count, or, where fields of the config contradict each other, a sentence that names one."""
+    if "refused" not in row:
+        assert Architecture.from_config(row["config"]).parameters().total == row["total"]
+        return
+    with pytest.raises(ConfigError) as caught:
+        Architecture.from_config(row["config"])
+    assert caught.value.field == row["refused"]
 
 
 def test_saved_again_keeps_its_cache():
@@ -149,6 +162,54 @@ def test_every_flag(row):
     parameters = Architecture.from_config(row["config"]).parameters()
     assert parameters.total == row["total"]
     assert parameters.total + parameters.not_in_total["persistent_buffers"] == row["stored"]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "total"),
+    [  # each class of transformers 5.23 on the meta device, its language model alone
+        ("fun_asr_nano", 596_049_920),
+        ("got_ocr2", 463_909_888),
+        ("idefics2", 7_241_732_096),
+        ("mistral3", 22_901_314_560),
+        ("nemo_speechlm", 31_577_937_344),
+        ("paligemma", 2_508_531_712),
+        ("qwen3_asr", 1_720_574_976),
+        ("voxtral", 4_014_136_320),
+        ("voxtral_realtime", 3_434_118_144),
+    ],
+)
+def test_an_absent_section_means_the_wrappers_default(model_type, total):
+    assert Architecture.from_config({"model_type": model_type}).parameters().total == total
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        pytest.param({"model_type": "deepseek_v2"}, 38_612_307_968, id="deepseek_v2"),
+        pytest.param(
+            {"model_type": "deepseek_ocr2", "text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 31}},
+            38_503_739_392,
+            id="deepseek_ocr2",
+        ),
+    ],
+)
+def test_a_class_without_a_number_of_chosen_experts(config, total):
+    architecture = Architecture.from_config(config)
+    assert architecture.parameters().total == total
+    assert any("does not say num_experts_per_tok" in str(sentence) for sentence in architecture.assumptions)
+
+
+def test_an_activation_with_weights_is_named():
+    said = [
+        str(sentence)
+        for config in (
+            {"model_type": "llama", "hidden_size": 64, "hidden_act": "xielu"},
+            {"model_type": "llava", "text_config": {"hidden_size": 64}, "vision_config": {"hidden_act": "prelu"}},
+            {"model_type": "apertus", "hidden_size": 64, "hidden_act": "xielu"},
+        )
+        for sentence in Architecture.from_config(config).assumptions
+    ]
+    assert [sentence.split(" is ")[0] for sentence in said] == ["“hidden_act”", "“vision_config.hidden_act”"]
 
 
 @pytest.mark.parametrize(

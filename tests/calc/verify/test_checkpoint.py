@@ -2,6 +2,7 @@
 
 import json
 import struct
+from math import prod
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import compare
 from calc.verify.gguf import GGUF, read_gguf
 from presets import models
+from tests import load
 from tests.hub_server import safetensors
 from tests.mutation import JUNK, mutated
 
@@ -31,6 +33,14 @@ def test_a_safetensors_header(data: bytes):
     table = read_safetensors(data)
     assert {name: tuple(stored) for name, stored in table.tensors.items()} == SMALL | {"b": ("F4", (3,), 2)}
     assert (table.elements, table.bytes, table.bytes_by_dtype()) == (9, 14, {"BF16": 12, "F4": 2})
+
+
+@pytest.mark.parametrize("row", load("saved_names.json"), ids=lambda row: row["id"])
+def test_names_as_transformers_saves_them(row):
+    """Encoders lose a level of their names there, language models win one."""
+    tensors = {name: Stored("BF16", tuple(shape), 2 * prod(shape)) for name, shape in row["shapes"].items()}
+    found = compare(Architecture.from_config(row["config"]), Checkpoint(tensors=tensors))
+    assert (found.differences, found.matched + found.tied) == ((), len(tensors))
 
 
 def test_an_index_has_names_and_a_total_only():
