@@ -53,7 +53,7 @@ def tiles(c: Fields) -> Iterator[NamedShape]:
     """Patches, and positions of patches and of tiles for each shape that an image may be cut into."""
     d, p, count, rows = c.size("hidden_size"), c.size("patch_size"), c.size("max_num_tiles"), patches(c) + 1
     stated = c.get("supported_aspect_ratios")
-    ratios = 1 + (len(stated) if isinstance(stated, list) and stated else 8)
+    ratios = 1 + (len(stated) if isinstance(stated, list) else 8)
     inner = f"{TOWER}.gated_positional_embedding"
     yield f"{TOWER}.class_embedding", (d,), 1
     yield f"{TOWER}.patch_embedding.weight", (d, c.size("num_channels"), p, p), 1
