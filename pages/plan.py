@@ -1,7 +1,7 @@
 import streamlit as st
 
 from pages.parts.inputs import efficiencies, planning, training_planning
-from pages.parts.outputs import frame, paper, plans, training_plans
+from pages.parts.outputs import carried, frame, paper, plans, training_plans
 from pages.parts.state import url
 from pages.parts.state.planned import planned
 from pages.parts.state.query import PLAN
@@ -17,6 +17,7 @@ if url.current(PLAN).planning.purpose == "train":
 else:
     answer = frame.page(PLAN, planned, planning.purpose, *planning.SECTIONS)
     st.caption(say("Which GPUs serve it, how many, laid out how, how fast, and at what price."))
+    carried.on_plan(answer)
     plans.best(answer)
     chosen = plans.table(answer)
     plans.frontier(answer, chosen)

@@ -2,6 +2,7 @@ from functools import partial
 
 from pages.parts.inputs import sidebar, training
 from pages.parts.outputs import (
+    carried,
     charts,
     frame,
     paper,
@@ -18,6 +19,7 @@ from pages.parts.words import say
 
 def train(answer: Trained) -> None:
     report = answer.report
+    carried.on_train(answer)
     training_answer.draw(answer)
     training_time.draw(answer)
     training_step.totals(answer)

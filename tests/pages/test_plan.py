@@ -222,3 +222,32 @@ def test_weigh_says_how_fast():
     assert len(told) == 1
     assert "bound by memory bandwidth" in told[0]
     assert not [text for text in texts(page(model="deepseek-ai/DeepSeek-V3", gpu="l4").markdown) if "tokens/s" in text]
+
+
+def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
+    """By link and by navigation: GPUs, their number and the formats."""
+    app = page("plan", model="Qwen/Qwen3-8B", gpu="h100-sxm", num_gpus="2", weights="fp8")
+    assert set(app.dataframe[0].value["gpu"]) == {"H100 SXM 80GB"}
+    assert set(app.dataframe[0].value["weights"]) == {"fp8"}
+    assert max(app.dataframe[0].value["gpus"]) <= 2
+    assert any("From Weigh: H100 SXM 80GB; 2 GPUs at most; Weights in fp8." in text for text in texts(app.caption))
+    assert dict(app.query_params) == {"model": "Qwen/Qwen3-8B", "gpu": "h100-sxm", "num_gpus": "2", "weights": "fp8"}
+    run(app.button(key="without_weigh").click())
+    assert len(set(app.dataframe[0].value["gpu"])) > 5
+    assert not any("From Weigh" in text for text in texts(app.caption))
+
+
+def test_the_load_of_weigh_is_one_click_away():
+    app = page("plan", model="Qwen/Qwen3-8B", batch="16", context="4096")
+    assert any("Weigh asks about 16 sequences of 4,096 tokens." in text for text in texts(app.caption))
+    run(app.button(key="load_of_weigh").click())
+    assert app.query_params["users"] == "16"
+    assert int(app.query_params["prompt"]) + int(app.query_params.get("output", 512)) == 4096
+
+
+def test_train_says_that_weigh_has_several_gpus():
+    app = page("train", model="Qwen/Qwen3-0.6B", num_gpus="4")
+    assert any("Weigh has 4 GPUs of each; this step runs on one." in text for text in texts(app.caption))
+    run(app.button(key="gpus_of_weigh").click())
+    assert app.query_params["dp"] == "4"
+    assert not any("Weigh has 4" in text for text in texts(app.caption))

@@ -12,7 +12,7 @@ from calc.time.plan import PLANNED
 from calc.time.prices import price_of
 from pages.parts.inputs.control import control, default, explain, faults, help_of, within
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.state.planned import Planned, own_gpus
+from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
 from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
@@ -92,6 +92,13 @@ def number(place: Place, usual: Any = None, step: int | None = None) -> None:
     )
 
 
+def unchosen(scenario: Scenario) -> str:
+    """Which GPUs are looked at where none is chosen."""
+    if scenario.planning.purpose == "train":
+        return say("The usual ones")
+    return say("Those of Weigh") if chosen_on_weigh(scenario) else say("All of the catalogue")
+
+
 def hardware(answer: Answer) -> None:
     """Which GPUs may be used."""
     known = of_planning()
@@ -102,9 +109,7 @@ def hardware(answer: Answer) -> None:
         format_func=lambda name: find_gpu(name).name,
         **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
         help=help_of(place.option),
-        placeholder=say("The usual ones")
-        if answer.scenario.planning.purpose == "train"
-        else say("All of the catalogue"),
+        placeholder=unchosen(answer.scenario),
     )
     control(known["node"], answer.error)
 

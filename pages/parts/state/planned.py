@@ -21,7 +21,7 @@ from calc.time.plan import Plan, Search
 from calc.time.plan_range import PlanRange, plan_range, rows_of_plan
 from calc.time.plan_report import assumptions
 from calc.time.sensitivity import Sensitivity, sensitivity
-from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
+from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
 from pages.parts.state.weighed import Answer, Model, read
 from presets import gpus
 
@@ -110,7 +110,7 @@ def planned(scenario: Scenario) -> Planned:
         scenario.overrides,
         scenario.gpu,
         scenario.planning,
-        scenario.serving.engine,
+        scenario.serving,
         scenario.efficiencies,
     )
     kept: tuple[Any, Plans] | None = st.session_state.get("plans")
@@ -136,8 +136,8 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         engine,
         checked(needs),
         candidates(scenario),
-        precisions(model, asked, scenario.serving.engine),
-        most=asked.max_gpus,
+        precisions(model, asked, scenario.serving),
+        most=min(asked.max_gpus, scenario.serving.num_gpus or asked.max_gpus),
         node=asked.node,
         prices=asked.prices,
         edited=scenario.efficiencies.edits,
@@ -148,9 +148,15 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
 
 
 def candidates(scenario: Scenario) -> list[GPU]:
-    """The GPUs that may be used: those chosen, or the catalogue and the reader's own."""
-    chosen = scenario.planning.plan_gpus
+    """The GPUs that may be used: those chosen here, else on Weigh, else the catalogue and the reader's own."""
+    chosen = scenario.planning.plan_gpus or chosen_on_weigh(scenario)
     return [find_gpu(name) for name in chosen or (*own_gpus(scenario), *gpus())]
+
+
+def chosen_on_weigh(scenario: Scenario) -> tuple[str, ...]:
+    """The GPUs of Weigh, where they are not the usual ones."""
+    usual = set(usual_gpus()) == {name for name in scenario.gpu if name in gpus()}
+    return () if usual else scenario.gpu
 
 
 def own_gpus(scenario: Scenario) -> list[str]:
@@ -158,11 +164,11 @@ def own_gpus(scenario: Scenario) -> list[str]:
     return [name for name in dict.fromkeys((*scenario.gpu, *scenario.planning.plan_gpus)) if name not in gpus()]
 
 
-def precisions(model: Model, asked: PlanChoice, engine: str) -> list[Precision]:
-    """Each acceptable pair of formats."""
-    weights: tuple[WeightFormat, ...] = asked.weight_formats or (model.native,)
-    caches: tuple[CacheFormat | None, ...] = asked.kv_formats or (None,)
-    stored, kind = model.published.stored, ENGINES[engine]
+def precisions(model: Model, asked: PlanChoice, serving: ServingChoice) -> list[Precision]:
+    """Each acceptable pair of formats; where none is chosen here, that of Weigh."""
+    weights: tuple[WeightFormat, ...] = asked.weight_formats or (serving.weights or model.native,)
+    caches: tuple[CacheFormat | None, ...] = asked.kv_formats or (serving.kv,)
+    stored, kind = model.published.stored, ENGINES[serving.engine]
     return [kind.precision(stored, form, kv) for form, kv in product(weights, caches)]
 
 

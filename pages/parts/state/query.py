@@ -84,7 +84,9 @@ TRAIN = Page(
     uses=("source", "gpu", "training", "overhead", "efficiencies", "tab"),
     old=True,
 )
-PLAN = Page(path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "planning", "efficiencies"))
+PLAN = Page(
+    path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "serving", "planning", "efficiencies")
+)
 HARDWARE = Page(path="hardware", title=Message("Hardware"), icon="memory", uses=("source", "gpu", "hardware"))
 VERIFY = Page(path="verify", title=Message("Verify"), icon="fact_check", uses=("source",), old=True)
 ACCURACY = Page(path="accuracy", title=Message("Accuracy"), icon="target", uses=("source",), old=True)

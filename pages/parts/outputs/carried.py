@@ -1,0 +1,70 @@
+"""What a page takes from another one, or leaves there, in a line: nothing that was chosen is dropped in silence."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import streamlit as st
+
+from calc import Workload
+from calc.hardware.custom_gpu import find_gpu
+from pages.parts import words
+from pages.parts.state.planned import Planned, chosen_on_weigh
+from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
+
+
+def on_plan(answer: Planned) -> None:
+    """What a plan takes from Weigh, and the load there where another is asked about here."""
+    scenario = answer.scenario
+    taken, work = list(taken_from_weigh(scenario)), scenario.serving.workload
+    if taken:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(say("From Weigh: {what}.", what=words.listed(taken)), width="content")
+            st.button(say("Without these"), key="without_weigh", type="tertiary", on_click=leave, args=(scenario,))
+    if scenario.planning.needs == PlanChoice().needs and work != Workload():
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            asks = say("Weigh asks about {n:,} sequences of {context:,} tokens.", n=work.batch, context=work.context)
+            st.caption(asks, width="content")
+            st.button(say("Plan for that"), key="load_of_weigh", type="tertiary", on_click=take_load, args=(scenario,))
+
+
+def taken_from_weigh(scenario: Scenario) -> Iterator[str]:
+    asked, serving = scenario.planning, scenario.serving
+    if not asked.plan_gpus and (chosen := chosen_on_weigh(scenario)):
+        yield ", ".join(find_gpu(name).name for name in chosen)
+    if serving.num_gpus is not None and serving.num_gpus < asked.max_gpus:
+        yield say("{n:,} GPUs at most", n=serving.num_gpus)
+    if serving.weights is not None and not asked.weight_formats:
+        yield say("Weights in {weights}", weights=serving.weights)
+    if serving.kv is not None and not asked.kv_formats:
+        yield say("KV cache in {kv}", kv=serving.kv)
+
+
+def leave(scenario: Scenario) -> None:
+    serving = scenario.serving.model_copy(update={"num_gpus": None, "weights": None, "kv": None})
+    change(gpu=Scenario().gpu, serving=serving)
+
+
+def take_load(scenario: Scenario) -> None:
+    """So many users, each with a prompt and an answer that fill the context."""
+    work = scenario.serving.workload
+    output = work.generated if 1 < work.generated < work.context else min(512, work.context - 1)
+    needs = {"users": work.batch, "requests_per_s": None, "prompt": work.context - output, "output": output}
+    planning = scenario.planning
+    change(planning=planning.model_copy(update={"needs": planning.needs.model_copy(update=needs)}))
+
+
+def on_train(answer: Answer) -> None:
+    """GPUs that Weigh has several of, where the step runs on one."""
+    asked: ServingChoice = answer.scenario.serving
+    training: Any = answer.scenario.training
+    if asked.num_gpus is None or asked.num_gpus == 1 or training.layout.gpus > 1:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(say("Weigh has {n:,} GPUs of each; this step runs on one.", n=asked.num_gpus), width="content")
+        layout = training.layout.model_copy(update={"dp": asked.num_gpus})
+        spread = training.model_copy(update={"layout": layout})
+        label = say("Spread over {n:,}", n=asked.num_gpus)
+        st.button(label, key="gpus_of_weigh", type="tertiary", on_click=change, kwargs={"training": spread})
