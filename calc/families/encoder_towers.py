@@ -71,6 +71,15 @@ def llava_next(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield "image_newline", (TEXT,), 1
 
 
+def llava_next_video(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """The same, and a convolution that pools frames where it is asked for (`modeling_llava_next_video.py`)."""
+    yield from llava_next(c, whole)
+    if whole.get("spatial_pool_mode") == "conv":
+        d, stride = c.size("hidden_size"), whole.maybe("spatial_pool_stride") or 2
+        pool: Shapes = {"pool": (whole.maybe("spatial_pool_out_channels") or d, d, stride, stride)}
+        yield from placed("vision_resampler", with_biases(pool))
+
+
 def gemma3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """One matrix, laid [in, out], behind an average over patches and a norm (transformers `modeling_gemma3.py`)."""
     d = c.size("hidden_size")

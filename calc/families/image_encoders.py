@@ -132,7 +132,8 @@ def granite_docling(c: Fields, whole: Fields) -> ListedTower:
     """SigLIP with a coarse and a fine connector, and mergers of single layers (transformers
     `modeling_granite_docling.py`)."""
     d, out, path = c.size("hidden_size"), c.size("out_hidden_size"), "model.vision_model"
-    scale, deep = c.size("scale_factor"), count(c, "deepstack_visual_indexes")
+    scale, indexes = c.size("scale_factor"), "deepstack_visual_indexes"
+    deep = len(GRANITE_DOCLING[indexes]) if c.get(indexes) is None else count(c, indexes)
     outer = with_biases({"ln_in": (d,), "ln_mid": (out,), "ln_out": (out,)}) | weights({"mlp_fc2": (out, out)})
     routes = [("coarse", scale)] + ([("fine", scale // 2)] if c.flag("use_fine_route") else [])
     parts = [siglip(c, path), placed(f"{path}.connector", outer)]

@@ -6,7 +6,7 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 from collections.abc import Iterator
 
 from calc.families import tower_defaults as defaults
-from calc.families.encoder_towers import PROJECTOR, encoded, gemma3, layers_seen, llava
+from calc.families.encoder_towers import PROJECTOR, encoded, gemma3, layers_seen, llava, llava_next_video
 from calc.families.encoders import CLIP_LAYER, clip, encoder_of, pixtral, siglip
 from calc.families.family import Tower
 from calc.families.fields import Fields
@@ -14,7 +14,7 @@ from calc.families.image_encoders import eva
 from calc.families.phi_towers import PHI4
 from calc.families.qformer import QFORMER, qformer
 from calc.families.tower_parts import listed, section, two
-from calc.families.tower_readers import LLAVA_NEXT, QWEN3
+from calc.families.tower_readers import QWEN3
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import TEXT, Layer, ListedTower, biased
@@ -309,7 +309,7 @@ IMAGES = {
     "kosmos-2": images(kosmos, KOSMOS),
     "kosmos-2.5": images(kosmos_2_5, KOSMOS_2_5),
     "lighton_ocr": images(lighton_ocr, defaults.PIXTRAL | {"patch_size": 16}),
-    "llava_next_video": LLAVA_NEXT,
+    "llava_next_video": Tower(encoded("clip_vision_model", llava_next_video)),
     "minicpm_ocr": images(minicpm, MINICPM),
     "minicpmv4_6": images(minicpm, MINICPM),
     "minicpmv4_7": images(minicpm, MINICPM),
