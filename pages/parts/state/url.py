@@ -13,6 +13,7 @@ where nothing followed. So an address is read where it can be the reader's alone
 | is Back or forward                     | is that of the address                   | is sent, behind any other  |
 | is that, to a path without a query     | is what it was when the page was entered | is sent                    |
 | is that, to the query of the page left | stays, with the reader's moves           | is sent                    |
+| says one that the session never had    | is that of the address                   | is sent                    |
 | is any other, whatever it says         | stays, with the reader's moves           | is sent once it is changed |
 
 Fifth and sixth are steps that the navigation leaves in the history. A run that was cut short left what it had to read
@@ -42,11 +43,24 @@ def arrive() -> None:
     is_back = context is not None and context.is_history_navigation
     if "entered" not in state:
         state.entered, state.visits, state.written, state.resumed = {}, 0, False, widgets.left_over()
+        state.had = {_key(st.query_params.to_dict())}
         _note(state.get("language"))
-    elif is_back:
+    elif is_back or _is_foreign():
         state.written = True
         _note(None)
     words.begin()
+
+
+def _is_foreign() -> bool:
+    """Whether the browser says an address of this page that the session never had: Back beyond a reload, of which the
+    mark is lost where another message followed."""
+    state, params = st.session_state, st.query_params.to_dict()
+    path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
+    return bool(params) and "page" in state and path == state.page.path and _key(params) not in state.had
+
+
+def _key(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(params.items())
 
 
 def _note(language: str | None) -> None:
@@ -86,6 +100,7 @@ def current(page: Page) -> Scenario:
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
+    state.had.add(_key(state.address))
     if state.written or said != state.address:
         st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
