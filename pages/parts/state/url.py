@@ -35,6 +35,10 @@ from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, enco
 from pages.parts.state.scenario import Place, Scenario, Source
 
 
+ADDRESSES = 1000
+"""That a session remembers; what a browser says is never so old."""
+
+
 def arrive() -> None:
     """Note the address that a reader comes with, or goes back to, before the navigation is there to be clicked: whoever
     goes on to another page at once keeps the model. And the language that it says, before anything is. For the
@@ -43,7 +47,7 @@ def arrive() -> None:
     is_back = context is not None and context.is_history_navigation
     if "entered" not in state:
         state.entered, state.visits, state.written, state.resumed = {}, 0, False, widgets.left_over()
-        state.had = {_key(st.query_params.to_dict())}
+        state.had = {_key(st.query_params.to_dict()): None}
         _note(state.get("language"))
     elif is_back or _is_foreign():
         state.written = True
@@ -100,7 +104,9 @@ def current(page: Page) -> Scenario:
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
-    state.had.add(_key(state.address))
+    state.had[_key(state.address)] = None
+    if len(state.had) > ADDRESSES:
+        del state.had[next(iter(state.had))]
     if state.written or said != state.address:
         st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
