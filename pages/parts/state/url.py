@@ -34,7 +34,6 @@ from pages.parts.state.published import forget, published
 from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
 
-
 ADDRESSES = 1000
 """That a session remembers; what a browser says is never so old."""
 
@@ -104,6 +103,7 @@ def current(page: Page) -> Scenario:
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
+    state.had.pop(_key(state.address), None)
     state.had[_key(state.address)] = None
     if len(state.had) > ADDRESSES:
         del state.had[next(iter(state.had))]
