@@ -227,7 +227,7 @@ def reason_at_start(allocation: Allocation) -> Message:
     if pool is not None and blocks < pool.least_blocks(allocation.limits.sequences):
         return Message(
             "{engine} does not start: it would run up to {sequences:,} sequences at once, each of which needs a "
-            "recurrent state, and the cache has {blocks:,} blocks. --max-num-seqs says how many.",
+            "recurrent state, and the cache has {blocks:,} blocks.",
             engine=engine,
             sequences=allocation.limits.sequences,
             blocks=blocks,
