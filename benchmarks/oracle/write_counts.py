@@ -55,18 +55,23 @@ WHERE = (
     ("embed_tokens", "embedding"),
     ("lm_head", "lm_head"),
     (".self_attn.", "attention"),
+    (".linear_attn.", "ssm_linear"),
     (".mlp.experts.", "experts_routed"),
-    (".mlp.shared_experts.", "experts_shared"),
+    (".mlp.shared_expert_gate.weight", "router"),
+    (".mlp.shared_expert", "experts_shared"),
     (".mlp.gate.weight", "router"),
     (".mlp.", "mlp"),
     ("norm", "norms"),
 )
-"""What a name holds -> where its parameters are counted; the first that fits. For plain decoders and DeepSeek-V3."""
+"""What a name holds -> where its parameters are counted; the first that fits. For plain decoders,
+DeepSeek-V3 and Qwen3-Next."""
 
 
 def components() -> None:
-    """Parameters of the language model by component, of presets that are not in oracle.json."""
-    known = {row["id"] for row in json.loads((DATA / "oracle.json").read_text(encoding="utf-8"))}
+    """Parameters of the language model by component, of presets that are neither in oracle.json nor, for want of a class, in
+    stored_tensors.json."""
+    listed = ("oracle.json", "stored_tensors.json")
+    known = {row["id"] for name in listed for row in json.loads((DATA / name).read_text(encoding="utf-8"))}
     rows = []
     for name, preset in models().items():
         if name in known:

@@ -280,7 +280,8 @@ QWEN: dict[str, Family] = made_by(
             ),
             rotary=Rotary(share=0.25),
             kernels=Kernels(norm="rms32", shared_first=True),
-            own={"full_attention_interval": 4},
+            own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
+            prediction=qwen_mtp(QWEN2_EXPERTS),
         ),
         "qwen3_5_text": replace(
             QWEN35,
