@@ -76,6 +76,8 @@ def vllm_budgets(measured: list[dict[str, Any]]) -> Iterator[Found]:
         silent = {"max_num_batched_tokens", "max_num_seqs"} & set(record["missing"])
         if record["gpu_memory_utilization"] is None:
             case = "gpu_memory_utilization is not stated"
+        elif "cpu-offload" in record["note"]:
+            case = "a part of the weights stays in host memory"
         elif record["note"].startswith("LoRA"):
             case = "started by a trainer, with settings and adapters of its own"
         elif TOWERS.search(record["model"]):

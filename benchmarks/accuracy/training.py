@@ -337,7 +337,7 @@ def qwen_scripts(record: Mapping[str, Any], config: Mapping[str, Any]) -> Case |
     method = record["method"]
     if "(emb)" in method:
         return "a method that we do not model: LoRA that trains the embedding too"
-    kind = "full" if method == "full" else "qlora" if method == "QLoRA" else "lora"
+    kind = "full" if method.startswith("full") else "qlora" if method == "QLoRA" else "lora"
     gpus, square = record["n_gpu"], int(config["hidden_size"]) ** 2
     autocast, third = kind == "lora" and gpus == 1, "ZeRO-3" in method
     sizes = {"bucket": square, "prefetch": 9 * square // 10} if third else {"bucket": 200_000_000, "overlap": True}
