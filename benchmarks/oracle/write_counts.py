@@ -68,8 +68,8 @@ DeepSeek-V3 and Qwen3-Next."""
 
 
 def components() -> None:
-    """Parameters of the language model by component, of presets that are neither in oracle.json nor, for want of a class, in
-    stored_tensors.json."""
+    """Parameters of the language model by component, of presets that are neither in oracle.json nor in
+    stored_tensors.json, which holds those without a class."""
     listed = ("oracle.json", "stored_tensors.json")
     known = {row["id"] for name in listed for row in json.loads((DATA / name).read_text(encoding="utf-8"))}
     rows = []
