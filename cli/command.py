@@ -22,7 +22,7 @@ from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
-from presets import models
+from presets import models, preset_id
 from presets.hub import CONFIG, HubError, fetch, is_id
 
 ALIASES = {
@@ -42,6 +42,7 @@ def parser() -> Parser:
     p = Parser(prog="python -m calc", description=about, allow_abbrev=False)
     p.add_argument(
         "model",
+        type=preset_id,
         metavar="MODEL",
         help="a preset id, a checkpoint's folder or its config.json, - for standard input, or a Hub id",
     )

@@ -18,13 +18,17 @@ from cli.options import Parser, add_fields, filled
 from cli.tables import described
 from cli.times import add_share, stated_shares
 from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
+from presets import preset_id
 
 
 def parser() -> Parser:
     about = "Plan how to serve a language model: GPUs, layout, formats, speed and price."
     p = Parser(prog="python -m calc plan", description=about, allow_abbrev=False)
     p.add_argument(
-        "model", metavar="MODEL", help="a preset id, the path of a config.json, - for standard input, or a Hub id"
+        "model",
+        type=preset_id,
+        metavar="MODEL",
+        help="a preset id, the path of a config.json, - for standard input, or a Hub id",
     )
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")

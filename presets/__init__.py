@@ -73,6 +73,11 @@ def models() -> Mapping[str, Preset]:
     return MappingProxyType({preset.id: preset for preset in presets})
 
 
+def preset_id(text: str) -> str:
+    """The id of the preset that a text names in upper or lower case, as the Hub's addresses do too; else the text."""
+    return next((known for known in models() if known.casefold() == text.casefold()), text)
+
+
 @lru_cache(maxsize=64)
 def architecture_of(name: str) -> Architecture:
     """The model of a preset."""

@@ -69,6 +69,11 @@ def test_overrides(capsys):
     assert json.loads(out)["kv_cache"]["bytes_per_token"] == 2 * 36_864
 
 
+def test_a_preset_however_its_letters_are_cased(capsys):
+    small, exact = (run(capsys, name, "--json") for name in ("qwen/qwen2.5-3b", "Qwen/Qwen2.5-3B"))
+    assert small == exact
+
+
 def test_file_and_standard_input(capsys, tmp_path, monkeypatch):
     text = json.dumps(models()["openai-community/gpt2"].config)
     path = tmp_path / "config.json"

@@ -79,6 +79,11 @@ def test_a_link_is_read():
     assert encode(scenario, WEIGH) == QUERY
 
 
+def test_a_preset_however_its_letters_are_cased():
+    scenario, problems = decode({"model": "qwen/qwen2.5-3b"})
+    assert (scenario, problems) == (Scenario(source=Source(model="Qwen/Qwen2.5-3B")), [])
+
+
 def test_defaults_are_not_written():
     for page in PAGES:
         assert encode(Scenario(), page) == {}

@@ -25,7 +25,7 @@ from calc.training.recipe import RECIPES, RecipeName
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.choices import EfficiencyChoice, HardwareChoice
-from presets import gpus, models, started
+from presets import gpus, models, preset_id, started
 from presets.hub import is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
@@ -73,7 +73,8 @@ def priced(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def model_id(model: str) -> str:
-    """A preset, or what has the form of an id. Raises ValueError."""
+    """Id of a preset, however its letters are cased, or what has the form of an id. Raises ValueError."""
+    model = preset_id(model)
     if model not in models() and not is_id(model):
         raise ValueError(model)
     return model
