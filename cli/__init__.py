@@ -1,14 +1,17 @@
-"""The command line: `python -m calc MODEL`, `python -m calc plan MODEL`."""
+"""The command line: `python -m calc MODEL`, `python -m calc plan MODEL`, `python -m calc fits MODEL --gpu ID`."""
 
 import sys
 from collections.abc import Sequence
 
-from cli import command, plan
+from cli import command, fits, plan
+
+COMMANDS = {"report": command.main, "plan": plan.main, "fits": fits.main}
+"""By their first word; without one, a report."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
-    return plan.main(words[1:]) if words[:1] == ["plan"] else command.main(words)
+    return COMMANDS[words[0]](words[1:]) if words and words[0] in COMMANDS else command.main(words)
 
 
 __all__ = ["main"]

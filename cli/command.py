@@ -37,9 +37,9 @@ ALIASES = {
 ENGINE_ALIASES = {name: words for name, words in ALIASES.items() if name == "version"}
 
 
-def parser() -> Parser:
+def parser(prog: str = "python -m calc") -> Parser:
     about = "Weigh a language model: parameters, memory, and which GPUs it fits."
-    p = Parser(prog="python -m calc", description=about, allow_abbrev=False)
+    p = Parser(prog=prog, description=about, allow_abbrev=False)
     p.add_argument(
         "model",
         type=preset_id,

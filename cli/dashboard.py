@@ -1,4 +1,4 @@
-"""`weighbridge`: the dashboard, unless a report or a plan is asked for."""
+"""`weighbridge`: the dashboard, unless a report, a plan or a verdict is asked for."""
 
 import argparse
 import sys
@@ -7,25 +7,24 @@ from pathlib import Path
 
 from streamlit.web import cli as streamlit
 
-from cli import command, plan
+from cli import COMMANDS
 
 APP = Path(__file__).parents[1] / "app.py"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`weighbridge [--port N]` opens the dashboard; `weighbridge report MODEL ...` and `weighbridge plan MODEL ...`
-    are `python -m calc MODEL ...` and `python -m calc plan MODEL ...`."""
+    """`weighbridge [--port N]` opens the dashboard; `weighbridge report MODEL ...`, `weighbridge plan MODEL ...` and
+    `weighbridge fits MODEL ...` are `python -m calc MODEL ...`, `python -m calc plan MODEL ...` and so on."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["report"]:
-        return command.main(words[1:])
-    if words[:1] == ["plan"]:
-        return plan.main(words[1:])
+    if words and words[0] in COMMANDS:
+        return COMMANDS[words[0]](words[1:])
     parser = argparse.ArgumentParser(
         prog="weighbridge", description="Weigh a language model before you load it. Without a command: the dashboard."
     )
     commands = parser.add_subparsers(dest="command", title="commands")
     commands.add_parser("report", help="one report on the command line; see weighbridge report --help", add_help=False)
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
+    commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)

@@ -1,0 +1,42 @@
+"""`weighbridge fits MODEL --gpu ID ...`: a report whose answer is the exit status, for pipelines."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from calc import Report, TrainingReport
+from calc.errors import ConfigError, Message
+from calc.serving.verdict import Verdict
+from calc.training.training_verdict import TrainingVerdict
+from cli.command import parser, run
+
+FITS, FITS_NOT, BAD_QUESTION, FITS_IF = 0, 1, 2, 3
+STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
+"""Exit status of a verdict's word."""
+SEVERITY = (FITS, FITS_IF, FITS_NOT)
+"""Of several GPUs the last of these decides."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 where the model fits on every GPU that is named, 3 where it does with the flags that are printed
+    or is tight, 1 where it does not fit or run, 2 for a question that can't be read."""
+    arguments = parser("weighbridge fits").parse_args(argv)
+    try:
+        if not arguments.gpu:
+            raise ConfigError(Message("Say on which GPU: --gpu h100-sxm, or several."), "gpu")
+        result, _, _ = run(arguments)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return BAD_QUESTION
+    print(json.dumps(result.model_dump(mode="json"), indent=1, ensure_ascii=False) if arguments.json else lines(result))
+    return max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
+
+
+def lines(result: Report | TrainingReport) -> str:
+    """A line for each GPU: how many, the verdict's word, the flags that it needs, and why."""
+    return "\n".join(map(line, result.verdicts))
+
+
+def line(verdict: Verdict | TrainingVerdict) -> str:
+    flags = verdict.flags if isinstance(verdict, Verdict) else ()
+    return f"{verdict.gpus} x {verdict.gpu}: {' '.join((verdict.verdict, *flags))}. {verdict.reason}"
