@@ -358,6 +358,10 @@ class Engine(ABC):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
 
+    def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
+        """The same ranges on one kind of GPU under these limits, no lower than the usual ones."""
+        return self.overhead(laid_out.layout.gpus)
+
     def budget(
         self,
         total: int,
