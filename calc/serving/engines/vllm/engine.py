@@ -23,11 +23,11 @@ from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedW
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
-from calc.serving.engines.vllm.graphs import ANY, graphs_range
+from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.outside import non_torch, usual_libraries
+from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
@@ -210,6 +210,12 @@ class VLLM(Engine):
         estimates = not self.options.enforce_eager and holds("graphs are of its share", self.options)
         outside = non_torch(gpu, gpus, estimates=estimates)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
+
+    def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:
+        if has_formula(self.options, gpu):
+            yield graphs_formula(self.options, limits, max(map(len, laid_out.ranges)))
+        if gpu.memory == "unified":
+            yield UNIFIED_NOTE
 
     def budget(
         self,

@@ -3,6 +3,7 @@
 Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public start-up logs of 2024 to 2026.
 """
 
+from calc.errors import Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range
 from calc.serving.engines.engine import Limits
@@ -56,16 +57,37 @@ def graphs_gib(graphs: int, layers: int, options: VLLMOptions, *, several: bool)
     return share * graphs * (EACH + LAYER * layers) / 1024
 
 
+def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
+    """Whether graphs are captured whose bytes follow from their number and layers: CUDA, from 0.8 on, and without
+    drafts on the first runner."""
+    captured = gpu.platform == "cuda" and not options.enforce_eager
+    drafts = options.speculative != "none" and not holds("the second runner", options)
+    return captured and holds("prompts are cut into chunks", options) and not drafts
+
+
+def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message:
+    """What the middle of the range is, in words."""
+    old = not holds("graphs up to twice the sequences", options)
+    each, layer = (OLD_EACH, OLD_LAYER) if old else (EACH, LAYER)
+    return Message(
+        "CUDA graphs: {graphs:,} of them, each {each:g} MiB and {layer:g} MiB for each of {layers:,} layers with "
+        "vLLM's first model runner; half of that with its second, the default from 0.29 on.",
+        graphs=captured_graphs(options, limits),
+        each=each,
+        layer=layer,
+        layers=layers,
+    )
+
+
 def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *, several: bool) -> Range:
     """GiB of CUDA graphs on a GPU whose stage has so many layers; the formula is its middle."""
     if options.enforce_eager:
         return NONE
     if gpu.platform == "rocm":
         return ROCM
-    if gpu.platform != "cuda" or not holds("prompts are cut into chunks", options):
-        return ANY
-    if options.speculative != "none" and not holds("the second runner", options):
-        return DRAFTS
+    if not has_formula(options, gpu):
+        drafts = gpu.platform == "cuda" and options.speculative != "none"
+        return DRAFTS if drafts else ANY
     old = not holds("graphs up to twice the sequences", options)
     graphs = captured_graphs(options, limits)
     middle = max(LEAST, graphs_gib(graphs, layers, options, several=several))

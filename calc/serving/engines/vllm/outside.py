@@ -3,6 +3,7 @@
 Ranges in GiB a GPU, from public start-up logs of 2024 to 2026 that print it.
 """
 
+from calc.errors import Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range, libraries
 
@@ -17,6 +18,10 @@ SWITCHED = Range(low=0.4, high=1.84)
 UNIFIED = Range(low=0.02, high=8)
 """Memory that the CPU shares: the driver's difference counts its page cache too, so that 3 to 8 GiB go to nobody's
 account, on six starts on a GB10."""
+UNIFIED_NOTE = Message(
+    "The GPU shares its memory with the CPU: what the driver says is taken counts the system's page cache too, so that "
+    "up to 8 GiB of the overhead depend on what else was read."
+)
 ANY = Range(low=0.02, high=1.84)
 """Several GPUs, whatever joins them."""
 PROFILED = Range(low=0, high=1)
