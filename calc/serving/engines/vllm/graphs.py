@@ -22,8 +22,9 @@ SECOND_RUNNER = 0.5
 """What the V2 runner's graphs take of that; eight starts."""
 LEAST = 0.06
 """GiB of one or two graphs; six starts."""
-SPREAD, OLD_SPREAD = 0.25, 0.6
-"""How far logs lie from the formula, as a share of it."""
+SPREAD, OLD_LEAST = 0.25, 0.4
+"""How far logs lie from the formula, as a share of it; and the least that they have of it up to 0.11, where some take
+all of the usual range."""
 DRAFTS = Range(low=0.45, high=1.9)
 """GiB with a draft on the V1 runner: six starts of three models, 0.49 to 1.89."""
 ROCM = Range(low=0.4, high=4.1)
@@ -66,7 +67,7 @@ def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
 
 
 def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message:
-    """What the middle of the range is, in words."""
+    """The formula in words."""
     old = not holds("graphs up to twice the sequences", options)
     each, layer = (OLD_EACH, OLD_LAYER) if old else (EACH, LAYER)
     return Message(
@@ -80,7 +81,7 @@ def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message
 
 
 def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *, several: bool) -> Range:
-    """GiB of CUDA graphs on a GPU whose stage has so many layers; the formula is its middle."""
+    """GiB of CUDA graphs on a GPU whose stage has so many layers; the formula is its middle from 0.12 on."""
     if options.enforce_eager:
         return NONE
     if gpu.platform == "rocm":
@@ -88,8 +89,8 @@ def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *,
     if not has_formula(options, gpu):
         drafts = gpu.platform == "cuda" and options.speculative != "none"
         return DRAFTS if drafts else ANY
-    old = not holds("graphs up to twice the sequences", options)
     graphs = captured_graphs(options, limits)
     middle = max(LEAST, graphs_gib(graphs, layers, options, several=several))
-    spread = middle * (OLD_SPREAD if old else SPREAD)
-    return Range(low=middle - spread, high=middle + spread)
+    if not holds("graphs up to twice the sequences", options):
+        return Range(low=OLD_LEAST * middle, high=max(ANY.high, middle))
+    return Range(low=(1 - SPREAD) * middle, high=(1 + SPREAD) * middle)
