@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from operator import add, sub
 
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, MIDDLE, OverheadSizes, at_end
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.engine import Limits
 from calc.serving.memory import Serving
@@ -88,9 +88,10 @@ class Several:
         return self.rooms[end, working]
 
     def left(self, end: int, working: int, limits: Limits, overhead: OverheadSizes) -> int:
-        usable, taken = self.gpu.usable_bytes, at_end(overhead, end)
+        usable = self.gpu.usable_bytes
         if limits.share is None:
-            return usable - sum(taken.values())
+            return usable - sum(at_end(overhead, end).values())
+        taken = at_end(overhead, LOW)  # each layout has a range of its own
         return self.alone.engine.budget(usable, limits, 0, working, None, taken).cache
 
     def least_stages(self, stored: LayerBytes) -> int:

@@ -74,7 +74,7 @@ class Serving:
         self.overhead_high = bounds(fixed)[1]
         """Bytes of it on a GPU at the high end."""
         self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
-        self.known_requirements = dict[tuple[str | None, str | None, Limits], Requirements]()
+        self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
 
     @property
     def weights(self) -> int:
@@ -129,13 +129,11 @@ class Serving:
         return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
-        """What GPUs with the kernels of this one need, under these limits."""
-        key = gpu.platform, gpu.capability, limits
+        """What GPUs with the kernels and links of this one need, under these limits."""
+        key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
         if key not in self.known_requirements:
-            overhead = self.ranges, self.at_ends
-            self.known_requirements[key] = Requirements(
-                self.engine, self.laid_out, self.weighing, *overhead, limits, gpu
-            )
+            ranges = self.overhead.ranges(self.engine.overhead_on(gpu, self.laid_out, limits))
+            self.known_requirements[key] = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
         return self.known_requirements[key]
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem, Range, bounds, sizes
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, Moment
@@ -39,12 +39,13 @@ class Requirements:
         laid_out: LaidOut,
         weighing: Weighing,
         overhead: Mapping[OverheadItem, Range],
-        at_ends: Sequence[Mapping[OverheadItem, int]],
         limits: Limits,
         gpu: GPU,
     ) -> None:
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
-        self.at_ends, self.limits, self.gpu = at_ends, limits, gpu  # one of them
+        self.limits, self.gpu = limits, gpu  # one of them
+        fixed = sizes(overhead, 0)  # what hangs on the rest apart
+        self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
         self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
 

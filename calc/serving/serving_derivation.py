@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from calc.errors import Message
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.overhead import MIDDLE, OverheadSizes
 from calc.hardware.shards import copies_within
@@ -109,6 +110,11 @@ class Derivations:
             symbols.line("overhead_high", sum(most for _, most in ends)),
             symbols.line("overhead", middle),
         ]
+
+    def overhead_notes(self) -> Iterator[Message]:
+        """How its ranges come about."""
+        allocation = self.allocation
+        yield from self.serving.engine.overhead_notes(allocation.gpu, self.serving.laid_out, allocation.limits)
 
     def total(self) -> Lines:
         """The parts of the memory of one GPU."""

@@ -147,6 +147,7 @@ class ServingPaper:
                 (name, Exact(number=low), Exact(number=high)) for name, (low, high) in self.of.overhead_items.items()
             ),
         )
+        yield from self.of.overhead_notes()
         memory = self.of.memory
         yield Equation(
             step=Step(

@@ -358,6 +358,14 @@ class Engine(ABC):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
 
+    def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
+        """The same ranges on one kind of GPU under these limits, no lower than the usual ones."""
+        return self.overhead(laid_out.layout.gpus)
+
+    def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:
+        """How ranges of the overhead come about, where there is a formula or a reason."""
+        yield from ()
+
     def budget(
         self,
         total: int,

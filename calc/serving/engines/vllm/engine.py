@@ -10,7 +10,7 @@ from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, W
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineName
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
+from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import PredictionModule
@@ -23,9 +23,11 @@ from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedW
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
@@ -42,8 +44,6 @@ FUSED = {
 """What vLLM keeps as one tensor."""
 VOCABULARY = 64
 """Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
-CUDA_GRAPHS = Range(low=0, high=2.4)
-"""GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
@@ -200,8 +200,22 @@ class VLLM(Engine):
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
-        graphs = NONE if self.options.enforce_eager else CUDA_GRAPHS
-        return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
+        graphs = NONE if self.options.enforce_eager else ANY
+        return {"cuda_context": CUDA_CONTEXT, "libraries": usual_libraries(gpus), "cuda_graphs": graphs}
+
+    def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
+        """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
+        gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
+        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1)
+        estimates = not self.options.enforce_eager and holds("graphs are of its share", self.options)
+        outside = non_torch(gpu, gpus, estimates=estimates)
+        return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
+
+    def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:
+        if has_formula(self.options, gpu):
+            yield graphs_formula(self.options, limits, max(map(len, laid_out.ranges)))
+        if gpu.memory == "unified":
+            yield UNIFIED_NOTE
 
     def budget(
         self,

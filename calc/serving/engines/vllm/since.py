@@ -10,6 +10,7 @@ Change = Literal[
     "prompts are cut into chunks",
     "windows free their blocks",
     "sampling does not sort",
+    "graphs up to twice the sequences",
     "groups half as large again",
     "states have a block each",
     "0.92 of the GPU",
@@ -22,6 +23,7 @@ Change = Literal[
     "latents beside states in blocks of 128",
     "16,384 tokens from 160 GiB on",
     "the null block is reserved",
+    "the second runner",
     "Mamba-2 keeps a checkpoint",
     "delta nets keep a checkpoint",
 ]
@@ -29,6 +31,7 @@ SINCE: dict[Change, Version] = {
     "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
+    "graphs up to twice the sequences": (0, 12),  # before, up to 512, and in pieces alone
     "groups half as large again": (0, 18),  # before, a quarter
     "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
     "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
@@ -42,6 +45,7 @@ SINCE: dict[Change, Version] = {
     "latents beside states in blocks of 128": (0, 27),
     "16,384 tokens from 160 GiB on": (0, 28),
     "the null block is reserved": (0, 29),  # in the check at start
+    "the second runner": (0, 29),  # by default; its graphs take half as much
     "Mamba-2 keeps a checkpoint": (0, 32),
     "delta nets keep a checkpoint": (0, 33),
 }

@@ -1,0 +1,241 @@
+"""python -m benchmarks.accuracy.startups STARTUP_LOGS.json STARTS.json: our budget at start against real start-ups.
+
+The logs say what vLLM had left for its cache, what CUDA graphs took and what weights took; the starts say which
+configurations came up. Figures in GiB; errors of the cache in per cent of the GPU. Each row is asked by its flags."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.accuracy.cases import version_of
+from benchmarks.accuracy.records import weight_format
+from benchmarks.oracle.stored_checkpoints import spelled_out
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc.formats import CACHE_BITS, native, with_hf_quant_config
+from calc.hardware.overhead import HIGH, LOW, MIDDLE
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.memory import Serving
+from calc.serving.report import laid_out_report
+from calc.serving.verdict import Word, said
+from calc.units import GIB
+from presets import gpus, models
+
+DRAFTS = {None: "none", "mtp": "mtp"}
+"""`speculative` of a row -> the option; other drafts are models that a row does not name."""
+NO: tuple[Word, ...] = ("does not fit", "does not run")
+UNMEASURED = -0.15
+"""GiB of graphs below which another process freed memory meanwhile."""
+
+
+class Start(NamedTuple):
+    """A start-up log and our figures of it at the low end of the overhead, in its middle and at the high end."""
+
+    row: Mapping[str, Any]
+    weights: float
+    cache: tuple[float, float, float]
+    graphs: tuple[float, float]
+    total: float
+
+    @property
+    def logged(self) -> Mapping[str, float]:
+        return self.row["measured"]  # type: ignore[no-any-return]
+
+    @property
+    def cache_error(self) -> float:
+        """Per cent of the GPU."""
+        return 100 * (self.cache[MIDDLE] - self.logged["kv_gib"]) / self.total
+
+    @property
+    def weights_agree(self) -> bool:
+        """Within 2 %: else the log does not say which modules stay in 16 bits, and the cache is off by as much."""
+        return abs(self.weights / self.logged.get("weights_gib", self.weights) - 1) < 0.02
+
+    @property
+    def in_range(self) -> bool:
+        return self.cache[HIGH] - 0.005 <= self.logged["kv_gib"] <= self.cache[LOW] + 0.005
+
+    @property
+    def graphs_error(self) -> float:
+        return sum(self.graphs) / 2 - self.logged["graphs_gib"]
+
+
+def config_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if row.get("preset"):
+        return models()[row["preset"]].config if row["preset"] in models() else None
+    stored = configs.get(row.get("config"))
+    if stored is None or "config" not in stored:
+        return stored
+    beside = stored.get("hf_quant_config")
+    config: dict[str, Any] = spelled_out(stored["config"])
+    return config if beside is None else with_hf_quant_config(config, spelled_out(beside))
+
+
+def unusable(row: Mapping[str, Any]) -> str | None:
+    """Why a log says too little about the bytes of its start."""
+    if row["grade"] == "c":
+        return "partial"
+    if row["refused"] is not None:
+        return "it did not start"
+    if row["speculative"] not in DRAFTS:
+        return "a draft model that the row does not name"
+    if row.get("offload"):
+        return "weights partly in host memory"
+    if row["lora"]:
+        return "LoRA slots"
+    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
+        return "not vLLM's own code for this device"
+    return None
+
+
+def weighed(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Start | str:
+    """Our figures for a row, or why there are none."""
+    if (why := unusable(row)) is not None:
+        return why
+    config = config_of(row, configs)
+    if config is None:
+        return "no config of this model"
+    form = weight_format(row)
+    if form is None:
+        return "a format that is not stated exactly"
+    cache = row["kv_cache_dtype"] if row["kv_cache_dtype"] in CACHE_BITS else None
+    options = VLLMOptions(
+        max_num_batched_tokens=row["max_num_batched_tokens"] or row.get("chunk_printed"),
+        max_num_seqs=row["max_num_seqs"] or row.get("max_num_seqs_told"),
+        gpu_memory_utilization=row["gpu_memory_utilization"],
+        enforce_eager=bool(row["enforce_eager"]),
+        language_model_only=bool(row["language_model_only"]),
+        speculative=DRAFTS[row["speculative"]],
+        version=version_of(row.get("base_version") or row["version"]),
+    )
+    try:
+        stored = native(config)
+        precision = Precision.of(config, None if stored.name == form or stored.scheme else form, cache)
+        layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
+        serving = Serving(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
+        found = serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
+    except ConfigError as error:
+        return f"refused by us: {error}"
+    stage = found.most_loaded
+    graphs = found.stages[stage].sizes["cuda_graphs"]
+    return Start(
+        row=row,
+        weights=found.serving.laid_out.stages[stage].loaded.total / GIB,
+        cache=tuple(found.room(end).available[stage] / GIB for end in (LOW, MIDDLE, HIGH)),  # type: ignore[arg-type]
+        graphs=(graphs[0] / GIB, graphs[1] / GIB),
+        total=found.gpu.usable_bytes / GIB,
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
+    """Cache, graphs and weights of every usable log, their summaries, and what is left out."""
+    found = {row["id"]: weighed(row, truth["configs"]) for row in truth["rows"] if row["engine"] == "vllm"}
+    starts = [one for one in found.values() if isinstance(one, Start)]
+    discrete = [one for one in starts if gpus()[one.row["gpu"]].memory == "dedicated"]
+    for one in starts:
+        if "kv_gib" in one.logged:
+            graphs = f"graphs {sum(one.graphs) / 2:5.2f} of {one.logged.get('graphs_gib', float('nan')):5.2f}"
+            weights = f"weights {one.weights:6.2f} of {one.logged.get('weights_gib', float('nan')):6.2f}"
+            cache = f"cache {one.cache[MIDDLE]:6.2f} of {one.logged['kv_gib']:6.2f} ({one.cache_error:+6.2f} %)"
+            model = str(one.row.get("preset") or one.row.get("config"))
+            yield f"{one.row['id']} {model:40} {one.row['gpu']:18} {cache} {graphs} {weights}"
+    for name, chosen in (("all", starts), ("discrete", discrete)):
+        cached = [one for one in chosen if "kv_gib" in one.logged and one.weights_agree]
+        captured = [one for one in chosen if one.logged.get("graphs_gib", -1) > UNMEASURED]
+        loaded = [abs(one.weights / one.logged["weights_gib"] - 1) for one in chosen if "weights_gib" in one.logged]
+        errors = [abs(one.cache_error) for one in cached]
+        inside = sum(one.in_range for one in cached)
+        misses = [abs(one.graphs_error) for one in captured]
+        yield (
+            f"{name}: cache {median(errors):.2f} % of the GPU at the median, {percentile(errors, 0.9):.2f} at the 90th "
+            f"percentile, in our range {inside} of {len(cached)}; graphs {median(misses):.2f} GiB at the median, "
+            f"{percentile(misses, 0.9):.2f} at the 90th percentile, of {len(captured)}; weights {median(loaded):.2%}, "
+            f"{percentile(loaded, 0.9):.2%}, of {len(loaded)}"
+        )
+    for why, count in Counter(one for one in found.values() if isinstance(one, str)).most_common():
+        yield f"left out: {count} {why}"
+
+
+def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
+    """Our word on a start with its own flags, and why."""
+    engine: VLLM | SGLang
+    asked = {"preset": row["model"]} if row.get("ask") == "preset" else row
+    config = config_of(asked, configs)
+    if config is None:
+        raise ConfigError(f"No config of {row['model']}.")
+    options = {name: value for name, value in row.get("options", {}).items() if value is not None}
+    cache = options.pop("kv_cache_dtype", None)
+    version = re.search(r"\d+\.\d+(\.\d+)?", row.get("version") or row.get("image") or "")
+    draft = "mtp" if row.get("speculative") == "mtp" else "none"
+    if row["engine"] == "sglang":
+        fields = SGLangOptions.model_fields
+        engine = SGLang(SGLangOptions(**{name: value for name, value in options.items() if name in fields}))
+    else:
+        stated = version[0] if version and row["engine"] == "vllm" and version[0].startswith("0.") else None
+        fields = VLLMOptions.model_fields
+        chosen = {name: value for name, value in options.items() if name in fields}
+        engine = VLLM(VLLMOptions(**chosen, version=stated, speculative=draft))
+    precision = engine.precision(native(config), None, "fp8" if str(cache).startswith("fp8") else None)
+    architecture = Architecture.from_config(config)
+    if draft == "mtp" and not architecture.prediction:  # a draft of its own, which the row does not name
+        engine = engine.with_options(speculative="none")
+    workload, gpu = (
+        Workload(context=row.get("max_model_len") or options.get("max_model_len") or 8192),
+        gpus()[row["gpu"]],
+    )
+    serving, found = laid_out_report(
+        config,
+        architecture=architecture,
+        workload=workload,
+        engine=engine,
+        precision=precision,
+        layout=Layout(**row["layout"]) if "layout" in row else None,
+        num_gpus=None if "layout" in row else row["gpus"],
+        gpus=[gpu],
+    )
+    return said(serving.on(gpu, workload)), str(found.verdicts[0].reason)
+
+
+def court(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[str]:
+    """Four cells, what starts and what does not by whether we say that it does not fit or run; then each miss. What the
+    overhead decides is no miss on either side."""
+    cells, misses = Counter[tuple[bool, Word]](), []
+    for row in truth["rows"]:
+        if row["kind"] != "serve" or row["grade"] == "C":
+            continue
+        word: Word = "does not run"
+        try:
+            word, why = verdict_of(row, {**stored, **truth["configs"]})
+        except ConfigError as error:
+            why = str(error)
+        cells[row["starts"], word] += 1
+        if word in (NO if row["starts"] else ("fits",)):
+            misses.append(f"{'starts' if row['starts'] else 'does not start'}, {word}: {row['id']}: {why}")
+    for starts, name in ((True, "starts"), (False, "does not start")):
+        no = sum(cells[starts, word] for word in NO)
+        yield f"{name}: fits {cells[starts, 'fits']}, tight {cells[starts, 'tight']}, does not fit or run {no}"
+    yield from misses
+
+
+def load(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    logs, starts = sys.argv[1], sys.argv[2]
+    print("\n".join(logs_table(load(logs))))
+    configs = load(str(Path(starts).with_name("checkpoint_bytes.json")))["configs"]
+    print("\n".join(court(load(starts), configs)))

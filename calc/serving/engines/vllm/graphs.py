@@ -1,0 +1,96 @@
+"""CUDA graphs of vLLM: the sizes that are captured, and what their graphs take.
+
+Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public start-up logs of 2024 to 2026.
+"""
+
+from calc.errors import Message
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import NONE, Range
+from calc.serving.engines.engine import Limits
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.since import holds
+
+ANY = Range(low=0, high=2.4)
+"""GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
+EACH, LAYER = 3.2, 0.085
+"""MiB of a graph, and of each layer in it: seven starts of five models of 28 to 80 layers with 7 to 102 graphs, V1
+runner of 0.12 to 0.28, on one to eight GPUs; all within 0.05 GiB."""
+OLD_EACH, OLD_LAYER, OLD_SEVERAL = 2.3, 0.17, 1.7
+"""The same up to 0.11: four starts on one GPU; several GPUs take 1.4 to 2 times as much, on three starts. Two more, on
+one GPU, took 2.2 and 2.9 GiB, which is not explained."""
+SECOND_RUNNER = 0.5
+"""What the V2 runner's graphs take of that; eight starts."""
+LEAST = 0.06
+"""GiB of one or two graphs; six starts."""
+SPREAD, OLD_LEAST = 0.25, 0.4
+"""How far logs lie from the formula, as a share of it; and the least that they have of it up to 0.11, where some take
+all of the usual range."""
+DRAFTS = Range(low=0.45, high=1.9)
+"""GiB with a draft on the V1 runner: six starts of three models, 0.49 to 1.89."""
+ROCM = Range(low=0.4, high=4.1)
+"""GiB on AMD's GPUs: five starts, 0.49 to 4.1; no formula holds."""
+
+
+def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
+    """Tokens of a step that a graph is captured for, ascending."""
+    if not holds("graphs up to twice the sequences", options):
+        return tuple(size for size in (1, 2, 4, *range(8, 513, 8)) if size <= limits.step_tokens)
+    most = min(2 * limits.sequences, 512, limits.step_tokens)
+    sizes = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+    return tuple(size for size in sizes if size <= most)
+
+
+def captured_graphs(options: VLLMOptions, limits: Limits) -> int:
+    """Number of graphs: one for each size, in pieces between attention, and a full one for each batch of decode steps
+    that may run."""
+    sizes = captured_sizes(options, limits)
+    if not holds("graphs up to twice the sequences", options):
+        return len(sizes)
+    return len(sizes) + sum(size <= limits.sequences for size in sizes)
+
+
+def graphs_gib(graphs: int, layers: int, options: VLLMOptions, *, several: bool) -> float:
+    """GiB of so many graphs of a stage of so many layers; `several`: GPUs that share them."""
+    if not holds("graphs up to twice the sequences", options):
+        more = OLD_SEVERAL if several else 1
+        return more * graphs * (OLD_EACH + OLD_LAYER * layers) / 1024
+    share = SECOND_RUNNER if holds("the second runner", options) else 1
+    return share * graphs * (EACH + LAYER * layers) / 1024
+
+
+def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
+    """Whether graphs are captured whose bytes follow from their number and layers: CUDA, from 0.8 on, and without
+    drafts on the first runner."""
+    captured = gpu.platform == "cuda" and not options.enforce_eager
+    drafts = options.speculative != "none" and not holds("the second runner", options)
+    return captured and holds("prompts are cut into chunks", options) and not drafts
+
+
+def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message:
+    """The formula in words."""
+    old = not holds("graphs up to twice the sequences", options)
+    each, layer = (OLD_EACH, OLD_LAYER) if old else (EACH, LAYER)
+    return Message(
+        "CUDA graphs: {graphs:,} of them, each {each:g} MiB and {layer:g} MiB for each of {layers:,} layers with "
+        "vLLM's first model runner; half of that with its second, the default from 0.29 on.",
+        graphs=captured_graphs(options, limits),
+        each=each,
+        layer=layer,
+        layers=layers,
+    )
+
+
+def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *, several: bool) -> Range:
+    """GiB of CUDA graphs on a GPU whose stage has so many layers; the formula is its middle from 0.12 on."""
+    if options.enforce_eager:
+        return NONE
+    if gpu.platform == "rocm":
+        return ROCM
+    if not has_formula(options, gpu):
+        drafts = gpu.platform == "cuda" and options.speculative != "none"
+        return DRAFTS if drafts else ANY
+    graphs = captured_graphs(options, limits)
+    middle = max(LEAST, graphs_gib(graphs, layers, options, several=several))
+    if not holds("graphs up to twice the sequences", options):
+        return Range(low=OLD_LEAST * middle, high=max(ANY.high, middle))
+    return Range(low=(1 - SPREAD) * middle, high=(1 + SPREAD) * middle)

@@ -1,0 +1,113 @@
+"""CUDA graphs of vLLM and what lies outside of PyTorch, against public start-up logs of 2024 to 2026."""
+
+import pytest
+
+from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.hardware.overhead import NONE
+from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes, graphs_range
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.outside import non_torch
+from calc.serving.memory import Serving
+from presets import gpus, models
+
+H100 = gpus()["h100-sxm"]
+
+
+def limits_of(options):
+    architecture = Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
+    return VLLM(options).limits(Workload(context=8192), H100, architecture, Layout())
+
+
+@pytest.mark.parametrize(
+    ("version", "sequences", "largest", "sizes", "graphs"),
+    [  # "Capturing CUDA graphs (PIECEWISE) 51/51", "(FULL) 35/35" and the largest size of such logs
+        ("0.20.0", 256, 512, 51, 51 + 35),
+        ("0.20.0", 1024, 512, 51, 51 + 51),
+        ("0.22.1", 64, 128, 19, 19 + 11),
+        ("0.25.1", 32, 64, 11, 11 + 7),
+        ("0.20.0", 5, 8, 4, 4 + 3),
+        ("0.10.2", 1024, 512, 67, 67),
+    ],
+)
+def test_captured_sizes_as_logged(version, sequences, largest, sizes, graphs):
+    options = VLLMOptions(version=version, max_num_seqs=sequences)
+    limits = limits_of(options)
+    assert (captured_sizes(options, limits)[-1], len(captured_sizes(options, limits))) == (largest, sizes)
+    assert captured_graphs(options, limits) == graphs
+
+
+@pytest.mark.parametrize(
+    ("version", "sequences", "layers", "gib"),
+    [  # "Graph capturing finished in .. secs, took .. GiB"
+        pytest.param("0.20.0", 256, 28, 0.47, id="Qwen2.5-7B, RTX 3090"),
+        pytest.param("0.17.1", 256, 32, 0.50, id="Llama-3.1-8B, A100"),
+        pytest.param("0.17.0", 256, 36, 0.51, id="Qwen2.5-3B"),
+        pytest.param("0.22.1", 64, 48, 0.22, id="Qwen3-30B-A3B, H100"),
+        pytest.param("0.20.0", 256, 80, 0.84, id="Llama-3.3-70B, 8 x H100"),
+        pytest.param("0.20.0", 1024, 80, 0.95, id="Llama-3.3-70B, 8 x H100, 1,024 sequences"),
+        pytest.param("0.20.0", 5, 80, 0.06, id="Llama-3.3-70B, 8 x H100, 5 sequences"),
+    ],
+)
+def test_graphs_as_logged(version, sequences, layers, gib):
+    """Within 0.05 GiB, and within the range or no further from it than the log rounds."""
+    options = VLLMOptions(version=version, max_num_seqs=sequences)
+    found = graphs_range(options, limits_of(options), H100, layers, several=layers == 80)
+    assert (found.low + found.high) / 2 == pytest.approx(gib, abs=0.05)
+    assert found.low - 0.005 <= gib <= found.high + 0.005
+
+
+def test_no_graphs_and_other_makers():
+    eager, options = VLLMOptions(enforce_eager=True), VLLMOptions()
+    assert graphs_range(eager, limits_of(eager), H100, 32, several=False) == NONE
+    found = graphs_range(options, limits_of(options), gpus()["radeon-ai-pro-r9700"], 64, several=True)
+    assert found.low <= 1.82
+    assert found.high >= 2.0  # Qwen3.6-27B on two, vLLM 0.27
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "logged"),
+    [
+        ("rtx-pro-6000-ws", 1, [0.06]),  # Qwen3-4B, 0.12
+        ("h100-sxm", 1, [0.07]),  # Qwen3-30B-A3B, 0.10.2
+        ("rtx-4090", 4, [0.09]),  # OPT-2.7B, 0.11
+        ("gh200-96gb", 4, [0.07, 0.12, 0.18, 0.63]),  # GLM-5.2, 0.23
+        ("h200-sxm", 2, [1.38]),  # Qwen3-Next-80B-A3B, 0.10.2
+        ("h100-sxm", 4, [1.84]),
+    ],
+)
+def test_non_torch_as_logged(gpu, count, logged):
+    found = non_torch(gpus()[gpu], count, estimates=False)
+    assert found.low <= min(logged)
+    assert max(logged) <= found.high
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "tp", "options", "context", "gib"),
+    [  # "Available KV cache memory"
+        ("meta-llama/Llama-3.1-8B", "a100-sxm-80gb", 1, {"version": "0.17.1"}, 32_768, 55.79),
+        (
+            "meta-llama/Llama-3.1-70B",
+            "h100-sxm",
+            8,
+            {
+                "version": "0.20",
+                "enforce_eager": True,
+                "gpu_memory_utilization": 0.85,
+                "max_num_seqs": 256,
+                "max_num_batched_tokens": 16_384,
+            },
+            8192,
+            48.63,
+        ),
+        ("Qwen/Qwen2.5-7B", "rtx-3090", 1, {"version": "0.20"}, 4096, 5.82),
+    ],
+)
+def test_available_cache_as_logged(model, gpu, tp, options, context, gib):
+    """Within 0.5 % of the GPU and within the range that we print."""
+    architecture = Architecture.from_config(models()[model].config)
+    laid_out = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(), Layout(tp=tp), Overhead())
+    allocation = laid_out.on(gpus()[gpu], Workload(context=context))
+    found = allocation.kv_budget
+    assert found.bytes == pytest.approx(gib * 2**30, abs=0.005 * allocation.gpu.usable_bytes)
+    assert found.bytes_low <= gib * 2**30 <= found.bytes_high
