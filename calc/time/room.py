@@ -89,9 +89,11 @@ class Room:
         self.engine, self.gpus, self.limits, self.length = engine, gpus, limits, length
         each = list(zip(gpus, limits, strict=True))
         self.by_limits = Alike.of(limits)
-        self.by_size = Alike.of((gpu.usable_bytes, at) for gpu, at in each)
+        self.by_size = Alike.of(
+            (gpu.usable_bytes, at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each
+        )
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
-        self.budgets = dict[tuple[tuple[int, ...], bool, str], Array]()
+        self.budgets = dict[tuple[tuple[int, ...], bool, int, str], Array]()
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.refusals = dict[tuple[int, int, Precision], Flags]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
@@ -107,30 +109,30 @@ class Room:
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [stages, formats, GPUs], in the middle and at the high end of the
         overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
-        ranges = self.engine.overhead(layout.gpus)
         works = tuple(zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True))
 
         def at(end: Literal["middle", "high"]) -> Array:
-            sizes: dict[OverheadItem, int] = {
-                item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
-                for item, span in ranges.items()
-                if item != "fragmentation"
-            }
-            budgets = [self.budget(work, layout.gpus > 1, end, sizes) for work in works]
+            budgets = [self.budget(work, shard.ends, end) for work in works]
             return np.stack(budgets)[:, None] - shard.stage_bytes[:, :, None]
 
         return at("middle"), at("high")
 
-    def budget(self, working: tuple[int, ...], several: bool, end: str, sizes: dict[OverheadItem, int]) -> Array:
+    def budget(self, working: tuple[int, ...], ends: LaidOut, end: Literal["middle", "high"]) -> Array:
         """What the engine would set aside for its cache on each GPU without weights. `working` is that of GPUs with
-        unlike limits."""
-        key = working, several, end
+        unlike limits; the overhead depends on the first and the last stage's layers and on several GPUs being one
+        replica's."""
+        key = working, ends.layout.gpus > 1, max(map(len, ends.ranges)), end
         if key not in self.budgets:
             of = dict(zip(self.by_limits.kinds, working, strict=True))
-            rooms = [
-                self.engine.budget(usable, limits, 0, of[limits], None, sizes).cache
-                for usable, limits in self.by_size.kinds
-            ]
+            rooms = []
+            for first in self.by_size.first:
+                gpu, limits = self.gpus[first], self.limits[first]
+                sizes: dict[OverheadItem, int] = {
+                    item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
+                    for item, span in self.engine.overhead_on(gpu, ends, limits).items()
+                    if item != "fragmentation"
+                }
+                rooms.append(self.engine.budget(gpu.usable_bytes, limits, 0, of[limits], None, sizes).cache)
             self.budgets[key] = np.array(rooms, dtype=np.float64)[self.by_size.which]
         return self.budgets[key]
 
