@@ -115,7 +115,7 @@ class Serving:
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
-        if not self.engine.holds_alike(engine):
+        if not self.engine.loads_same_weights(engine):
             return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
         other = copy(self)
         other.engine, other.layouts = engine, {self.layout: other}
@@ -199,7 +199,7 @@ class Allocation:
         if self.sets_aside:
             budget = self.room(MIDDLE).budgets[index]
             left = budget.cache - memory.kv_cache
-            return min(left, -budget.missing) if budget.missing else left
+            return min(left, -budget.shortage) if budget.shortage else left
         return self.gpu.usable_bytes - memory.total
 
     @cached_property

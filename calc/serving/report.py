@@ -151,7 +151,8 @@ def laid_out_report(
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), length_bytes(blocks, precision.kv, workload.context)
     budgets = (allocation.kv_budget for allocation in allocations)
-    guessing = first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)
+    cache, lengths = first.cache, (first.workload.batch, first.workload.context)
+    guessing = [] if cache is None else cache.draft_buffers(*lengths)
     return serving, Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -167,7 +168,7 @@ def laid_out_report(
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
         by_context=by_context(first, contexts(workload, architecture)),
-        buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
+        buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),

@@ -9,6 +9,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
 from calc.serving.engines.engine import Engine, Limits
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.fewest import fewest_gpus
 from calc.serving.gpu_memory import Memory
 from calc.serving.memory import MOST_TOKENS, Allocation, Serving
@@ -65,7 +66,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         gpu=gpu.id,
         gpus=serving.layout.gpus,
         verdict=word if changes is None else "fits with",
-        flags=() if changes is None else serving.engine.flags(changes),
+        flags=() if changes is None else spelled_flags(changes),
         required=allocation.memory.total,
         usable=allocation.usable,
         spare=allocation.spare,
@@ -204,22 +205,22 @@ def reason_at_start(allocation: Allocation) -> Message:
             context=context,
             need=need / batch,
         )
-    if budget.missing:
+    if budget.shortage:
         return Message(
             "{engine} does not start: it sets {requested:.2f} GiB aside, and the GPU has {missing:.2f} GiB too little "
             "for that and what lies outside.",
             engine=engine,
             requested=budget.requested / GIB,
-            missing=budget.missing / GIB,
+            missing=budget.shortage / GIB,
         )
     if budget.cache <= 0:
-        name, most = max(budget.held.items(), key=lambda part: part[1])
+        name, most = max(budget.allocated.items(), key=lambda part: part[1])
         return Message(
             "{engine} does not start: it takes {requested:.2f} GiB, and {held:.2f} are needed before there is any "
             "cache; the largest part is the {part} with {size:.2f}.",
             engine=engine,
             requested=budget.requested / GIB,
-            held=sum(budget.held.values()) / GIB,
+            held=sum(budget.allocated.values()) / GIB,
             part=Message(name),
             size=most / GIB,
         )

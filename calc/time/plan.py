@@ -22,6 +22,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
@@ -379,7 +380,7 @@ class Search:
             layout=fit.layout,
             weights=precision.weights,
             kv=precision.kv,
-            flags=self.engine.flags(self.engine.options.model_dump(exclude_defaults=True)),
+            flags=spelled_flags(self.engine.options.model_dump(exclude_defaults=True)),
             batch=batch,
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
-from calc.formats.stored import Piece, stored, stored_gguf
+from calc.formats.stored import Piece, stored
 from calc.hardware.division import nearest
 from calc.hardware.engine_rules import EngineName, note, runs
 from calc.hardware.format_rules import refused_format
@@ -21,11 +21,10 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.cache_rules import check_cache
-from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.launch import Launch, spelled
+from calc.serving.engines.launch import Launch
 from calc.serving.workload import Workload
 
-Of = TypeVar("Of")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +50,17 @@ class Budget(NamedTuple):
 
     requested: int
     """What it takes."""
-    held: Mapping[str, int]
-    """What it holds of that beside the cache, by name."""
+    allocated: Mapping[str, int]
+    """What it takes of that before the cache, by name."""
     outside: int
     """Overhead that is no part of it."""
-    missing: int
+    shortage: int
     """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
 
     @property
     def cache(self) -> int:
         """What is left for the cache; below zero by how much too little there is."""
-        return self.requested - sum(self.held.values())
+        return self.requested - sum(self.allocated.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ class LoadedWeights:
     @classmethod
     def sum(cls, parts: "Iterable[tuple[int, LoadedWeights]]") -> "LoadedWeights":
         """All of them, each so many times."""
-        counts, held = zip(*((count, PARTS(part)) for count, part in parts), strict=True)
-        return cls(*(sum(map(mul, counts, values)) for values in zip(*held, strict=True)))
+        counts, rows = zip(*((count, PARTS(part)) for count, part in parts), strict=True)
+        return cls(*(sum(map(mul, counts, column)) for column in zip(*rows, strict=True)))
 
 
 PARTS = attrgetter(*(field.name for field in fields(LoadedWeights)))
@@ -115,19 +114,19 @@ class LaidOut:
     layout: Layout
     precision: Precision
 
-    def of_each_stage(self, of: Callable[[int], Of]) -> tuple[Of, ...]:
-        """Something of every stage, computed once for those that are alike."""
+    def of_each_stage(self, value_of: Callable[[int], Value]) -> tuple[Value, ...]:
+        """A value of every stage, by its number, computed once for equal stages."""
         if len(self.stages) == 1:
-            return (of(0),)
-        found: dict[int, Of] = {}
+            return (value_of(0),)
+        values: dict[int, Value] = {}
         for index, stage in enumerate(self.stages):
-            if id(stage) not in found:
-                found[id(stage)] = of(index)
-        return tuple(found[id(stage)] for stage in self.stages)
+            if id(stage) not in values:
+                values[id(stage)] = value_of(index)
+        return tuple(values[id(stage)] for stage in self.stages)
 
 
-class Moment(NamedTuple):
-    """When memory may peak: bytes of cache that are held then, and the working memory beside."""
+class StagePeak(NamedTuple):
+    """Memory of a stage where it may be highest: bytes of cache at that point, and the working memory on top."""
 
     cache: int
     working: Peak
@@ -155,16 +154,14 @@ class Engine(ABC):
     """The same of the cache."""
     cache_from: ClassVar[frozenset[str]] = frozenset()
     """Tools of quantization whose word on the format of the KV cache it takes where no flag says another."""
-    reads_gguf: ClassVar[bool] = False
-    """Whether its files are GGUF, in any format."""
-    loads_table: ClassVar[bool] = True
-    """Whether GPUs hold the table of tokens; else the host does, and GPUs a copy where the head is tied to it."""
+    offloads: ClassVar[bool] = False
+    """Whether it may leave a part of the model on the host."""
 
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""
 
     draft_option: ClassVar[str | None] = None
-    """The flag that names a draft model, which is then loaded beside the model."""
+    """The flag that names a draft model, which is then loaded too."""
 
     def __init__(self, options: Any = None, draft_model: Architecture | None = None) -> None:
         """`draft_model` is the one that the flags name."""
@@ -179,17 +176,13 @@ class Engine(ABC):
         memory."""
         return self
 
-    def holds_alike(self, other: Self) -> bool:
+    def loads_same_weights(self, other: Self) -> bool:
         """Whether GPUs hold the same weights under the flags of another."""
         return True
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
-        """The same engine with what it decides by itself at start, beside so many bytes of overhead on a GPU."""
+        """The same engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
         return self
-
-    def alternatives(self) -> Iterator[Self]:
-        """The same engine under flags that a start-up log may leave unsaid."""
-        yield self
 
     @classmethod
     def precision(
@@ -200,9 +193,9 @@ class Engine(ABC):
 
     # what it accepts
 
-    @abstractmethod
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        """Why it does not take these formats and options for this model, in a sentence."""
+        """Why it does not take these formats and options for this model; None where it does."""
+        return None
 
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
@@ -218,7 +211,7 @@ class Engine(ABC):
         """Rows of the embedding, and of the head, on one of tp ranks."""
 
     def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        """A rule of its own, beside those of any engine, by which it does not share layers over so many ranks."""
+        """Why a rule of its own forbids to share layers over so many ranks; None where none does."""
         return None
 
     def unshared(self, architecture: Architecture, layout: Layout) -> Message | None:
@@ -255,18 +248,18 @@ class Engine(ABC):
     # what it loads
 
     @property
-    @abstractmethod
     def loads_vision(self) -> bool:
         """Whether a vision encoder is loaded with the language model."""
+        return True
 
     @property
-    @abstractmethod
     def loads_draft(self) -> bool:
         """Whether a draft layer is loaded too."""
+        return False
 
-    @abstractmethod
     def with_draft(self, architecture: Architecture) -> Architecture:
         """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
+        return architecture
 
     def left_out(self) -> Iterator[Message]:
         """What its options start that is not counted."""
@@ -274,10 +267,10 @@ class Engine(ABC):
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """The tensors of a rank, each with the format of the file that it is read from."""
-        return (stored_gguf if self.reads_gguf else stored)(architecture, precision, rank)
+        return stored(architecture, precision, rank)
 
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """Those that GPUs hold."""
+        """The tensors of a rank that GPUs hold."""
         return self.file(architecture, precision, rank)
 
     @abstractmethod
@@ -289,12 +282,12 @@ class Engine(ABC):
         once."""
         return None
 
-    def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
-        """Bytes of the weights of another model that a GPU of each stage holds too."""
+    def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
+        """Bytes of a draft model's weights on a GPU, by pipeline stage [stages]."""
         return (0,) * stages
 
     def tables(self, rank: Architecture) -> LoadedWeights:
-        """What it makes beside the checkpoint's tensors, on each stage."""
+        """Bytes of the tables that it makes on each stage, which the checkpoint does not have."""
         return LoadedWeights()
 
     def loading(self, stage: Stage) -> int:
@@ -330,10 +323,10 @@ class Engine(ABC):
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes. Of
-        engines whose passes do not hang on the workload; others say what is there at which of their `moments`."""
+        engines whose passes do not depend on the workload; others give `stage_peaks`."""
         raise NotImplementedError(self.name)
 
-    def moments(
+    def stage_peaks(
         self,
         laid_out: LaidOut,
         stage: int,
@@ -341,18 +334,11 @@ class Engine(ABC):
         limits: Limits,
         workload: Workload,
         write: Numbers = NUMBERS,
-    ) -> list[Moment]:
-        """When a stage's memory may peak: by default at any peak, for the cache is there all the time."""
-        held = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
-        return [Moment(held, peak) for peak in self.peaks(laid_out, stage, limits, write)]
-
-    def buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
-        """What is allocated on each GPU and on the host, of engines that say so."""
-        return []
-
-    def draft_buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
-        """The same for what guesses tokens, where it has a context of its own."""
-        return []
+    ) -> list[StagePeak]:
+        """Memory of a stage wherever it may be highest: by default at any peak of working memory, for the cache is
+        there all the time."""
+        cached = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
+        return [StagePeak(cached, peak) for peak in self.peaks(laid_out, stage, limits, write)]
 
     @abstractmethod
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
@@ -377,14 +363,10 @@ class Engine(ABC):
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
     def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
-        """Options that leave as much on the host as it takes for the rest to fit beside so many bytes of overhead; None
+        """Options that leave as much on the host as it takes for the rest to fit with so many bytes of overhead; None
         where it does not do that, or nothing does."""
         return None
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
         """How it is started as a server that takes sequences of so many tokens; None: it is none."""
         return None
-
-    def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Options as its command line spells them."""
-        return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())

@@ -119,7 +119,7 @@ def model_on_gpus(answer: Answer) -> None:
 
 def beside(engine: EngineName) -> None:
     """Of an engine that may leave a part of a model on the host, where that is answered."""
-    if ENGINES[engine].loads_table:
+    if not ENGINES[engine].offloads:
         return
     st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))
     st.page_link("machine.py", label=say("My machine"), icon=":material/computer:")

@@ -78,7 +78,6 @@ class SGLang(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
-    loads_draft: ClassVar[bool] = False
 
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
@@ -106,9 +105,6 @@ class SGLang(Engine):
     @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
-
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return architecture
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         loader = Loader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
@@ -180,8 +176,8 @@ class SGLang(Engine):
         table of requests, a pass and its graphs."""
         free = total - overhead["cuda_context"] - overhead["libraries"]
         requested = int(free * (limits.share or 1)) - limits.kept_free
-        missing = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
-        return Budget(requested, {"weights": loaded}, sum(overhead.values()), missing)
+        shortage = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
+        return Budget(requested, {"weights": loaded}, sum(overhead.values()), shortage)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes

@@ -48,7 +48,7 @@ STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16),
 """What is tried when the defaults do not do, from mild to strong."""
 
 SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager"})
-"""Options on which the cache's groups and blocks do not hang."""
+"""Options on which the cache's groups and blocks do not depend."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
 CACHE_WORDS: dict[CacheFormat, str] = {
@@ -94,14 +94,6 @@ class VLLM(Engine):
         keeps_states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states else [])
         return self.with_options(max_num_seqs=enough[-1]) if enough else self
-
-    def alternatives(self) -> Iterator[Self]:
-        """With prefix caching and without, with two steps in flight and with one."""
-        options = self.options
-        caching = (None, True, False) if options.enable_prefix_caching is None else (options.enable_prefix_caching,)
-        scheduling = (None, False) if options.async_scheduling is None else (options.async_scheduling,)
-        for caches, ahead in product(caching, scheduling):
-            yield self.with_options(enable_prefix_caching=caches, async_scheduling=ahead)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         known = reads_another_cache(architecture)
@@ -213,7 +205,7 @@ class VLLM(Engine):
         overhead: Mapping[OverheadItem, int],
     ) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`); a CUDA context is there before it
-        looks. Or as much cache as is stated, beside what it holds."""
+        looks. Or as much cache as is stated, on top of what it holds."""
         own = {"weights": loaded, "activations": working, "libraries": overhead["libraries"]}
         outside = overhead["cuda_context"]
         if holds("graphs are of its share", self.options):
@@ -223,8 +215,8 @@ class VLLM(Engine):
         requested = ceil(total * (limits.share or 1))
         if stated is not None:
             requested = sum(own.values()) + stated
-        missing = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
-        return Budget(requested, own, outside, missing)
+        shortage = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
+        return Budget(requested, own, outside, shortage)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
