@@ -264,7 +264,7 @@ def reason_at_start(allocation: Allocation) -> Message:
 def notes(allocation: Allocation) -> Iterator[Message]:
     """What the card can't do with the formats, and what the engine does not do at once."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
-    weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.name
+    weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
     if (asked := format_note(gpu, engine, precision.weights)) is not None:
         yield asked
     elif weights is not None and allocation.refusal is None:

@@ -159,7 +159,7 @@ class Search:
         check_engine(engine)
         self.architecture, self.needs, self.asked = architecture, needs, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
-        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.name)]
+        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)

@@ -10,7 +10,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.formats.stored import Piece, stored
 from calc.hardware.division import nearest
-from calc.hardware.engine_rules import EngineName, note, runs
+from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import refused_format
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
@@ -139,8 +139,11 @@ class StagePeak(NamedTuple):
 class Engine(ABC):
     """One serving engine, started with its options."""
 
-    name: ClassVar[EngineName]
+    name: ClassVar[str]
+    """How options, links and folders call it."""
     title: ClassVar[str]
+    support: ClassVar[EngineSupport]
+    """The GPUs and formats that it runs on."""
     versions: ClassVar[str]
     """What its rules were read in."""
     step_option: ClassVar[str]
@@ -307,9 +310,9 @@ class Engine(ABC):
     def refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Message]:
         """Why it does not run such a rank, on whatever stage, on this GPU, whatever memory there is: for the GPU, for
         the format of the weights, and by the engine's own rules."""
-        if not runs(gpu, self.name) and (why := note(gpu, self.name)) is not None:
+        if not runs(gpu, self.support) and (why := note(gpu, self.support)) is not None:
             yield why
-        if (why := refused_format(gpu, self.name, laid_out.precision.weights)) is not None:
+        if (why := refused_format(gpu, self.support, laid_out.precision.weights)) is not None:
             yield why
 
     @abstractmethod

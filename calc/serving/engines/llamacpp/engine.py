@@ -13,7 +13,7 @@ from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -48,6 +48,7 @@ from calc.serving.engines.llamacpp.slots import (
     shares,
     slots,
 )
+from calc.serving.engines.llamacpp.support import SUPPORT
 from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
@@ -64,8 +65,9 @@ CLOSE_VOCABULARY = 128
 
 
 class LlamaCpp(Engine):
-    name: ClassVar[EngineName] = "llamacpp"
-    title: ClassVar[str] = "llama.cpp"
+    name: ClassVar[str] = "llamacpp"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0c1e57098"
     step_option: ClassVar[str] = "ubatch_size"
     sequences_option: ClassVar[str] = "parallel"

@@ -10,7 +10,7 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -27,6 +27,7 @@ from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
+from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.vllm.engine import FUSED
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.workload import Workload
@@ -69,8 +70,9 @@ def request_table(requests: int, context: int) -> int:
 
 
 class SGLang(Engine):
-    name: ClassVar[EngineName] = "sglang"
-    title: ClassVar[str] = "SGLang"
+    name: ClassVar[str] = "sglang"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"

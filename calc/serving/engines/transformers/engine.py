@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from calc.formats import MIXES, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -19,13 +19,15 @@ from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, 
 from calc.serving.engines.loading import Loader
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
+from calc.serving.engines.transformers.support import SUPPORT
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
 
 
 class Transformers(Engine):
-    name: ClassVar[EngineName] = "transformers"
-    title: ClassVar[str] = "transformers"
+    name: ClassVar[str] = "transformers"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")

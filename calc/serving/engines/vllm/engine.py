@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from calc.errors import ConfigError, Message
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -30,6 +30,7 @@ from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
 from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -62,8 +63,9 @@ SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
 class VLLM(Engine):
-    name: ClassVar[EngineName] = "vllm"
-    title: ClassVar[str] = "vLLM"
+    name: ClassVar[str] = "vllm"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"

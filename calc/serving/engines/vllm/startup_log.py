@@ -102,6 +102,7 @@ class VLLMLog(StartupLog):
 
     def alternatives(self, engine: Engine) -> Iterator[Engine]:
         """With prefix caching and without, with two steps in flight and with one."""
+        assert isinstance(engine.options, VLLMOptions)
         caching, scheduling = engine.options.enable_prefix_caching, engine.options.async_scheduling
         caches = (None, True, False) if caching is None else (caching,)
         for cached, ahead in product(caches, (None, False) if scheduling is None else (scheduling,)):
