@@ -16,7 +16,8 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, at_end, bounds, 
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, Limits
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.requirements import CacheRoom, Requirements

@@ -16,7 +16,8 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.engine import Engine, LoadedWeights
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.gpu_memory import Memory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes

@@ -8,7 +8,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, StagePeak
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, StagePeak
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload

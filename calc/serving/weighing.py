@@ -13,7 +13,8 @@ from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
 StepSize = tuple[int, int]
 """Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""

@@ -24,7 +24,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, StagePeak
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import padded
@@ -49,6 +49,7 @@ from calc.serving.engines.llamacpp.slots import (
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
@@ -93,8 +94,8 @@ class LlamaCpp(Engine):
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> "LlamaCpp":
         if self.options.n_gpu_layers != "auto":
             return self
-        placed = self.offloaded(laid_out, gpu, workload, overhead)
-        return self.with_options(**{"n_gpu_layers": None, **(placed or {})})
+        offload = self.offloaded(laid_out, gpu, workload, overhead)
+        return self.with_options(**{"n_gpu_layers": None, **(offload or {})})
 
     def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
         if self.options.device == "none":

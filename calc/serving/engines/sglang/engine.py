@@ -19,15 +19,16 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import reads_another_cache
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
-from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
 from calc.serving.engines.sglang.support import SUPPORT
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.engine import FUSED
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.workload import Workload
@@ -109,7 +110,7 @@ class SGLang(Engine):
         return not self.options.language_model_only
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        loader = Loader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
+        loader = TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
         return loader.loaded(rank, pieces, stage, layout)
 
     def tables(self, rank: Architecture) -> LoadedWeights:

@@ -15,8 +15,9 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage, StagePeak
-from calc.serving.engines.loading import Loader
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.loading import TensorLoader
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.support import SUPPORT
@@ -50,7 +51,7 @@ class Transformers(Engine):
         return -(-rows // tp)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        return Loader().loaded(rank, pieces, stage, layout)
+        return TensorLoader().loaded(rank, pieces, stage, layout)
 
     def loading(self, stage: Stage) -> int:
         """Nothing of its own: what the allocator rounds up is in the range of fragmentation."""

@@ -19,10 +19,11 @@ from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import reads_another_cache
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
-from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -144,8 +145,8 @@ class VLLM(Engine):
         return architecture.model_copy(update={"prediction": (draft,)})
 
     @property
-    def loader(self) -> Loader:
-        return Loader(
+    def loader(self) -> TensorLoader:
+        return TensorLoader(
             fused=FUSED,
             vocabulary=VOCABULARY,
             undoes_double_quantization=True,
