@@ -271,7 +271,7 @@ class LlamaCpp(Engine):
         vision = sum(
             piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.excluded_as == "vision" and first
         )
-        weights = [(copies_within(rank, piece.tensor, stage), held(piece)) for piece in own]
+        weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
@@ -342,8 +342,8 @@ class LlamaCpp(Engine):
                 yield {"ubatch_size": size}
 
 
-def held(piece: Piece) -> LoadedWeights:
-    """One occurrence of a tensor."""
+def loaded_piece(piece: Piece) -> LoadedWeights:
+    """Bytes of one occurrence of a tensor on a GPU."""
     scales = piece.scales * piece.a_layer
     if piece.tensor.excluded_as == "multi_token_prediction":
         return LoadedWeights(draft=piece.nbytes * piece.a_layer)
