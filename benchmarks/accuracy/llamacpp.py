@@ -85,8 +85,8 @@ def kind(row: Row) -> str:
 def ours(row: Row, architecture: Architecture) -> list[Row]:
     engine = LlamaCpp(LlamaCppOptions(**row["flags"]))
     serving = Serving(architecture, engine, Precision(weights=row["weights"]), Layout(pp=row["gpus"]), Overhead())
-    allocation = serving.on(gpus()[row["gpu"]], Workload())
-    return [buffer.model_dump() for buffer in engine.buffers(serving.laid_out, allocation.cache, allocation.workload)]
+    cache, workload = serving.on(gpus()[row["gpu"]], Workload()).cache, Workload()
+    return [buffer.model_dump() for buffer in cache.buffers(workload.batch, workload.context)]
 
 
 def compared(row: Row, architecture: Architecture) -> Iterator[Compared]:

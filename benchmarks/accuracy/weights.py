@@ -7,8 +7,8 @@ from benchmarks.accuracy import records
 from benchmarks.accuracy.found import Comparison, Found, LeftOut
 from benchmarks.accuracy.records import Run
 from calc import Architecture, Overhead
-from calc.serving.engines.engine import LoadedWeights
 from calc.serving.engines.loading import ExpertKernel
+from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving

@@ -8,7 +8,7 @@ from operator import add, sub
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.sizes import Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload

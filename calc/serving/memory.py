@@ -16,7 +16,8 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, at_end, bounds, 
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, Limits
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.requirements import CacheRoom, Requirements
@@ -115,7 +116,7 @@ class Serving:
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
-        if not self.engine.holds_alike(engine):
+        if not self.engine.loads_same_weights(engine):
             return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
         other = copy(self)
         other.engine, other.layouts = engine, {self.layout: other}
@@ -197,7 +198,7 @@ class Allocation:
         if self.sets_aside:
             budget = self.room(MIDDLE).budgets[index]
             left = budget.cache - memory.kv_cache
-            return min(left, -budget.missing) if budget.missing else left
+            return min(left, -budget.shortage) if budget.shortage else left
         return self.gpu.usable_bytes - memory.total
 
     @cached_property

@@ -16,7 +16,8 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.engine import Engine, LoadedWeights
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.gpu_memory import Memory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
@@ -151,7 +152,8 @@ def laid_out_report(
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
     bits, state = growth(blocks, precision.kv), length_bytes(blocks, precision.kv, workload.context)
     budgets = (allocation.kv_budget for allocation in allocations)
-    guessing = first.serving.engine.draft_buffers(first.serving.laid_out, first.cache, first.workload)
+    cache, lengths = first.cache, (first.workload.batch, first.workload.context)
+    guessing = [] if cache is None else cache.draft_buffers(*lengths)
     return serving, Report(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -167,7 +169,7 @@ def laid_out_report(
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
         by_context=by_context(first, contexts(workload, architecture)),
-        buffers=tuple(first.serving.engine.buffers(first.serving.laid_out, first.cache, first.workload)),
+        buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),

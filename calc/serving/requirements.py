@@ -8,7 +8,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, Moment
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, StagePeak
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload
@@ -91,8 +92,8 @@ class Requirements:
     def stage(self, index: int, workload: Workload) -> StageMemory:
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
-        held = stage.weights + stage.vision + peak.cache + working
-        overhead = sizes(self.overhead, held, self.engine.loading(stage))
+        base = stage.weights + stage.vision + peak.cache + working
+        overhead = sizes(self.overhead, base, self.engine.loading(stage))
         low, high = bounds(overhead)
         memory = Memory(
             weights=stage.weights,
@@ -102,7 +103,7 @@ class Requirements:
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
-            total=held + (low + high) // 2,
+            total=base + (low + high) // 2,
         )
         return StageMemory(memory, peak.working, overhead)
 
@@ -111,12 +112,12 @@ class Requirements:
         at_start = self.limits.share is not None
         return self.cache_bytes(index, workload) if at_start else self.peak(index, workload).cache
 
-    def peak(self, index: int, workload: Workload) -> Moment:
-        """When a stage holds most. A cache that is set aside is there all the time."""
+    def peak(self, index: int, workload: Workload) -> StagePeak:
+        """Memory of a stage at its highest. A cache that is set aside is there all the time."""
         if self.limits.share is not None:
-            return Moment(self.cache_bytes(index, workload), self.working[index])
-        moments = self.engine.moments(self.laid_out, index, self.cache, self.limits, workload)
-        return max(moments, key=lambda moment: moment.bytes)
+            return StagePeak(self.cache_bytes(index, workload), self.working[index])
+        peaks = self.engine.stage_peaks(self.laid_out, index, self.cache, self.limits, workload)
+        return max(peaks, key=lambda peak: peak.bytes)
 
     def cache_bytes(self, index: int, workload: Workload) -> int:
         """What all sequences take on a stage."""
@@ -139,7 +140,7 @@ def cache_room(budgets: Sequence[Budget], pool: Pool | None) -> CacheRoom:
     """What the blocks of a pool, if it is one, find on GPUs that are divided so."""
     available = [budget.cache for budget in budgets]
     least = min(available)
-    planned = least >= 0 and not any(budget.missing for budget in budgets)
+    planned = least >= 0 and not any(budget.shortage for budget in budgets)
     if pool is None:
         return CacheRoom(budgets, available, 0, 0, planned)
     blocks = pool.blocks(available)

@@ -67,9 +67,9 @@ class Derivations:
         """Bytes by component and format, on one GPU of the most loaded stage."""
         serving, stage = self.serving, self.allocation.most_loaded
         arguments = serving.laid_out.whole, serving.precision, len(serving.laid_out.ranges)
-        beside = serving.engine.beside(*arguments)[stage]
+        draft = serving.engine.draft_weights_per_stage(*arguments)[stage]
         lines = list(weight_steps(serving, serving.laid_out.ranges[stage]))
-        return [*lines, self.plain("draft", beside)] if beside else lines
+        return [*lines, self.plain("draft", draft)] if draft else lines
 
     def loaded(self) -> Lines:
         """What the weights take once the engine has loaded them."""
@@ -91,10 +91,10 @@ class Derivations:
         """The tensors that are alive at the moment that decides."""
         serving, allocation = self.serving, self.allocation
         arguments = serving.laid_out, allocation.most_loaded, allocation.cache, allocation.limits, allocation.workload
-        moments = serving.engine.moments(*arguments)
-        index = max(range(len(moments)), key=lambda i: moments[i].bytes)
-        formulas = serving.engine.moments(*arguments, write=self.symbols)
-        return steps(self.symbols, moments[index].working, formulas[index].working)
+        peaks = serving.engine.stage_peaks(*arguments)
+        index = max(range(len(peaks)), key=lambda i: peaks[i].bytes)
+        formulas = serving.engine.stage_peaks(*arguments, write=self.symbols)
+        return steps(self.symbols, peaks[index].working, formulas[index].working)
 
     def overhead(self) -> Lines:
         """The least and the most of all items, and the middle, which counts."""
@@ -129,7 +129,7 @@ class Derivations:
         if not isinstance(cache, Pool) or not allocation.sets_aside:
             return []
         budget = allocation.room(MIDDLE).budgets[allocation.most_loaded]
-        parts = {"requested": budget.requested, **budget.held}
+        parts = {"requested": budget.requested, **budget.allocated}
         requested, *held = (symbols.named(name, size, "bytes") for name, size in parts.items())
         lines = [self.plain(name, size) for name, size in parts.items()]
         lines.append(symbols.line("available", requested - sum(held)))

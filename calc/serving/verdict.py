@@ -8,7 +8,9 @@ from calc.hardware.format_rules import format_note
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
-from calc.serving.engines.engine import Engine, Limits
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.sizes import Limits
 from calc.serving.fewest import fewest_gpus
 from calc.serving.gpu_memory import Memory
 from calc.serving.memory import MOST_TOKENS, Allocation, Serving
@@ -65,7 +67,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         gpu=gpu.id,
         gpus=serving.layout.gpus,
         verdict=word if changes is None else "fits with",
-        flags=() if changes is None else serving.engine.flags(changes),
+        flags=() if changes is None else spelled_flags(changes),
         required=allocation.memory.total,
         usable=allocation.usable,
         spare=allocation.spare,
@@ -204,22 +206,22 @@ def reason_at_start(allocation: Allocation) -> Message:
             context=context,
             need=need / batch,
         )
-    if budget.missing:
+    if budget.shortage:
         return Message(
             "{engine} does not start: it sets {requested:.2f} GiB aside, and the GPU has {missing:.2f} GiB too little "
             "for that and what lies outside.",
             engine=engine,
             requested=budget.requested / GIB,
-            missing=budget.missing / GIB,
+            missing=budget.shortage / GIB,
         )
     if budget.cache <= 0:
-        name, most = max(budget.held.items(), key=lambda part: part[1])
+        name, most = max(budget.allocated.items(), key=lambda part: part[1])
         return Message(
             "{engine} does not start: it takes {requested:.2f} GiB, and {held:.2f} are needed before there is any "
             "cache; the largest part is the {part} with {size:.2f}.",
             engine=engine,
             requested=budget.requested / GIB,
-            held=sum(budget.held.values()) / GIB,
+            held=sum(budget.allocated.values()) / GIB,
             part=Message(name),
             size=most / GIB,
         )
@@ -263,7 +265,7 @@ def reason_at_start(allocation: Allocation) -> Message:
 def notes(allocation: Allocation) -> Iterator[Message]:
     """What the card can't do with the formats, and what the engine does not do at once."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
-    weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.name
+    weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
     if (asked := format_note(gpu, engine, precision.weights)) is not None:
         yield asked
     elif weights is not None and allocation.refusal is None:

@@ -13,7 +13,8 @@ from calc.hardware.shards import blocks_within, copies_within, layer_kinds
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
 StepSize = tuple[int, int]
 """Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""
@@ -166,19 +167,20 @@ class Weighing:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
         alike: dict[tuple[object, ...], Stage] = {}
         stages = []
-        for layers, beside in zip(ranges, self.engine.beside(self.whole, self.precision, len(ranges)), strict=True):
+        drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, len(ranges))
+        for layers, draft in zip(ranges, drafts, strict=True):
             counts = Counter(self.kinds[layers.start : layers.stop])
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
-            key = first, last, beside, *sorted(counts.items())
+            key = first, last, draft, *sorted(counts.items())
             if key not in alike:
-                alike[key] = self.stage(layers, counts, beside, first=first, last=last)
+                alike[key] = self.stage(layers, counts, draft, first=first, last=last)
             stages.append(alike[key])
         return tuple(stages)
 
-    def stage(self, layers: range, counts: Counter[int], beside: int, *, first: bool, last: bool) -> Stage:
-        """`beside`: bytes of another model's weights."""
+    def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
+        """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.at_end(first=first, last=last)
-        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=beside))]
+        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
         for kind, count in counts.items():
             weights += count * self.stored_each[kind]
             parts.append((count, self.loaded_each[kind]))
@@ -186,7 +188,7 @@ class Weighing:
         if last:
             blocks += self.drafts
         loaded = LoadedWeights.sum(parts)
-        return Stage(tuple(blocks), weights + beside, loaded.vision, first=first, last=last, loaded=loaded)
+        return Stage(tuple(blocks), weights + draft, loaded.vision, first=first, last=last, loaded=loaded)
 
     def working(self, peaks: KindPeaks, laid_out: LaidOut, stage: int) -> Peak:
         """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""

@@ -25,7 +25,7 @@ class Choice(Frozen):
 def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choice | None:
     """The GPU with the least memory of which as many as are asked for do; of equal memory the one with the fastest. It
     runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
-    alone, engine = serving.layout.gpus == 1, serving.engine.name
+    alone, engine = serving.layout.gpus == 1, serving.engine.support
     able = (gpu for gpu in gpus if note(gpu, engine) is None and (alone or gpu.topology != "single"))
     for gpu in sorted(able, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)):
         if (layout := does(gpu, serving, workload)) is not None:
@@ -51,7 +51,7 @@ def cheapest(
     price: Callable[[str], float | None] = price_of,
 ) -> Choice | None:
     """The GPU of which as many as are needed cost least by the hour, among those whose price is known."""
-    held, engine = serving.with_layout(Layout()).weights, serving.engine.name
+    held, engine = serving.with_layout(Layout()).weights, serving.engine.support
     able = ((gpu, usd) for gpu in gpus if runs(gpu, engine) and (usd := price(gpu.id)) is not None)
     best: Choice | None = None
     for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(held)):

@@ -22,6 +22,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
@@ -158,7 +159,7 @@ class Search:
         check_engine(engine)
         self.architecture, self.needs, self.asked = architecture, needs, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
-        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.name)]
+        self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
@@ -379,7 +380,7 @@ class Search:
             layout=fit.layout,
             weights=precision.weights,
             kv=precision.kv,
-            flags=self.engine.flags(self.engine.options.model_dump(exclude_defaults=True)),
+            flags=spelled_flags(self.engine.options.model_dump(exclude_defaults=True)),
             batch=batch,
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,

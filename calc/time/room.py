@@ -11,7 +11,8 @@ from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
-from calc.serving.engines.engine import Engine, LaidOut, Limits
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LaidOut, Limits
 from calc.time.alike import Alike
 from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_operations import Demand

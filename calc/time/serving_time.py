@@ -12,7 +12,8 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Engine, LaidOut
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.sizes import LaidOut
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill

@@ -12,8 +12,9 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import Recurrent
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 from calc.serving.kv_cache import state_bytes
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled

@@ -14,7 +14,6 @@ from calc.families.family_table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.formats.table import FIXED
 from calc.hardware.custom_gpu import DTYPES
-from calc.hardware.format_rules import NEEDS
 from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
@@ -114,7 +113,7 @@ NAMES = {
     *(preset.source for preset in models().values()),
     *(engine.title for engine in ENGINES.values()),
     *ENGINES,
-    *(needs.plugin for ways in NEEDS.values() for needs in ways.values() if needs.plugin),
+    *(needs.plugin for engine in ENGINES.values() for needs in engine.support.formats.values() if needs.plugin),
     *WEIGHT_FORMATS,
     *FIXED,
     *CACHE_FORMATS,

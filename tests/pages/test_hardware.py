@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture, Layout, Precision
 from calc.formats import Native
-from calc.hardware.engine_rules import TITLES, runs
+from calc.hardware.engine_rules import runs
 from calc.serving.engines import ENGINES
 from calc.time.operating_points import operating_points
 from pages.parts.outputs import charts, maps
@@ -20,7 +20,7 @@ def test_every_gpu_is_a_row():
     for (_, row), gpu in zip(table.iterrows(), gpus().values(), strict=True):
         assert (row["memory"], row["bandwidth"]) == (gpu.memory_gb, gpu.bandwidth_gb_s)
         assert (
-            row["engines"].split(", ") == [title for name, title in TITLES.items() if runs(gpu, name)]
+            row["engines"].split(", ") == [engine.title for engine in ENGINES.values() if runs(gpu, engine.support)]
             or not row["engines"]
         )
         assert row["specification"] == gpu.sources["specification"]
@@ -31,7 +31,7 @@ def test_every_gpu_is_a_row():
     [
         pytest.param("vendors", ["Apple"], lambda gpu: gpu.vendor == "Apple", id="vendor"),
         pytest.param("forms", ["laptop"], lambda gpu: gpu.form == "laptop", id="form"),
-        pytest.param("runs", ["sglang"], lambda gpu: runs(gpu, "sglang"), id="engine"),
+        pytest.param("runs", ["sglang"], lambda gpu: runs(gpu, ENGINES["sglang"].support), id="engine"),
     ],
 )
 def test_a_filter(key, value, holds):

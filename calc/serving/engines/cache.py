@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from calc.hardware.solver import largest
+from calc.serving.engines.device_buffers import DeviceBuffers
 
 
 class Cache(ABC):
@@ -20,6 +21,14 @@ class Cache(ABC):
     def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
         """Bytes that it and the working memory together certainly do not exceed, where that is known beforehand."""
         return None
+
+    def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
+        """Buffers of the model on each GPU and on the host, of engines that plan all of them."""
+        return []
+
+    def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
+        """Buffers of a draft model's context, or of draft layers' own one, on each GPU and on the host."""
+        return []
 
 
 class Pool(Cache):

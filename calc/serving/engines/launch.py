@@ -56,6 +56,11 @@ def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[s
     return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 
+def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
+    """Options as a command line spells them."""
+    return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
+
+
 def spelled(word: str, value: object) -> str:
     """A flag: a switch is on, or off by its other name."""
     return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"

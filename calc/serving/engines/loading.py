@@ -12,14 +12,14 @@ from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
-from calc.serving.engines.engine import LoadedWeights
+from calc.serving.engines.sizes import LoadedWeights
 from calc.units import MIB
 
 ExpertKernel = Literal["marlin", "triton"]
 
 
 @dataclass(frozen=True)
-class Loader:
+class TensorLoader:
     """How an engine turns the tensors of a checkpoint into its own."""
 
     fused: Mapping[str, str] = field(default_factory=dict)

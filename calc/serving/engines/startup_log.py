@@ -129,6 +129,10 @@ class StartupLog(ABC):
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         """The engine with the flags that the log states."""
 
+    def alternatives(self, engine: Engine) -> Iterator[Engine]:
+        """The engine under flags that the log may leave unsaid."""
+        yield engine
+
     def layout(self, settings: LogSettings) -> Layout:
         degrees = {
             "tp": settings.tensor_parallel_size,

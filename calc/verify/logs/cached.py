@@ -12,6 +12,7 @@ from calc.model.architecture import Architecture
 from calc.model.mla import LatentAttention
 from calc.serving.engines import LOGS
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report
@@ -89,16 +90,17 @@ def pages(serving: Serving, ours: Report) -> Pages:
     """The cases that are left open: the GPU, a step and flags that the log does not state."""
     workload, stated = ours.scenario.workload, sorted({budget.max_num_batched_tokens for budget in ours.kv_budget})
     known = [gpus()[budget.gpu] for budget in ours.kv_budget if budget.gpu in gpus()]
-    cases = []
-    for gpu, engine in product(known or usual_gpus(), serving.engine.alternatives()):
-        flags = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
+    engine, cases = serving.engine, []
+    alternatives = LOGS[engine.name].alternatives(engine) if engine.name in LOGS else [engine]
+    for gpu, engine in product(known or usual_gpus(), alternatives):
+        unstated = spelled_flags(dict(set(engine.options) - set(serving.engine.options)))
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens
             changed = replace(limits, step_tokens=step, in_flight_tokens=in_flight)
             cache = engine.cache(serving.laid_out, gpu, changed)
             if isinstance(cache, Pool):
-                cases.append(Case(cache, step, flags))
+                cases.append(Case(cache, step, unstated))
     return Pages(serving, workload.context, tuple(sorted(cases, key=lambda case: len(case.flags))))
 
 

@@ -8,7 +8,7 @@ from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS, StartupLog
-from calc.serving.engines.engine import LoadedWeights
+from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.kv_budget import KVBudget
 from calc.serving.memory import Serving
 from calc.serving.report import Report

@@ -136,7 +136,7 @@ def unpacked(answer: Weighed) -> None:
 
 def unlisted(answer: Weighed, focus: Verdict) -> None:
     """Nor is one that the engine's documentation does not know there."""
-    told = format_note(find_gpu(focus.gpu), answer.serving.engine.name, answer.report.scenario.precision.weights)
+    told = format_note(find_gpu(focus.gpu), answer.serving.engine.support, answer.report.scenario.precision.weights)
     if told is not None:
         st.warning(words.capitalized(say(told)), icon=":material/block:")
 

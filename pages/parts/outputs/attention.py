@@ -1,16 +1,17 @@
 """Attention of a model: its layers, who reads what, the tensors with their shapes, and what other kinds would cost."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
 from calc import Architecture, ConfigError, Layout
-from calc.hardware.engine_rules import EngineName, runs
+from calc.hardware.engine_rules import runs
 from calc.hardware.overhead import Overhead
 from calc.model.attention import GQA
 from calc.model.attention_shapes import made
 from calc.model.mixers import Mixer, Recurrent
+from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.scores import scores as bytes_of_scores
 from calc.serving.variants import variants as with_other_kinds
@@ -185,6 +186,6 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
         serving = Serving(architecture, asked.started(), answer.model.precision(asked), Layout(), Overhead())
     except ConfigError:
         return "–"
-    if not runs(gpu, cast(EngineName, asked.engine)):
+    if not runs(gpu, ENGINES[asked.engine].support):
         return "–"
     return words.duration(1000 / reply(serving, gpu, asked.workload).tokens_per_s_per_user.expected)

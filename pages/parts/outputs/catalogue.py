@@ -4,9 +4,10 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.engine_rules import TITLES, EngineName, runs
+from calc.hardware.engine_rules import runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
+from calc.serving.engines import ENGINES
 from calc.time.prices import price_of
 from calc.units import GIB
 from pages.parts import words
@@ -47,8 +48,8 @@ def chosen() -> list[GPU]:
         )
         engines = st.multiselect(
             say("Engine"),
-            list(TITLES),
-            format_func=lambda name: TITLES[name],
+            list(ENGINES),
+            format_func=lambda name: ENGINES[name].title,
             key="runs",
             placeholder=say("any"),
             width=280,
@@ -61,7 +62,7 @@ def chosen() -> list[GPU]:
         for gpu in known
         if (not vendors or gpu.vendor in vendors)
         and (not forms or gpu.form in forms)
-        and all(runs(gpu, engine) for engine in engines)
+        and all(runs(gpu, ENGINES[engine].support) for engine in engines)
         and gpu.memory_gb >= least
     ]
 
@@ -105,15 +106,15 @@ def row(gpu: GPU) -> dict[str, Any]:
         "capability": gpu.capability,
         "tdp": gpu.tdp_w,
         "price": price_of(gpu.id),
-        "engines": ", ".join(TITLES[engine] for engine in engines(gpu)),
+        "engines": ", ".join(ENGINES[engine].title for engine in engines(gpu)),
         "specification": source(gpu, "specification"),
         "measured": source(gpu, "memory"),
         "id": gpu.id,
     }
 
 
-def engines(gpu: GPU) -> list[EngineName]:
-    return [engine for engine in TITLES if runs(gpu, engine)]
+def engines(gpu: GPU) -> list[str]:
+    return [name for name, engine in ENGINES.items() if runs(gpu, engine.support)]
 
 
 def source(gpu: GPU, fact: Any) -> str | None:

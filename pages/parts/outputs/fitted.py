@@ -9,7 +9,6 @@ import streamlit as st
 from calc import ConfigError
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import EngineName
 from calc.serving.engines import ENGINES
 from calc.time.fitting import MAPPED, Fitting
 from calc.time.operating_points import OperatingPoint
@@ -117,9 +116,9 @@ def model_on_gpus(answer: Answer) -> None:
     beside(engine)
 
 
-def beside(engine: EngineName) -> None:
+def beside(engine: str) -> None:
     """Of an engine that may leave a part of a model on the host, where that is answered."""
-    if ENGINES[engine].loads_table:
+    if not ENGINES[engine].offloads:
         return
     st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))
     st.page_link("machine.py", label=say("My machine"), icon=":material/computer:")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -77,7 +76,7 @@ def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
 
 def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
     """What the card can't do, and what the engine asks of it."""
-    engine: Any = answer.scenario.serving.engine
+    engine = answer.serving.engine.support
     asked = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
     return verdict.notes if asked is None else (*verdict.notes, asked)
 

@@ -9,7 +9,7 @@ import numpy as np
 from calc import Architecture, Precision
 from calc.formats import Native, WeightFormat, native
 from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import EngineName, runs
+from calc.hardware.engine_rules import runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
@@ -24,7 +24,7 @@ FILES: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "
 NODE = 8
 
 
-def formats_of(engine: EngineName) -> tuple[WeightFormat, ...]:
+def formats_of(engine: str) -> tuple[WeightFormat, ...]:
     """Those of a map: GGUF files where the engine reads them."""
     return FORMATS if ENGINES[engine].keeps(FORMATS[1]) else FILES
 
@@ -43,7 +43,7 @@ def servings(model: Architecture, stored: Native, engine: Engine, count: int) ->
 
 
 @lru_cache(maxsize=64)
-def models_on(card: str, count: int, context: int, name: EngineName) -> Fitting:
+def models_on(card: str, count: int, context: int, name: str) -> Fitting:
     """All presets in all formats on so many of a GPU."""
     rows = list(presets_on(name, count))
     gpus_of_rows = [find_gpu(card)] * len(rows)
@@ -51,14 +51,14 @@ def models_on(card: str, count: int, context: int, name: EngineName) -> Fitting:
 
 
 @lru_cache(maxsize=64)
-def longest_on(card: str, count: int, name: EngineName) -> Array:
+def longest_on(card: str, count: int, name: str) -> Array:
     """The longest contexts alone, which do not hang on the one that is asked about."""
     gpu = find_gpu(card)
     rows = presets_on(name, count)
     return read_only(np.array([[longest_context(one, gpu) for one in row.values()] for row in rows]))
 
 
-def presets_on(name: EngineName, count: int) -> Iterator[Formats]:
+def presets_on(name: str, count: int) -> Iterator[Formats]:
     """Every preset on so many GPUs, the largest first."""
     engine = ENGINES[name]()
     for of, architecture in architectures().items():
@@ -66,17 +66,17 @@ def presets_on(name: EngineName, count: int) -> Iterator[Formats]:
 
 
 def on_gpus(
-    model: Architecture, stored: Native, own: tuple[str, ...], count: int, context: int, name: EngineName
+    model: Architecture, stored: Native, own: tuple[str, ...], count: int, context: int, name: str
 ) -> tuple[list[GPU], Fitting]:
     """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
     known = [find_gpu(name) for name in (*own, *gpus())]
-    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, name)]
+    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINES[name].support)]
     formats = servings(model, stored, ENGINES[name](), count)
     return kinds, fitting(((gpu.id, formats, gpu) for gpu in kinds), context)
 
 
 def points_on(
-    model: Architecture, precision: Precision, card: str, count: int, context: int, name: EngineName
+    model: Architecture, precision: Precision, card: str, count: int, context: int, name: str
 ) -> tuple[Layout, tuple[OperatingPoint, ...]]:
     """Where prefill and decode stand under a GPU's roofline. Raises ConfigError where no layout shares the model."""
     engine = ENGINES[name]()

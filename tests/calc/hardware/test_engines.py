@@ -3,8 +3,11 @@
 import pytest
 
 from calc.hardware.custom_gpu import custom_gpu
-from calc.hardware.engine_rules import RUNS, note, runs
+from calc.hardware.engine_rules import note, runs
 from calc.hardware.gpus import gpus
+from calc.serving.engines import ENGINES
+
+SUPPORTED = {name: engine.support for name, engine in ENGINES.items()}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +28,7 @@ from calc.hardware.gpus import gpus
     ],
 )
 def test_engines_of_a_gpu(gpu, engines):
-    assert [engine for engine in RUNS if runs(gpus()[gpu], engine)] == engines.split()
+    assert {name for name, engine in SUPPORTED.items() if runs(gpus()[gpu], engine)} == set(engines.split())
 
 
 @pytest.mark.parametrize(
@@ -48,16 +51,16 @@ def test_engines_of_a_gpu(gpu, engines):
     ],
 )
 def test_why_not(gpu, engine, sentence):
-    found = note(gpus()[gpu], engine)
+    found = note(gpus()[gpu], SUPPORTED[engine])
     assert (None if found is None else str(found)) == sentence
 
 
 @pytest.mark.parametrize("gpu", [pytest.param(gpu, id=name) for name, gpu in gpus().items()])
 def test_every_gpu_runs_something_and_a_refusal_has_a_reason(gpu):
-    assert any(runs(gpu, engine) for engine in RUNS) or gpu.platform == "neuron"
-    assert all(runs(gpu, engine) or note(gpu, engine) for engine in RUNS)
+    assert any(runs(gpu, engine) for engine in SUPPORTED.values()) or gpu.platform == "neuron"
+    assert all(runs(gpu, engine) or note(gpu, engine) for engine in SUPPORTED.values())
 
 
 def test_a_users_own_is_given_the_doubt():
     own = custom_gpu("A", 48, 960)
-    assert all(runs(own, engine) and note(own, engine) is None for engine in RUNS)
+    assert all(runs(own, engine) and note(own, engine) is None for engine in SUPPORTED.values())

@@ -4,7 +4,8 @@ import pytest
 
 from calc import Precision, Workload, report
 from calc.formats import FLOATS, WEIGHT_FORMATS
-from calc.hardware.format_rules import NEEDS, WAYS, format_note, refused_format
+from calc.hardware.format_rules import WAYS, format_note, refused_format
+from calc.serving.engines import ENGINES
 from presets import gpus, models
 
 
@@ -28,13 +29,15 @@ from presets import gpus, models
     ],
 )
 def test_what_the_documentation_says(engine, gpu, weights, words):
-    note = refused_format(gpus()[gpu], engine, weights) or format_note(gpus()[gpu], engine, weights)
+    asked = gpus()[gpu], ENGINES[engine].support, weights
+    note = refused_format(*asked) or format_note(*asked)
     assert words in str(note) if words else note is None
 
 
 def test_every_format_has_its_way_and_every_rule_its_source():
     assert set(WAYS) | set(FLOATS) == set(WEIGHT_FORMATS)
-    for ways in NEEDS.values():
+    for engine in ENGINES.values():
+        ways = engine.support.formats
         assert set(ways) <= set(WAYS.values())
         assert all(needs.source.startswith("https://") for needs in ways.values())
 

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from calc.hardware.gpu_table import page
 from calc.hardware.gpus import generations, gpus
+from docs.gpu_table import page
 
 EACH = [pytest.param(gpu, id=name) for name, gpu in gpus().items()]
 DEDICATED = [pytest.param(gpu, id=name) for name, gpu in gpus().items() if gpu.memory == "dedicated"]
@@ -191,7 +191,7 @@ def test_a_chip_is_sold_with_several_memories():
 
 
 def test_the_page_is_current():
-    """Write it with `python -m calc.hardware.gpu_table > docs/gpus.md`."""
+    """Write it with `python -m docs.gpu_table > docs/gpus.md`."""
     assert Path("docs/gpus.md").read_text(encoding="utf-8") == page()
 
 

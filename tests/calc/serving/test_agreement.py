@@ -60,7 +60,7 @@ def test_cards_bars_and_table_agree(model, engine):
         assert memory.total == verdict.required == verdict.usable - verdict.spare
         assert verdict.usable <= gpu.usable_bytes
         assert verdict.spare == budget.bytes - memory.kv_cache or any(
-            b.missing for b in allocation.room(MIDDLE).budgets
+            b.shortage for b in allocation.room(MIDDLE).budgets
         )
         assert memory.activations == budget.profile
         starts = budget.max_model_len >= 8192 or budget.max_model_len == (ARCHITECTURES[model].max_positions or 8192)

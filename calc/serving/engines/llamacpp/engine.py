@@ -12,8 +12,8 @@ from calc.errors import ConfigError, Message, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
-from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.formats.stored import Piece, stored_gguf
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -24,8 +24,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import padded
@@ -49,6 +48,8 @@ from calc.serving.engines.llamacpp.slots import (
     shares,
     slots,
 )
+from calc.serving.engines.llamacpp.support import SUPPORT
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
@@ -65,15 +66,15 @@ CLOSE_VOCABULARY = 128
 
 
 class LlamaCpp(Engine):
-    name: ClassVar[EngineName] = "llamacpp"
-    title: ClassVar[str] = "llama.cpp"
+    name: ClassVar[str] = "llamacpp"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0c1e57098"
     step_option: ClassVar[str] = "ubatch_size"
     sequences_option: ClassVar[str] = "parallel"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
-    reads_gguf = True
-    loads_table: ClassVar[bool] = False
+    offloads: ClassVar[bool] = True
     draft_option: ClassVar[str | None] = "model_draft"
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
@@ -87,24 +88,24 @@ class LlamaCpp(Engine):
         other.book = self.book
         return other
 
-    def holds_alike(self, other: "LlamaCpp") -> bool:
+    def loads_same_weights(self, other: "LlamaCpp") -> bool:
         return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> "LlamaCpp":
         if self.options.n_gpu_layers != "auto":
             return self
-        found = self.offloaded(laid_out, gpu, workload, overhead)
-        return self.with_options(**{"n_gpu_layers": None, **(found or {})})
+        offload = self.offloaded(laid_out, gpu, workload, overhead)
+        return self.with_options(**{"n_gpu_layers": None, **(offload or {})})
 
     def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
         if self.options.device == "none":
             return None
         room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
         machine = gpu, room, workload.batch, self.draft_model, self.book
-        found = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
-        if found is None:
+        fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
+        if fit is None:
             return None
-        return {name: value for name, value in found.options if value != getattr(self.options, name)}
+        return {name: value for name, value in fit.options if value != getattr(self.options, name)}
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         kind = architecture.model_type
@@ -243,9 +244,6 @@ class LlamaCpp(Engine):
     def vocabulary(self, rows: int, tp: int) -> int:
         return rows
 
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return architecture
-
     def left_out(self) -> Iterator[Message]:
         if self.options.guess == "draft-simple" and self.options.model_draft is None:
             yield Message(
@@ -253,6 +251,9 @@ class LlamaCpp(Engine):
                 "plans for it are counted.",
                 n=self.options.guessed,
             )
+
+    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        return stored_gguf(architecture, precision, rank)
 
     def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""
@@ -270,7 +271,7 @@ class LlamaCpp(Engine):
         vision = sum(
             piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.excluded_as == "vision" and first
         )
-        weights = [(copies_within(rank, piece.tensor, stage), held(piece)) for piece in own]
+        weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
         return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
@@ -278,11 +279,10 @@ class LlamaCpp(Engine):
             return None
         return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
-    def beside(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
-        """The draft model's weights."""
+    def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
         if self.draft_model is None:
-            return super().beside(architecture, precision, stages)
+            return super().draft_weights_per_stage(architecture, precision, stages)
         draft = drafting(architecture, precision, placement, self.options, None, self.draft_model, self.book)
         return (0,) * stages if draft is None else tuple(draft.plans.model.weights[stage] for stage in range(stages))
 
@@ -309,7 +309,7 @@ class LlamaCpp(Engine):
         placement = placed(self.options, layers, laid_out.layout.pp)
         return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model, self.book)
 
-    def moments(
+    def stage_peaks(
         self,
         laid_out: LaidOut,
         stage: int,
@@ -317,23 +317,15 @@ class LlamaCpp(Engine):
         limits: Limits,
         workload: Workload,
         write: Numbers = NUMBERS,
-    ) -> list[Moment]:
+    ) -> list[StagePeak]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
         if stage >= cache.plans.model.machine.count:
-            return [Moment(0, Peak(WHAT, {}))]
+            return [StagePeak(0, Peak(WHAT, {}))]
         (plans, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
-        held = cache.required_bytes(stage, workload.batch, workload.context)
-        return [Moment(held, largest_pass(plans.compute(context)[stage], guessing, write))]
-
-    def buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
-        assert isinstance(cache, SlotCache)
-        return cache.buffers(workload.batch, workload.context)
-
-    def draft_buffers(self, laid_out: LaidOut, cache: Cache | None, workload: Workload) -> list[DeviceBuffers]:
-        assert isinstance(cache, SlotCache)
-        return cache.draft_buffers(workload.batch, workload.context)
+        cached = cache.required_bytes(stage, workload.batch, workload.context)
+        return [StagePeak(cached, largest_pass(plans.compute(context)[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
@@ -350,8 +342,8 @@ class LlamaCpp(Engine):
                 yield {"ubatch_size": size}
 
 
-def held(piece: Piece) -> LoadedWeights:
-    """One occurrence of a tensor."""
+def loaded_piece(piece: Piece) -> LoadedWeights:
+    """Bytes of one occurrence of a tensor on a GPU."""
     scales = piece.scales * piece.a_layer
     if piece.tensor.excluded_as == "multi_token_prediction":
         return LoadedWeights(draft=piece.nbytes * piece.a_layer)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -19,14 +19,16 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import reads_another_cache
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
-from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool
+from calc.serving.engines.sglang.support import SUPPORT
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.engine import FUSED
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.workload import Workload
@@ -69,8 +71,9 @@ def request_table(requests: int, context: int) -> int:
 
 
 class SGLang(Engine):
-    name: ClassVar[EngineName] = "sglang"
-    title: ClassVar[str] = "SGLang"
+    name: ClassVar[str] = "sglang"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
@@ -78,7 +81,6 @@ class SGLang(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
-    loads_draft: ClassVar[bool] = False
 
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
@@ -107,11 +109,8 @@ class SGLang(Engine):
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
 
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return architecture
-
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        loader = Loader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
+        loader = TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
         return loader.loaded(rank, pieces, stage, layout)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
@@ -180,8 +179,8 @@ class SGLang(Engine):
         table of requests, a pass and its graphs."""
         free = total - overhead["cuda_context"] - overhead["libraries"]
         requested = int(free * (limits.share or 1)) - limits.kept_free
-        missing = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
-        return Budget(requested, {"weights": loaded}, sum(overhead.values()), missing)
+        shortage = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
+        return Budget(requested, {"weights": loaded}, sum(overhead.values()), shortage)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes

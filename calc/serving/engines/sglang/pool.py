@@ -12,8 +12,8 @@ from calc.formats import CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.engine import Limits
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
+from calc.serving.engines.sizes import Limits
 from calc.serving.kv_cache import growth
 
 WINDOWED = frozenset(

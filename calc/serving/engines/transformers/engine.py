@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from calc.errors import Message
-from calc.formats import MIXES, Precision, WeightFormat
+from calc.formats import MIXES, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -16,28 +15,26 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine, LaidOut, Limits, LoadedWeights, Moment, Stage
-from calc.serving.engines.loading import Loader
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.loading import TensorLoader
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
+from calc.serving.engines.transformers.support import SUPPORT
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
 
 
 class Transformers(Engine):
-    name: ClassVar[EngineName] = "transformers"
-    title: ClassVar[str] = "transformers"
+    name: ClassVar[str] = "transformers"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")
-    loads_vision: ClassVar[bool] = True
-    loads_draft: ClassVar[bool] = False
 
     options: TransformersOptions
     options_type: ClassVar[type[TransformersOptions]] = TransformersOptions
-
-    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return None
 
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
@@ -53,11 +50,8 @@ class Transformers(Engine):
         """PyTorch's DTensor gives the first ranks one row more where they do not divide."""
         return -(-rows // tp)
 
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return architecture
-
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        return Loader().loaded(rank, pieces, stage, layout)
+        return TensorLoader().loaded(rank, pieces, stage, layout)
 
     def loading(self, stage: Stage) -> int:
         """Nothing of its own: what the allocator rounds up is in the range of fragmentation."""
@@ -72,7 +66,7 @@ class Transformers(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> DynamicCache:
         return DynamicCache([stage.blocks for stage in laid_out.stages], laid_out.precision)
 
-    def moments(
+    def stage_peaks(
         self,
         laid_out: LaidOut,
         stage: int,
@@ -80,10 +74,10 @@ class Transformers(Engine):
         limits: Limits,
         workload: Workload,
         write: Numbers = NUMBERS,
-    ) -> list[Moment]:
-        """Those of the prompts, and of the last token."""
+    ) -> list[StagePeak]:
+        """Peaks of the prompts' pass, and of the last token's."""
         assert isinstance(cache, DynamicCache)
-        return [moment for step in self.passes(laid_out, stage, cache, limits, workload, write) for moment in step]
+        return [peak for step in self.passes(laid_out, stage, cache, limits, workload, write) for peak in step]
 
     def passes(
         self,
@@ -93,7 +87,7 @@ class Transformers(Engine):
         limits: Limits,
         workload: Workload,
         write: Numbers = NUMBERS,
-    ) -> list[list[Moment]]:
+    ) -> list[list[StagePeak]]:
         """The prompts' pass, with their cache, and where tokens are generated that of the last one, with the cache of
         the whole context. Logits return to the first GPU."""
         one, rank = laid_out.stages[stage], write.apply(laid_out.rank)
@@ -108,14 +102,14 @@ class Transformers(Engine):
             attention=self.options.attention,
             logits=self.options.rows_of_logits,
         )
-        held = cache.held_bytes(stage, batch, workload.prompt, limits.step_tokens)
+        cached = cache.held_bytes(stage, batch, workload.prompt, limits.step_tokens)
         peaks = prefill_peaks(blocks, rank, prompt, logits=one.first or one.last)
-        passes = [[Moment(held, with_tables(peak, tables)) for peak in peaks]]
+        passes = [[StagePeak(cached, with_tables(peak, tables)) for peak in peaks]]
         if workload.generated:
             token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
-            held = cache.held_bytes(stage, batch, workload.context, batch)
+            cached = cache.held_bytes(stage, batch, workload.context, batch)
             steps = decode_peaks(blocks, rank, token, precision.kv, logits=one.last)
-            passes.append([Moment(held, with_tables(peak, tables)) for peak in steps])
+            passes.append([StagePeak(cached, with_tables(peak, tables)) for peak in steps])
         return passes
 
     def layer_tables(self, blocks: Sequence[Block], rank: Architecture) -> int:

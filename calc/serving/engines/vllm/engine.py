@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from calc.errors import ConfigError, Message
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineName
+from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -19,10 +19,11 @@ from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import reads_another_cache
-from calc.serving.engines.engine import Budget, Engine, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
-from calc.serving.engines.loading import Loader, rotary_tables, up_to
+from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.limits import limits
@@ -32,6 +33,7 @@ from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
 from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
 from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -48,7 +50,7 @@ STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16),
 """What is tried when the defaults do not do, from mild to strong."""
 
 SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager"})
-"""Options on which the cache's groups and blocks do not hang."""
+"""Options on which the cache's groups and blocks do not depend."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
 CACHE_WORDS: dict[CacheFormat, str] = {
@@ -62,8 +64,9 @@ SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
 class VLLM(Engine):
-    name: ClassVar[EngineName] = "vllm"
-    title: ClassVar[str] = "vLLM"
+    name: ClassVar[str] = "vllm"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"
@@ -94,14 +97,6 @@ class VLLM(Engine):
         keeps_states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states else [])
         return self.with_options(max_num_seqs=enough[-1]) if enough else self
-
-    def alternatives(self) -> Iterator[Self]:
-        """With prefix caching and without, with two steps in flight and with one."""
-        options = self.options
-        caching = (None, True, False) if options.enable_prefix_caching is None else (options.enable_prefix_caching,)
-        scheduling = (None, False) if options.async_scheduling is None else (options.async_scheduling,)
-        for caches, ahead in product(caching, scheduling):
-            yield self.with_options(enable_prefix_caching=caches, async_scheduling=ahead)
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         known = reads_another_cache(architecture)
@@ -150,8 +145,8 @@ class VLLM(Engine):
         return architecture.model_copy(update={"prediction": (draft,)})
 
     @property
-    def loader(self) -> Loader:
-        return Loader(
+    def loader(self) -> TensorLoader:
+        return TensorLoader(
             fused=FUSED,
             vocabulary=VOCABULARY,
             undoes_double_quantization=True,
@@ -227,7 +222,7 @@ class VLLM(Engine):
         overhead: Mapping[OverheadItem, int],
     ) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`); a CUDA context is there before it
-        looks. Or as much cache as is stated, beside what it holds."""
+        looks. Or as much cache as is stated, on top of what it holds."""
         own = {"weights": loaded, "activations": working, "libraries": overhead["libraries"]}
         outside = overhead["cuda_context"]
         if holds("graphs are of its share", self.options):
@@ -237,8 +232,8 @@ class VLLM(Engine):
         requested = ceil(total * (limits.share or 1))
         if stated is not None:
             requested = sum(own.values()) + stated
-        missing = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
-        return Budget(requested, own, outside, missing)
+        shortage = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
+        return Budget(requested, own, outside, shortage)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""

@@ -6,7 +6,7 @@ Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public
 from calc.errors import Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 

@@ -2,7 +2,7 @@
 
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.habits import habits, sees_images_whole
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds

@@ -10,7 +10,7 @@ from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.engine import Limits
+from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
 from calc.serving.engines.vllm.layers import (
     Layers,

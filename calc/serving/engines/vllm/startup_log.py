@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import ClassVar
 
 from calc.errors import Message
@@ -98,6 +99,14 @@ class VLLMLog(StartupLog):
                 },
             )
         )
+
+    def alternatives(self, engine: Engine) -> Iterator[Engine]:
+        """With prefix caching and without, with two steps in flight and with one."""
+        assert isinstance(engine.options, VLLMOptions)
+        caching, scheduling = engine.options.enable_prefix_caching, engine.options.async_scheduling
+        caches = (None, True, False) if caching is None else (caching,)
+        for cached, ahead in product(caches, (None, False) if scheduling is None else (scheduling,)):
+            yield engine.with_options(enable_prefix_caching=cached, async_scheduling=ahead)
 
     def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
         """Experts in MXFP4 are padded by either kernel."""

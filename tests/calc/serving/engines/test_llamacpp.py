@@ -45,7 +45,7 @@ def test_a_preset_of_every_family_on_a_cpu(row):
     architecture = Architecture.from_config(models()[row["model"]].config)
     serving = Serving(architecture, LlamaCpp(options), Precision(weights=row["weights"]), Layout(), Overhead())
     one = serving.on(gpus()["a100-sxm-80gb"], Workload(context=256))
-    (host,) = serving.engine.buffers(serving.laid_out, one.cache, one.workload)
+    (host,) = one.cache.buffers(one.workload.batch, one.workload.context)
     assert host.model_dump() == {"device": "host", **row["buffers"]}
 
 
@@ -60,7 +60,7 @@ def allocation(name, weights="Q4_K_M", gpu="a100-sxm-80gb", context=32_768, batc
 def test_what_is_certain_before_a_pass_is_planned(name, gpus):
     """The verdict on several GPUs asks for no plan where these bounds decide."""
     one = allocation(name, layout=Layout(pp=gpus))
-    found = one.serving.engine.buffers(one.serving.laid_out, one.cache, one.workload)
+    found = one.cache.buffers(one.workload.batch, one.workload.context)
     for stage, buffer in enumerate(found[:-1]):
         held, asked = buffer.context + buffer.compute, (stage, 1, 32_768)
         assert one.cache.least_bytes(*asked) <= held <= one.cache.most_bytes(*asked)
@@ -250,7 +250,7 @@ def test_the_output_goes_to_the_gpu_first_and_layers_from_the_last_on():
 def test_the_weights_of_a_gpu_are_those_of_its_buffer(options):
     """Rows of Qwen3-30B-A3B are multiples of 512 elements but for experts of 768 columns, which get a rest."""
     one = allocation(EXPERTS, **options)
-    (gpu, _) = one.serving.engine.buffers(one.serving.laid_out, one.cache, one.workload)
+    (gpu, _) = one.cache.buffers(one.workload.batch, one.workload.context)
     assert 0 <= gpu.model - one.memory.weights < 200_000
     assert (gpu.context, gpu.compute) == (one.memory.kv_cache, one.memory.activations)
 

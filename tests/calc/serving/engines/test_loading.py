@@ -10,8 +10,8 @@ from calc import Architecture, Layout, Overhead, Precision
 from calc.formats import FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
-from calc.serving.engines.engine import LoadedWeights
 from calc.serving.engines.loading import rounded
+from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import models

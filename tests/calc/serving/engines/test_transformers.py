@@ -23,7 +23,7 @@ def allocation(model, workload, weights="bf16", layout=None, **options):
 
 
 def passes(model, workload, **options):
-    """The moments of the prompts' pass, and of the last token's where one is generated."""
+    """Memory at the peaks of the prompts' pass, and of the last token's where one is generated."""
     found = allocation(model, workload, **options)
     return found.serving.engine.passes(found.serving.laid_out, 0, found.cache, found.limits, found.workload)
 
@@ -196,7 +196,7 @@ def test_peaks_of_other_dense_families(model, attention, plain, cached):
 
 
 def next_token(model, batch=1, **asked):
-    """The moments of the pass over one more token."""
+    """Memory at the peaks of the pass over one more token."""
     workload = Workload(batch=batch, context=asked.pop("context"), generated=1)
     return passes(model, workload, **asked)[1]
 
@@ -206,9 +206,9 @@ def next_token(model, batch=1, **asked):
 )
 def test_decode_peak(row):
     """Every storage of the full-size pass tracked; beside what is counted lie the states of one token."""
-    moments = next_token(row["model"], row["batch"], context=row["past"] + 1, attention=row["attention"])
-    assert {moment.cache for moment in moments} == {row["kv"]}
-    assert max(moment.bytes for moment in moments) == pytest.approx(row["peak"], rel=0.002)
+    peaks = next_token(row["model"], row["batch"], context=row["past"] + 1, attention=row["attention"])
+    assert {peak.cache for peak in peaks} == {row["kv"]}
+    assert max(peak.bytes for peak in peaks) == pytest.approx(row["peak"], rel=0.002)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_decode_peak(row):
 )
 def test_decode_expands_latents(model, attention, peak):
     """Beside keys and values of every head lie a few states of one token."""
-    moments = next_token(model, context=2049, attention=attention)
-    assert largest(moment.working for moment in moments).bytes == pytest.approx(peak, rel=0.002)
+    peaks = next_token(model, context=2049, attention=attention)
+    assert largest(peak.working for peak in peaks).bytes == pytest.approx(peak, rel=0.002)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_decode_expands_latents(model, attention, peak):
 )
 def test_logits(model, batch, peak):
     """Beside them lie a few states of the narrow model."""
-    moments = passes(model, Workload(batch=batch))[0]
-    (logits,) = (moment.working for moment in moments if str(moment.working.what) == "the logits of a token")
+    peaks = passes(model, Workload(batch=batch))[0]
+    (logits,) = (peak.working for peak in peaks if str(peak.working.what) == "the logits of a token")
     assert logits.bytes == pytest.approx(peak, rel=0.0005)
 
 

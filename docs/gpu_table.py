@@ -1,17 +1,18 @@
-"""docs/gpus.md: the catalogue as a page. `python -m calc.hardware.gpu_table > docs/gpus.md`"""
+"""docs/gpus.md: the catalogue as a page. `python -m docs.gpu_table > docs/gpus.md`"""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from calc.hardware.engine_rules import RUNS, TITLES, runs
+from calc.hardware.engine_rules import runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import generations, gpus
+from calc.serving.engines import ENGINES
 from calc.units import GIB
 
 HEAD = """# GPUs
 
-Written by `python -m calc.hardware.gpu_table > docs/gpus.md` from `calc/hardware/catalogue`. What no address confirms
+Written by `python -m docs.gpu_table > docs/gpus.md` from `calc/hardware/catalogue`. What no address confirms
 is left out (–).
 
 - **Memory**: as sold, in GB; MiB in all as the driver's tool prints it (where that was not observed, the label
@@ -65,19 +66,19 @@ def _row(gpu: GPU) -> tuple[str, ...]:
         *peaks,
         f"{link}{gpu.topology or ''}{reach}".strip() or "–",
         gpu.pcie or "–",
-        ", ".join(TITLES[engine] for engine in RUNS if runs(gpu, engine)),
+        ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support)),
         ", ".join(_link(fact, source) for fact, source in gpu.sources.items()),
     )
 
 
 def _engines() -> Iterable[tuple[str, ...]]:
-    for engine, platforms in RUNS.items():
-        for platform, needs in platforms.items():
+    for engine in ENGINES.values():
+        for platform, needs in engine.support.platforms.items():
             asks = [f"compute capability {needs.least}"] if needs.least else []
             asks += [f"{needs.before} in older versions"] if needs.before else []
             asks += [", ".join(sorted(needs.among))] if needs.among else []
             asks += [needs.plugin] if needs.plugin else []
-            yield TITLES[engine], platform, "; ".join(asks) or "–", _link("source", needs.source)
+            yield engine.title, platform, "; ".join(asks) or "–", _link("source", needs.source)
 
 
 def _link(word: str, source: str) -> str:

@@ -1,0 +1,62 @@
+"""How an engine divides a GPU, and plans the cache and its states."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.serving.engines.cache import Cache, Pool
+from calc.serving.engines.sizes import Budget, LaidOut, Limits
+from calc.serving.engines.started import StartedEngine
+from calc.serving.workload import Workload
+
+
+class CachePlanner(StartedEngine):
+    """Limits of a start, and what they leave for the cache."""
+
+    offloads: ClassVar[bool] = False
+    """Whether it may leave a part of the model on the host."""
+
+    def sized_for(self, sequences: int, architecture: Architecture) -> Self:
+        """The same for a server that is known to answer at most so many requests at once, where that leaves more
+        memory."""
+        return self
+
+    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
+        """The same engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
+        return self
+
+    def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
+        """Options that leave as much on the host as it takes for the rest to fit with so many bytes of overhead; None
+        where it does not do that, or nothing does."""
+        return None
+
+    @abstractmethod
+    def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
+        """One for each GPU, used everywhere."""
+
+    @abstractmethod
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
+        """How the cache is kept; None for a model that keeps nothing."""
+
+    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> Pool | None:
+        """The cache that is set aside of a rank whose layers are cut into such pipeline stages, of engines that know it
+        before these are laid out."""
+        return None
+
+    def budget(
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        stated: int | None,
+        overhead: Mapping[OverheadItem, int],
+    ) -> Budget:
+        """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
+        so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
+        memory aside at start."""
+        raise NotImplementedError(self.name)

@@ -1,0 +1,29 @@
+"""How an engine is started."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from calc.formats import Precision
+from calc.hardware.parallel import Layout
+from calc.serving.engines.launch import Launch
+from calc.serving.engines.sizes import Limits
+from calc.serving.engines.started import StartedEngine
+from calc.serving.workload import Workload
+
+
+class Launcher(StartedEngine):
+    """The command, and the flags that change what fits."""
+
+    step_option: ClassVar[str]
+    """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
+    sequences_option: ClassVar[str | None] = None
+    share_option: ClassVar[str | None] = None
+
+    @abstractmethod
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """Options that are not set and may make a model fit; the least change first, the greatest last."""
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
+        """How it is started as a server that takes sequences of so many tokens; None: it is none."""
+        return None

@@ -1,0 +1,123 @@
+"""What engines say of a model on its ranks, as plain values."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter, mul
+from typing import NamedTuple, TypeVar
+
+from calc.formats import Precision
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.named import Peak
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine sets for one GPU: its own defaults unless a flag says otherwise."""
+
+    step_tokens: int
+    """Tokens of the largest forward pass."""
+    sequences: int
+    """Sequences that run at once."""
+    share: float | None
+    """Of the GPU's memory, set aside at start; None: the engine takes what it needs when it needs it."""
+    in_flight_tokens: int
+    """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
+    kept_free: int = 0
+    """Bytes of what is set aside that the cache does not get."""
+    tables: int = 0
+    """Bytes of what is not set aside that tables of the requests take."""
+
+
+class Budget(NamedTuple):
+    """How an engine divides a GPU at start, in bytes."""
+
+    requested: int
+    """What it takes."""
+    allocated: Mapping[str, int]
+    """What it takes of that before the cache, by name."""
+    outside: int
+    """Overhead that is no part of it."""
+    shortage: int
+    """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
+
+    @property
+    def cache(self) -> int:
+        """What is left for the cache; below zero by how much too little there is."""
+        return self.requested - sum(self.allocated.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedWeights:
+    """Bytes of weights on one rank, as the engine holds them."""
+
+    weights: int = 0  # quantized or not, without what follows
+    scales: int = 0  # scales, zero points, indices of groups
+    draft: int = 0  # layers that only speculate, with their scales
+    vision: int = 0  # the vision encoder, in 16 bits
+    absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantized
+    rotary: int = 0  # table of sines and cosines
+    padding: int = 0  # rows and columns that kernels add
+    rounding: int = 0  # what PyTorch's allocator adds to a tensor
+
+    @property
+    def total(self) -> int:
+        return sum(PARTS(self))
+
+    @classmethod
+    def sum(cls, parts: "Iterable[tuple[int, LoadedWeights]]") -> "LoadedWeights":
+        """All of them, each so many times."""
+        counts, rows = zip(*((count, PARTS(part)) for count, part in parts), strict=True)
+        return cls(*(sum(map(mul, counts, column)) for column in zip(*rows, strict=True)))
+
+
+PARTS = attrgetter(*(field.name for field in fields(LoadedWeights)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage of one tensor-parallel rank: its weights and its layers. Stages that weigh the same are equal
+    objects."""
+
+    blocks: tuple[Block, ...]
+    weights: int  # bytes as stored, with the draft layer's
+    vision: int
+    first: bool
+    last: bool
+    loaded: LoadedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A model on its ranks, as an engine needs it to say what they hold."""
+
+    whole: Architecture  # with the draft layer that is loaded
+    rank: Architecture
+    stages: tuple[Stage, ...]
+    ranges: tuple[range, ...]  # layers of each stage
+    layout: Layout
+    precision: Precision
+
+    def of_each_stage(self, value_of: Callable[[int], Value]) -> tuple[Value, ...]:
+        """A value of every stage, by its number, computed once for equal stages."""
+        if len(self.stages) == 1:
+            return (value_of(0),)
+        values: dict[int, Value] = {}
+        for index, stage in enumerate(self.stages):
+            if id(stage) not in values:
+                values[id(stage)] = value_of(index)
+        return tuple(values[id(stage)] for stage in self.stages)
+
+
+class StagePeak(NamedTuple):
+    """Memory of a stage where it may be highest: bytes of cache at that point, and the working memory on top."""
+
+    cache: int
+    working: Peak
+
+    @property
+    def bytes(self) -> int:
+        return self.cache + int(self.working.bytes)

@@ -1,0 +1,29 @@
+"""An engine with its flags: what all its parts read."""
+
+from abc import ABC
+from typing import Any, ClassVar, Self
+
+from calc.errors import Frozen
+from calc.model.architecture import Architecture
+
+
+class StartedEngine(ABC):
+    """One serving engine, started with its options."""
+
+    name: ClassVar[str]
+    """How options, links and folders call it."""
+    title: ClassVar[str]
+    versions: ClassVar[str]
+    """What its rules were read in."""
+    options_type: ClassVar[type[Frozen]]
+    """Its flags, with limits, defaults and help."""
+    draft_option: ClassVar[str | None] = None
+    """The flag that names a draft model, which is then loaded too."""
+
+    def __init__(self, options: Any = None, draft_model: Architecture | None = None) -> None:
+        """`draft_model` is the one that the flags name."""
+        self.options, self.draft_model = options or self.options_type(), draft_model
+
+    def with_options(self, **changes: object) -> Self:
+        """The same engine with some flags set otherwise."""
+        return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)

@@ -1,0 +1,49 @@
+"""What a forward pass takes, and what lies outside of what is planned."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+
+from calc.errors import Message
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range
+from calc.model.derivation import NUMBERS, Numbers
+from calc.model.named import Peak
+from calc.serving.engines.cache import Cache
+from calc.serving.engines.sizes import LaidOut, Limits, StagePeak
+from calc.serving.engines.started import StartedEngine
+from calc.serving.workload import Workload
+
+
+class WorkingMemory(StartedEngine):
+    """Peaks, each as the tensors that are alive, and the overhead."""
+
+    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
+        """Working memory of the largest forward pass of a stage; formulas, where `write` makes symbols of sizes. Of
+        engines whose passes do not depend on the workload; others give `stage_peaks`."""
+        raise NotImplementedError(self.name)
+
+    def stage_peaks(
+        self,
+        laid_out: LaidOut,
+        stage: int,
+        cache: Cache | None,
+        limits: Limits,
+        workload: Workload,
+        write: Numbers = NUMBERS,
+    ) -> list[StagePeak]:
+        """Memory of a stage wherever it may be highest: by default at any peak of working memory, for the cache is
+        there all the time."""
+        cached = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
+        return [StagePeak(cached, peak) for peak in self.peaks(laid_out, stage, limits, write)]
+
+    @abstractmethod
+    def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        """The usual range of each thing that no formula closes: GiB, and percent for fragmentation."""
+
+    def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
+        """The ranges on one kind of GPU under these limits, where they are known more closely than the usual ones."""
+        return self.overhead(laid_out.layout.gpus)
+
+    def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:
+        """How ranges of the overhead come about, where there is a formula or a reason."""
+        yield from ()
