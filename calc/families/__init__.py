@@ -60,7 +60,7 @@ def _check_second_names(family: Family, c: Fields) -> None:
 def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
     _check_second_names(family, c)
     alike: dict[LayerParts, list[int]] = {}
-    for i in range(family.count(c) if family.count else c.size(family.layers)):
+    for i in range(_layers(family, c)):
         alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     max_positions = c.maybe(family.max_positions)
     norm = family.norm if isinstance(family.norm, str) else family.norm(c)
@@ -92,6 +92,17 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         image_prefix=_sees_images_whole(config, c),
         assumptions=tuple(_assumptions(config, family, c)),
     )
+
+
+def _layers(family: Family, c: Fields) -> int:
+    """Layers that run, each time that they do."""
+    if family.count is None:
+        return c.size(family.layers)
+    layers = family.count(c)
+    if layers > MAX_LAYERS:
+        sentence = "This config runs {layers:,} layers, each as often as its cycles say; {most:,} are the most we read."
+        raise ConfigError(Message(sentence, layers=layers, most=MAX_LAYERS), family.layers)
+    return layers
 
 
 def _layer(family: Family, c: Fields, i: int) -> LayerParts:

@@ -7,7 +7,7 @@ bytes (encoder, decoder, and the one that cuts patches) and their tables are wei
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import Attention
 from calc.families.family import TWO_NORMS, Family, extras
 from calc.families.feedforward_rows import Dense
@@ -17,6 +17,7 @@ from calc.model.names import Names
 from calc.model.tensor import Component, Shape
 
 ATTENTION = Attention(head_dim=None)
+GROUPS = "encoder_hash_byte_group_size"
 LOCAL = {"vocab_size": 260, "hidden_size": 1024, "num_attention_heads": 16, "hidden_size_global": 2048}
 SECTIONS: dict[str, Mapping[str, Any]] = {
     "encoder_config": LOCAL | {"num_hidden_layers": 1, "cross_attn_all_layers": False, "cross_attn_k": 2},
@@ -82,7 +83,10 @@ def beside(c: Fields) -> tuple[Extra, ...]:
     """All that reads bytes."""
     encoder, decoder, patcher = (section(c, name) for name in SECTIONS)
     joined = width(c) * c.size("cross_attn_k")
-    sizes = c.get("encoder_hash_byte_group_size") or range(3, 9)
+    sizes = c.get(GROUPS) or range(3, 9)
+    if not isinstance(sizes, list | range):
+        sentence = "{name} is {value}; it must be a list of how many bytes each group has, such as [3, 4, 5]."
+        raise ConfigError(Message(sentence, name=GROUPS, value=shown(sizes)), GROUPS)
     hashes = len(sizes) * c.size("encoder_hash_byte_group_nb_functions")
     tables: dict[str, Shape] = {
         "model.encoder_hash_tok_embedding.weight": (hashes * c.size("encoder_hash_byte_group_vocab"), width(c))

@@ -10,6 +10,7 @@ T = TypeVar("T")
 MAX_SIZE = 2**31  # no dimension of a real model comes near
 MAX_LAYERS = 1024  # DeepNet has the most, 1,000 (arXiv:2203.00555)
 MAX_PREDICTION_LAYERS = 16  # no published model has more than three
+MAX_COPIES = 1024  # of what stands beside itself, such as the parts of a table
 PER_LAYER_CONFIG = "per_layer_config"
 
 
@@ -155,9 +156,15 @@ class Fields:
 
 
 MOST = dict.fromkeys(
-    ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "num_global_layers"), MAX_LAYERS
-) | dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
-"""The largest value of fields that count layers."""
+    (
+        *("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers", "depth", "num_global_layers"),
+        *("num_layers_per_stack", "H_cycles", "L_cycles"),
+    ),
+    MAX_LAYERS,
+)
+MOST |= dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
+MOST |= dict.fromkeys(("altup_num_inputs", "split_ngram_parts", "heads_per_ngram", "ngram_size"), MAX_COPIES)
+"""The largest value of fields that count layers, or what is listed one by one."""
 
 # What a row of the table may say of a config: the name of a field, or the value itself where the class has none
 

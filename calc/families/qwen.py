@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, count, islice
 from math import isqrt
 
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
 from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
@@ -110,16 +112,14 @@ def ple_width(c: Fields) -> int:
     return c.maybe("ple_embed_dim") or c.size("hidden_size")
 
 
-@lru_cache(maxsize=64)
-def primes(least: int, skipped: int, count: int) -> tuple[int, ...]:
-    """`count` primes from `least` on, after as many as are skipped."""
-    found: list[int] = []
-    n = least - 1
-    while len(found) < skipped + count:
-        n += 1
-        if n > 1 and all(n % divisor for divisor in range(2, isqrt(n) + 1)):
-            found.append(n)
-    return tuple(found[skipped:])
+MAX_PRIMES = 256  # the class takes 16 in each layer that has tables, and those are few
+
+
+@lru_cache(maxsize=16)
+def primes(least: int, number: int) -> tuple[int, ...]:
+    """The first primes from `least` on."""
+    odd = (n for n in count(max(least, 3) | 1, 2) if all(n % d for d in range(3, isqrt(n) + 1, 2)))
+    return tuple(islice(chain((2,) if least <= 2 else (), odd), number))
 
 
 HYPER = ("attn_hyper_connection", "mlp_hyper_connection")
@@ -149,7 +149,13 @@ def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     if layer + 1 not in ids:
         return QWEN4_LAYER(c)
     heads, parts = (c.size("ngram_size") - 1) * c.size("heads_per_ngram"), c.size("split_ngram_parts")
-    rows = sum(primes(c.size("ngram_vocab_size_base"), ids.index(layer + 1) * heads, heads))
+    if len(ids) * heads > MAX_PRIMES:
+        sentence = (
+            "The n-grams of this config have {tables:,} tables, one a head and layer; {most:,} are the most we read."
+        )
+        raise ConfigError(Message(sentence, tables=len(ids) * heads, most=MAX_PRIMES), "heads_per_ngram")
+    first = ids.index(layer + 1) * heads
+    rows = sum(primes(c.size("ngram_vocab_size_base"), len(ids) * heads)[first : first + heads])
     divisor = c.size("make_ngram_vocab_size_divisible_by")
     part = -(-(-(-rows // divisor) * divisor) // parts)
     table = "ple.ple_embedding.ngram_embedding"
