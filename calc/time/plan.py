@@ -31,7 +31,7 @@ from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
-from calc.time.room import FittingRows, Room
+from calc.time.room import FittingRows, Rooms
 from calc.time.serving_time import FullServer, Speed
 from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_shards import Shards, shards
@@ -173,9 +173,8 @@ class Search:
         self.edited = dict(edited or {})
         weights = [precision.weights for precision in self.precisions]
         self.cards = Cards(self.gpus, weights, engine.name, node, self.edited)
-        work = Workload(batch=1, context=needs.context)
-        self.limits = [engine.limits(work, gpu, architecture, Layout()) for gpu in self.gpus]
-        self.room = Room(engine, self.gpus, self.limits, needs.context)
+        self.rooms = Rooms(engine, architecture, self.gpus, needs.context)
+        self.limits = self.rooms.limits(Layout())
 
     def varied(
         self,
@@ -205,7 +204,7 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        fits = [self.room.fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
+        fits = [self.room(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
         return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
     def contenders(self, rows: FittingRows) -> Found:

@@ -11,8 +11,10 @@ from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.workload import Workload
 from calc.time.alike import Alike
 from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_operations import Demand
@@ -113,16 +115,16 @@ class Room:
         works = tuple(zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True))
 
         def at(end: Literal["middle", "high"]) -> Array:
-            budgets = [self.budget(work, shard.ends, end) for work in works]
+            budgets = [self.budget(work, shard.unlike_stages, end) for work in works]
             return np.stack(budgets)[:, None] - shard.stage_bytes[:, :, None]
 
         return at("middle"), at("high")
 
-    def budget(self, working: tuple[int, ...], ends: LaidOut, end: Literal["middle", "high"]) -> Array:
+    def budget(self, working: tuple[int, ...], stages: LaidOut, end: Literal["middle", "high"]) -> Array:
         """What the engine would set aside for its cache on each GPU without weights. `working` is that of GPUs with
-        unlike limits; the overhead depends on the first and the last stage's layers and on several GPUs being one
-        replica's."""
-        key = working, ends.layout.gpus > 1, max(map(len, ends.ranges)), end
+        unlike limits. The overhead depends on the most layers of a stage, and on whether several GPUs work
+        together."""
+        key = working, stages.layout.gpus > 1, max(map(len, stages.ranges)), end
         if key not in self.budgets:
             of = dict(zip(self.by_limits.kinds, working, strict=True))
             rooms = []
@@ -130,7 +132,7 @@ class Room:
                 gpu, limits = self.gpus[first], self.limits[first]
                 sizes: dict[OverheadItem, int] = {
                     item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
-                    for item, span in self.engine.overhead_on(gpu, ends, limits).items()
+                    for item, span in self.engine.overhead_on(gpu, stages, limits).items()
                     if item != "fragmentation"
                 }
                 rooms.append(self.engine.budget(gpu.usable_bytes, limits, 0, of[limits], None, sizes).cache)
@@ -179,3 +181,23 @@ class Room:
         cache = self.engine.cache(laid_out, self.gpus[gpu], self.limits[gpu])
         stages = range(len(laid_out.ranges))
         return [max(1.0, cache.required_bytes(stage, 1, self.length)) if cache else 1.0 for stage in stages]
+
+
+class Rooms:
+    """Of GPUs under an engine that serves a model in sequences of one length, by layout."""
+
+    def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
+        self.engine, self.architecture, self.gpus = engine, architecture, gpus
+        self.workload = Workload(batch=1, context=length)
+        self.known = dict[tuple[Limits, ...], Room]()
+
+    def limits(self, layout: Layout) -> tuple[Limits, ...]:
+        """What the engine sets on each GPU for a layout."""
+        return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
+
+    def of(self, layout: Layout) -> Room:
+        """Layouts with the same limits share one."""
+        limits = self.limits(layout)
+        if limits not in self.known:
+            self.known[limits] = Room(self.engine, self.gpus, limits, self.workload.context)
+        return self.known[limits]

@@ -16,6 +16,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 from calc.serving.kv_cache import state_bytes
+from calc.time.alike import Alike
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
 from calc.time.sizes import Array, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
@@ -60,9 +61,23 @@ class Shard:
         return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, precision)
 
     @cached_property
-    def ends(self) -> LaidOut:
-        """The first stage, where there are several, and the last, as an engine's passes run on them."""
-        ranges = tuple(dict.fromkeys((self.ranges[0], self.ranges[-1])))
+    def stage_kinds(self) -> Alike[tuple[bool, bool, frozenset[int]]]:
+        """Stages by whether they are the first or the last, and by the kinds of layers on them: their passes take the
+        same working memory."""
+        blocks, layers = self.rank.all_blocks, self.rank.num_layers
+        return Alike.of(
+            (
+                stage.start == 0,
+                stage.stop == layers,
+                frozenset(i for i, block in enumerate(blocks) if any(place in stage for place in block.runs_in)),
+            )
+            for stage in self.ranges
+        )
+
+    @cached_property
+    def unlike_stages(self) -> LaidOut:
+        """One stage of each kind, as an engine's passes run on it."""
+        ranges = tuple(self.ranges[first] for first in self.stage_kinds.first)
         return without_weights(self.whole, self.rank, ranges, self.layout, self.precisions[0])
 
     @cached_property
@@ -81,10 +96,11 @@ class Shard:
         )
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
-        """The largest pass of each stage; those between the first and the last are alike."""
-        peaks = (engine.peaks(self.ends, end, limits) for end in range(len(self.ends.stages)))
-        *first, last = (max((int(one.bytes) for one in passes), default=0) for passes in peaks)
-        return first * (self.layout.pp - 1) + [last]
+        """The largest pass of each stage."""
+        stages = self.unlike_stages
+        peaks = (engine.peaks(stages, kind, limits) for kind in range(len(stages.stages)))
+        largest = [max((int(one.bytes) for one in passes), default=0) for passes in peaks]
+        return [largest[kind] for kind in self.stage_kinds.which]
 
 
 def without_weights(

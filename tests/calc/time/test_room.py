@@ -1,0 +1,43 @@
+"""The search for plans orders candidates by a bound: no layout that fits is left out or holds more than it says."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from calc import Architecture, ConfigError, Overhead, Workload
+from calc.formats import native
+from calc.serving.engines import ENGINES
+from calc.serving.memory import Serving
+from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.layouts import layouts_by_format
+from calc.time.plan import Needs, Search
+from presets import gpus, models
+
+KINDS = ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200", "mi300x", "l40s", "rtx-4090", "rtx-3090", "v100-sxm2-16gb")
+PLANNED = [name for name, engine in ENGINES.items() if engine.share_option is not None]
+
+
+@given(
+    st.sampled_from(list(models())),
+    st.sampled_from(PLANNED),
+    st.sampled_from(KINDS),
+    st.sampled_from([1024, 8192, 32_768]),
+    st.sampled_from([1, 4, 64]),
+    st.randoms(use_true_random=False),
+)
+def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, kind, context, users, chance):
+    config, gpu = models()[model].config, gpus()[kind]
+    needs = Needs(prompt=context - 512, output=512, users=users)
+    architecture, started = Architecture.from_config(config), ENGINES[engine]()
+    try:
+        search = Search(architecture, started, needs, [gpu], [started.precision(native(config))], most=16)
+    except ConfigError:  # the engine does not serve this family, this format or on this GPU
+        assume(False)
+    accepted = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))
+    for layout, formats in chance.sample(accepted, min(4, len(accepted))):
+        bound = search.rooms.of(layout).fit(search.shards(layout, formats), layout, formats).capacity
+        for place, form in enumerate(formats):
+            serving = Serving(architecture, search.engine, search.precisions[form], layout, Overhead())
+            allocation = serving.on(gpu, Workload(batch=1, context=context, generated=512))
+            runs = not any(search.engine.refusals(gpu, serving.laid_out))
+            most = max_batch(allocation, layout.dp) if runs else 0
+            assert bound[place, 0] >= (MOST_BATCH if most is None else most)
