@@ -90,9 +90,9 @@ def test_a_layout_of_the_table_and_the_way_back(page, address):
     expect(page.get_by_text(re.compile("^Short by"))).to_be_visible()
     table.get_by_role("button", name="Headroom, GiB").click()
     expect(table.get_by_role("row").nth(1)).to_contain_text("B200 SXM")
-    v100.get_by_role("button", name="TP 8, PP 2").click()
+    v100.get_by_role("button", name="TP 2, PP 7").click()
     page.keyboard.press("Home")
-    first_screen(page, "Fits on 16 × V100 SXM2 16GB with TP 8, PP 2")
+    first_screen(page, "Fits on 14 × V100 SXM2 16GB with TP 2, PP 7")
     weighed = page.url
 
     page.get_by_test_id("stTopNavLink").filter(has_text="Train").click()
@@ -100,7 +100,7 @@ def test_a_layout_of_the_table_and_the_way_back(page, address):
     page.get_by_text("Training step", exact=True).wait_for()
     page.go_back()
     expect(page).to_have_url(weighed)
-    first_screen(page, "Fits on 16 × V100 SXM2 16GB with TP 8, PP 2")
+    first_screen(page, "Fits on 14 × V100 SXM2 16GB with TP 2, PP 7")
 
 
 def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, address):

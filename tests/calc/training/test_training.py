@@ -23,6 +23,7 @@ from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
 from calc.training.autograd import CountedBy
+from calc.training.modelled import unmodelled
 from calc.training.moments import StepMoment, Tensors
 from calc.training.optimizer import state_bytes
 from calc.training.parts import dot, lines_of
@@ -221,7 +222,7 @@ def test_first_stage_holds_as_many_micro_batches_as_there_are_stages():
 
 STEPS = st.fixed_dictionaries(
     {
-        "model": st.sampled_from(list(ARCHITECTURES)),
+        "model": st.sampled_from([name for name, model in ARCHITECTURES.items() if not any(unmodelled(model))]),
         "recipe": st.sampled_from(list(RECIPES)),
         "micro_batch": st.integers(1, 64),
         "sequence": st.integers(1, 100_000),
