@@ -204,7 +204,7 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        fits = [self.room(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
+        fits = [self.rooms.of(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
         return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
     def contenders(self, rows: FittingRows) -> Found:

@@ -143,12 +143,13 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
-    free, usable = found.room.free(shard, layout)[0][:, 0, 0], gpus()[gpu].usable_bytes
+    room = found.rooms.of(layout)
+    free, usable = room.free(shard, layout)[0][:, 0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
     held = allocation.cache.required_bytes(0, 1, context)
-    assert np.ravel(found.room.each(shard))[0] == pytest.approx(held, rel=0.01)
+    assert np.ravel(room.each(shard))[0] == pytest.approx(held, rel=0.01)
 
 
 def test_plans_meet_their_targets_or_say_so():
