@@ -19,6 +19,7 @@ from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed, set_up
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
 from calc.time.fitting import fitting, in_formats
@@ -118,7 +119,7 @@ class Doors:
         for config, model in zip(self.configs, self.models, strict=True):
             own = proportions("own", model)
             yield [check.model_dump() for check in checks(model, Layout(), [own], own)]
-            yield Slopes(config, model, Precision(), Workload()).here
+            yield Slopes(config, model, VLLM(), Precision(), Workload()).here
 
     def gguf(self):
         metadata = {"general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 64}

@@ -10,7 +10,7 @@ from calc.families import override
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import model_cache_bytes
+from calc.serving.engines.engine import Engine
 from calc.serving.workload import Workload
 
 TRIES = 16
@@ -32,13 +32,14 @@ class Slopes:
 
     config: Mapping[str, Any]
     architecture: Architecture
+    engine: Engine
     precision: Precision
     workload: Workload
 
     @cached_property
     def here(self) -> tuple[int, int]:
         """Parameters and bytes of the design itself."""
-        return weight(self.architecture, self.precision, self.workload)
+        return weight(self.architecture, self.engine, self.precision, self.workload)
 
     def of(self, field: str, now: int, step: int) -> Slope | None:
         """To the next valid value in steps; None where there is none near. A refusal that names the next valid value
@@ -47,7 +48,7 @@ class Slopes:
         while tried <= now + TRIES * step:
             try:
                 architecture = Architecture.from_config(override(self.config, {field: tried}))
-                parameters, nbytes = weight(architecture, self.precision, self.workload)
+                parameters, nbytes = weight(architecture, self.engine, self.precision, self.workload)
             except ConfigError as error:
                 valid = max((near for near in error.nearest if isinstance(near, int)), default=0)
                 on_the_way = error.field == field and valid > tried and (valid - now) % step == 0
@@ -60,12 +61,12 @@ class Slopes:
     def cache_of(self, **workload: int) -> int:
         """Bytes of KV cache that another batch or context takes more."""
         more = self.workload.model_copy(update=workload)
-        return weight(self.architecture, self.precision, more)[1] - self.here[1]
+        return weight(self.architecture, self.engine, self.precision, more)[1] - self.here[1]
 
 
-def weight(architecture: Architecture, precision: Precision, workload: Workload) -> tuple[int, int]:
+def weight(architecture: Architecture, engine: Engine, precision: Precision, workload: Workload) -> tuple[int, int]:
     """Parameters, and bytes of weights and KV cache. Raises ConfigError where the format does not suit the model."""
     pieces = (piece for piece in stored(architecture, precision) if piece.tensor.excluded_as is None)
     weights = sum(piece.nbytes * piece.tensor.count for piece in pieces)
-    cache = model_cache_bytes(architecture.all_blocks, precision.kv, workload.batch, workload.context)
+    cache = engine.sequences_bytes(architecture, precision.kv, workload.batch, workload.context)
     return architecture.parameters().total, weights + cache

@@ -6,7 +6,7 @@ from typing import Any
 from calc.errors import Frozen
 from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import model_cache_bytes
+from calc.serving.engines.engine import Engine
 
 CONTEXTS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
 
@@ -39,9 +39,9 @@ def ratio(value: int, first: int) -> float | None:
     return value / first if first else None
 
 
-def cache_growth(architecture: Architecture, kv: CacheFormat, batch: int) -> dict[int, int]:
+def cache_growth(architecture: Architecture, engine: Engine, kv: CacheFormat, batch: int) -> dict[int, int]:
     """Bytes of KV cache and states of `batch` sequences at each context that the model can read, on all GPUs, each
     counted once."""
     most = architecture.learned_positions or CONTEXTS[-1]
     contexts = [context for context in CONTEXTS if context <= most] or [most]
-    return {context: model_cache_bytes(architecture.all_blocks, kv, batch, context) for context in contexts}
+    return {context: engine.sequences_bytes(architecture, kv, batch, context) for context in contexts}

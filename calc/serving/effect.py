@@ -3,7 +3,7 @@
 from calc.errors import Frozen
 from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
-from calc.serving.kv_cache import model_cache_bytes
+from calc.serving.engines.engine import Engine
 
 
 class Effect(Frozen):
@@ -15,14 +15,9 @@ class Effect(Frozen):
     """Bytes of the cache of one sequence over those before; None where one of the two keeps none."""
 
 
-def effect(before: Architecture, after: Architecture, kv: CacheFormat, context: int) -> Effect:
+def effect(before: Architecture, after: Architecture, engine: Engine, kv: CacheFormat, context: int) -> Effect:
     """What it is to have the one model in place of the other."""
-    old, new = cached(before, kv, context), cached(after, kv, context)
+    old, new = (engine.sequences_bytes(model, kv, 1, context) for model in (before, after))
     return Effect(
         parameters=after.parameters().total - before.parameters().total, cache=new / old if old and new else None
     )
-
-
-def cached(architecture: Architecture, kv: CacheFormat, context: int) -> int:
-    """Bytes that one sequence leaves in memory."""
-    return model_cache_bytes(architecture.all_blocks, kv, 1, context)

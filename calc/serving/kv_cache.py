@@ -71,7 +71,8 @@ def compressions(blocks: Iterable[Block], kv: CacheFormat) -> Iterator[Compressi
 
 
 def state_bytes(blocks: Iterable[Block]) -> int:
-    """Bytes a sequence of recurrent state and of the convolutions' memory, of any length."""
+    """Bytes a sequence of recurrent state and of the convolutions' memory, of any length, in the types that
+    transformers keeps them in."""
     return sum(
         len(block.runs_in) * mixer.memory_bytes()
         for block in blocks
@@ -80,10 +81,10 @@ def state_bytes(blocks: Iterable[Block]) -> int:
     )
 
 
-def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int) -> int:
-    """Bytes of a sequence of so many tokens that do not grow with it: recurrent states, and tokens that wait to be
-    compressed."""
-    return state_bytes(blocks) + sum(one.bits(length, 1) for one in compressions(blocks, kv)) // 8
+def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int, states: int) -> int:
+    """Bytes of a sequence of so many tokens that do not grow with it: `states` of recurrent layers, and tokens that
+    wait to be compressed."""
+    return states + sum(one.bits(length, 1) for one in compressions(blocks, kv)) // 8
 
 
 def bytes_per_token(growth: Mapping[int | None, int]) -> int:
@@ -102,9 +103,10 @@ def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, contex
     return batch * of_one
 
 
-def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int) -> int:
-    """Bytes of `batch` sequences of `context` tokens in all of these layers."""
-    return cache_bytes(growth(blocks, kv), length_bytes(blocks, kv, context), batch, context)
+def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int, states: int) -> int:
+    """Bytes of `batch` sequences of `context` tokens in all of these layers, with `states` bytes of recurrent state
+    each."""
+    return cache_bytes(growth(blocks, kv), length_bytes(blocks, kv, context, states), batch, context)
 
 
 def sequence_bytes(context: Any, per_token: Any, windows: Any, state: Any) -> Any:

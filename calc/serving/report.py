@@ -150,7 +150,8 @@ def laid_out_report(
     blocks = serving.laid_out.whole.all_blocks
     if engine.loads_draft:
         blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
-    bits, state = growth(blocks, precision.kv), length_bytes(blocks, precision.kv, workload.context)
+    bits, states = growth(blocks, precision.kv), engine.state_bytes(architecture, blocks)
+    state = length_bytes(blocks, precision.kv, workload.context, states)
     budgets = (allocation.kv_budget for allocation in allocations)
     cache, lengths = first.cache, (first.workload.batch, first.workload.context)
     guessing = [] if cache is None else cache.draft_buffers(*lengths)

@@ -9,7 +9,8 @@ from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.serving.kv_cache import bytes_per_token, growth, model_cache_bytes
+from calc.serving.engines.engine import Engine
+from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.workload import Workload
 
 Swap = Callable[[GQA | LatentAttention], Mixer]
@@ -27,7 +28,7 @@ class Variant(Frozen):
     saved: float  # share of the first variant's cache, multi-head attention's
 
 
-def variants(architecture: Architecture, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
+def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
     """With keys and values for every query head first; none for a model without heads of keys and values."""
     models = dict(_models(architecture))
     if not models:
@@ -35,7 +36,7 @@ def variants(architecture: Architecture, kv: CacheFormat, workload: Workload) ->
     weighed = []
     for name, model in models.items():
         bits = growth(model.all_blocks, kv)
-        cache = model_cache_bytes(model.all_blocks, kv, workload.batch, workload.context)
+        cache = engine.sequences_bytes(model, kv, workload.batch, workload.context)
         weighed.append((name, model, model == architecture, model.parameters().total, bytes_per_token(bits), cache))
     most = weighed[0][-1]
     return tuple(

@@ -4,13 +4,16 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.sizes import Budget, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
+from calc.serving.kv_cache import model_cache_bytes, state_bytes
 from calc.serving.workload import Workload
 
 
@@ -37,6 +40,17 @@ class CachePlanner(StartedEngine):
     @abstractmethod
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """One for each GPU, used everywhere."""
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        """Bytes of recurrent state, and of what its convolutions look back on, of a sequence in some layers of a model,
+        in the types that the engine keeps them in."""
+        return state_bytes(blocks)
+
+    def sequences_bytes(self, architecture: Architecture, kv: CacheFormat, batch: int, context: int) -> int:
+        """Bytes of cache and states that `batch` sequences of `context` tokens need in all layers, each counted
+        once."""
+        blocks = architecture.all_blocks
+        return model_cache_bytes(blocks, kv, batch, context, self.state_bytes(architecture, blocks))
 
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:

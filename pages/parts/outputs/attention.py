@@ -134,7 +134,7 @@ def scores(answer: Answer, mixer: Mixer) -> None:
 def variants(answer: Answer) -> None:
     """Parameters and cache with other numbers of KV heads."""
     asked = answer.scenario.serving
-    found = with_other_kinds(answer.architecture, answer.model.precision(asked).kv, asked.workload)
+    found = with_other_kinds(answer.architecture, asked.started(), answer.model.precision(asked).kv, asked.workload)
     if not found:
         st.caption(say("This model has no heads of keys and values that could be shared."))
         return

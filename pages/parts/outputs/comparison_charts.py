@@ -121,7 +121,8 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
 
 def _grown(column: Column) -> dict[int, int]:
     asked = column.answer.report.scenario
-    return cache_growth(column.answer.architecture, asked.precision.kv, asked.workload.batch)
+    engine = column.answer.scenario.serving.started()
+    return cache_growth(column.answer.architecture, engine, asked.precision.kv, asked.workload.batch)
 
 
 def style(letter: str) -> tuple[str, str, str]:

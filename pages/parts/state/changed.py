@@ -20,7 +20,8 @@ def effect_of(answer: Answer, name: str) -> Effect | None:
     if about.architecture is None or after is None:
         return None
     kv = answer.model.precision(scenario.serving).kv
-    return effect(about.architecture, after, kv, scenario.serving.workload.context)
+    serving = scenario.serving
+    return effect(about.architecture, after, serving.started(), kv, serving.workload.context)
 
 
 def alone(answer: Answer, name: str) -> Architecture | None:

@@ -96,7 +96,7 @@ class Answer:
             return None
         try:
             precision = model.precision(asked)
-            slopes = Slopes(model.config, model.architecture, precision, checked(asked.workload))
+            slopes = Slopes(model.config, model.architecture, asked.started(), precision, checked(asked.workload))
             assert slopes.here
         except ConfigError:
             return None

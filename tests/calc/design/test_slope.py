@@ -5,13 +5,16 @@ import pytest
 from calc import Architecture, Precision, Workload
 from calc.design.slope import Slopes
 from calc.families import override
+from calc.serving.engines.vllm.engine import VLLM
 from presets import models
 
 QWEN = models()["Qwen/Qwen3-8B"].config
 
 
 def slopes(config=QWEN, **precision):
-    return Slopes(config, Architecture.from_config(config), Precision(**precision), Workload(batch=1, context=8192))
+    return Slopes(
+        config, Architecture.from_config(config), VLLM(), Precision(**precision), Workload(batch=1, context=8192)
+    )
 
 
 @pytest.mark.parametrize(

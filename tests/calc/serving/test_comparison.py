@@ -4,6 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.serving.comparison import cache_growth, ratio, settings
+from calc.serving.engines.vllm.engine import VLLM
 from presets import models
 
 
@@ -16,7 +17,7 @@ from presets import models
     ],
 )
 def test_cache_grows_by_what_is_published(model, nbytes):
-    sizes = cache_growth(Architecture.from_config(models()[model].config), "bf16", 3)
+    sizes = cache_growth(Architecture.from_config(models()[model].config), VLLM(), "bf16", 3)
     assert sizes == {context: 3 * context * nbytes for context in sizes}
     assert min(sizes) == 1024
     assert max(sizes) == 131_072
@@ -30,7 +31,7 @@ def test_cache_grows_by_what_is_published(model, nbytes):
     ],
 )
 def test_the_published_cache_of_1k_tokens(model, gib):
-    sizes = cache_growth(Architecture.from_config(models()[model].config), "bf16", 1)
+    sizes = cache_growth(Architecture.from_config(models()[model].config), VLLM(), "bf16", 1)
     assert round(sizes[1024] / 2**30 + 1e-9, 3) == gib
 
 
@@ -48,5 +49,5 @@ def test_nothing_is_no_measure():
 
 def test_learned_positions_end_the_curve():
     """GPT-2 has a context of 1,024 (Radford et al. 2019, section 2.3): 12 layers of keys and values, 768 x 2 bytes."""
-    sizes = cache_growth(Architecture.from_config(models()["openai-community/gpt2"].config), "bf16", 1)
+    sizes = cache_growth(Architecture.from_config(models()["openai-community/gpt2"].config), VLLM(), "bf16", 1)
     assert sizes == {1024: 1024 * 12 * 2 * 768 * 2}

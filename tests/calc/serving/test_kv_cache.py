@@ -12,7 +12,6 @@ from calc.serving.kv_cache import (
     bytes_per_token,
     cache_bytes,
     growth,
-    model_cache_bytes,
     state_bytes,
     window_bytes,
 )
@@ -108,8 +107,10 @@ def test_caches_of_transformers(config, held):
 def test_what_sequences_need_is_what_transformers_holds_of_them(config, held):
     """Between passes of a token; but for what it keeps without need: keys that are to be pooled, and the column that a
     convolution of RecurrentGemma has left behind."""
-    blocks = Architecture.from_config(config).all_blocks
-    needed = [model_cache_bytes(blocks, "bf16", batch, length) for batch, length, passed, _ in held if passed == 1]
+    architecture, engine = Architecture.from_config(config), ENGINES["transformers"]()
+    needed = [
+        engine.sequences_bytes(architecture, "bf16", batch, length) for batch, length, passed, _ in held if passed == 1
+    ]
     kept = [nbytes for _, _, passed, nbytes in held if passed == 1]
     if config["model_type"] in (*POOLED, "recurrent_gemma"):
         assert all(least < nbytes for least, nbytes in zip(needed, kept, strict=True))
@@ -132,11 +133,36 @@ def test_a_cache_grows_by_its_parts(model, kv, batch, context):
 
 @given(MODELS, st.sampled_from(CHECKPOINT_ENGINES), st.integers(1, 300), st.integers(1, 300_000))
 def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context):
-    """But for recurrent states, which vLLM and SGLang may hold in 16 bits, and keys of an indexer, which vLLM holds in
-    8 (vllm/v1/attention/backends/mla/indexer.py)."""
-    architecture = Architecture.from_config(models()[model].config)
+    """But for keys of an indexer, which vLLM holds in 8 bits (vllm/v1/attention/backends/mla/indexer.py)."""
+    architecture, started = Architecture.from_config(models()[model].config), ENGINES[engine]()
     assume(not any(getattr(mixer, "indexer", None) for block in architecture.all_blocks for mixer in block.mixers))
-    bits = growth(architecture.all_blocks, "bf16")
-    serving = Serving(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())
-    held = serving.on(gpus()["h100-sxm"], Workload(batch=batch, context=context)).memory.kv_cache
-    assert held >= cache_bytes(bits, 0, batch, context)
+    states = started.state_bytes(architecture, architecture.all_blocks)
+    serving = Serving(architecture, started, Precision(), Layout(), Overhead())
+    allocated = serving.on(gpus()["h100-sxm"], Workload(batch=batch, context=context)).memory.kv_cache
+    assert allocated >= cache_bytes(growth(architecture.all_blocks, "bf16"), states, batch, context)
+
+
+READ = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+SERVED = [
+    (name, engine)
+    for name, architecture in READ.items()
+    for engine in ENGINES
+    if state_bytes(architecture.all_blocks) and ENGINES[engine]().refusal(architecture, Precision()) is None
+]
+
+
+@pytest.mark.parametrize(("name", "engine"), SERVED)
+def test_states_are_needed_as_the_engine_holds_them(name, engine):
+    """mamba-2.8b needed 23.6 MB for each sequence of which vLLM allocated 12.5."""
+    architecture, started = READ[name], ENGINES[engine]()
+    serving = Serving(architecture, started, Precision(), Layout(), Overhead())
+    cache = serving.on(gpus()["mi300x"], Workload(batch=1, context=64)).cache
+    assert cache is not None
+    assert 0 < started.sequences_bytes(architecture, "bf16", 1, 64) <= cache.required_bytes(0, 1, 64)
+
+
+def test_states_of_mamba_in_vllm():
+    """mamba-2.8b under vLLM: 64 layers of 16 bits, 5,120 channels with 16 states each and three columns of the
+    convolution (mamba_utils.py, `mamba1_state_shape`)."""
+    one = ENGINES["vllm"]().sequences_bytes(READ["state-spaces/mamba-2.8b-hf"], "bf16", 1, 8192)
+    assert one == 64 * 2 * 5120 * (16 + 3)

@@ -6,6 +6,7 @@ from calc import Architecture, Workload
 from calc.model.attention import GQA
 from calc.model.attention_shapes import group, kinds, made
 from calc.model.kernels import Kernels
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.scores import scores
 from calc.serving.variants import variants
 from presets import models
@@ -18,7 +19,7 @@ def read(model):
 
 
 def by_name(model, workload=None):
-    found = variants(read(model), "bf16", workload or Workload())
+    found = variants(read(model), VLLM(), "bf16", workload or Workload())
     return {str(variant.name): variant for variant in found}
 
 
@@ -62,7 +63,7 @@ def test_qwen3_8b_with_32_kv_heads_is_the_study():
 
 @pytest.mark.parametrize("model", ["state-spaces/mamba-130m-hf", "deepseek-ai/DeepSeek-V4-Flash"])
 def test_a_model_without_heads_of_keys_has_no_variants(model):
-    assert variants(read(model), "bf16", Workload()) == ()
+    assert variants(read(model), VLLM(), "bf16", Workload()) == ()
 
 
 def test_states_of_recurrent_layers_are_not_saved():
@@ -78,7 +79,7 @@ def test_every_preset_has_shapes(model):
     for mixer in layers:
         tensors = made(mixer, architecture.hidden, 2, 512)
         assert tensors[0].shape == tensors[-1].shape == (2, 512, architecture.hidden)
-    found = variants(architecture, "bf16", Workload())
+    found = variants(architecture, VLLM(), "bf16", Workload())
     assert [variant.own for variant in found].count(True) == (1 if found else 0)
 
 

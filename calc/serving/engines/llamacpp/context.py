@@ -4,11 +4,12 @@ Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, ll
 llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
+from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
@@ -130,6 +131,11 @@ def widest_value(model: Architecture) -> int:
     """Width of the values of the widest layer: without flash attention every layer has its width."""
     mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
     return max((m.n_kv * (m.d_v or m.d_head) for m in mixers if isinstance(m, GQA)), default=0)
+
+
+def state_bytes(blocks: Iterable[Block]) -> int:
+    """Bytes of the states of a sequence in some layers, in fp32."""
+    return sum(4 * len(block.runs_in) * sum(state_widths(mixer)) for block in blocks for mixer in block.mixers)
 
 
 def state_widths(mixer: Mixer) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
+from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
@@ -27,7 +28,7 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.buffers import PlanBook
-from calc.serving.engines.llamacpp.context import padded
+from calc.serving.engines.llamacpp.context import padded, state_bytes
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
@@ -303,6 +304,9 @@ class LlamaCpp(Engine):
         if workload.context > most:
             return Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
         return None
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        return state_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         layers = layers_of(laid_out.whole, predicts=self.options.predicts)

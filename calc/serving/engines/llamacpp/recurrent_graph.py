@@ -1,7 +1,7 @@
 """Recurrent layers as llama.cpp's graph computes them.
 
-Source: llama-graph.cpp (build_rs), src/models/mamba-base.cpp, delta-net-base.cpp, qwen35.cpp, lfm2.cpp; llama.cpp
-0c1e57098.
+Source: llama-graph.cpp (build_rs), src/models/mamba-base.cpp, delta-net-base.cpp, qwen35.cpp, qwen3next.cpp,
+lfm2.cpp; llama.cpp 0c1e57098.
 """
 
 from collections.abc import Callable
@@ -136,9 +136,8 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: GraphNode) -> GraphNode:
     channels = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v
     mixed = matmul(b.weight("attn_qkv.weight"), x, name="queries, keys and values")
     gate = matmul(b.weight("attn_gate.weight"), x, name="gate")
-    beta = reshape(matmul(b.weight("ssm_beta.weight"), x, name="beta"), 1, mixer.n_v, tokens, sequences)
+    beta, alpha = delta_gates(b, mixer, x, tokens)
     beta = like(beta, "sigmoid", name="beta")
-    alpha = reshape(matmul(b.weight("ssm_alpha.weight"), x, name="alpha"), mixer.n_v, tokens, sequences)
     alpha = like(like(alpha, "add", b.weight("ssm_dt.bias")), "softplus")
     decay = reshape(like(alpha, "mul", b.weight("ssm_a"), name="decay"), 1, mixer.n_v, tokens, sequences)
     joined = convolved(b, mixer, reshape(mixed, channels, tokens, sequences), cache["r"], channels)
@@ -170,6 +169,21 @@ def delta_net(b: Building, mixer: GatedDeltaNet, x: GraphNode) -> GraphNode:
     y = like(y, "mul", like(shaped, "silu", name="gate"), name="gated")
     out = matmul(b.weight("ssm_out.weight"), reshape(y, inner, tokens, sequences), name="recurrent layer")
     return reshape(out, out.ne[0], tokens * sequences)
+
+
+def delta_gates(b: Building, mixer: GatedDeltaNet, x: GraphNode, tokens: int) -> tuple[GraphNode, GraphNode]:
+    """Beta [1, heads, tokens, sequences] and alpha [heads, tokens, sequences]: by a matrix each, or, in Qwen3-Next's
+    files, by one for both, a key head's after the other's (qwen3next.cpp)."""
+    sequences = b.context.sequences
+    if not b.has("ssm_ba.weight"):
+        beta = reshape(matmul(b.weight("ssm_beta.weight"), x, name="beta"), 1, mixer.n_v, tokens, sequences)
+        return beta, reshape(matmul(b.weight("ssm_alpha.weight"), x, name="alpha"), mixer.n_v, tokens, sequences)
+    each = mixer.n_v // mixer.n_k
+    both = matmul(b.weight("ssm_ba.weight"), x, name="beta and alpha")
+    both = reshape(both, 2 * each, mixer.n_k, tokens, sequences)
+    beta, alpha = (view(both, (each, mixer.n_k, tokens, sequences), both.nb[1:]) for _ in range(2))
+    beta = contiguous(beta, 1, mixer.n_v, tokens, sequences, name="beta")
+    return beta, contiguous(alpha, mixer.n_v, tokens, sequences, name="alpha")
 
 
 def short_conv(b: Building, mixer: ShortConv, x: GraphNode) -> GraphNode:

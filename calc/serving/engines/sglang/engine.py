@@ -15,6 +15,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
@@ -26,7 +27,7 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.pool import TokenPool
+from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
 from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.engine import FUSED
@@ -149,6 +150,9 @@ class SGLang(Engine):
         few, many = tier(memory)[1:]
         usual = few if ranks < 4 else many
         return self.options.cuda_graph_max_bs or min(usual, self.options.max_running_requests or usual)
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        return slot_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
         stages = [stage.blocks for stage in laid_out.stages]

@@ -13,7 +13,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.block import PredictionModule
+from calc.model.block import Block, PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
@@ -26,6 +26,7 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
+from calc.serving.engines.vllm.layers import state_bytes
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
@@ -162,6 +163,9 @@ class VLLM(Engine):
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        return state_bytes(architecture, blocks, self.options)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
         return self.cache_over(laid_out.ranges, laid_out, gpu, limits)

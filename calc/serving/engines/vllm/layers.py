@@ -175,17 +175,43 @@ def of_side_convs(mixer: SideConvs, block: Block, setting: LayerSetting) -> Cach
     return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
 
 
-def of_state(mixer: Recurrent, setting: LayerSetting) -> Cached:
-    """A recurrent state and the memory of its convolution, in 16 bits: one column fewer than the kernel has, and but
-    for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
-    asked = setting.options.mamba_ssm_cache_dtype
-    fp32 = asked == "float32" or (asked == "auto" and (mixer.fp32_state or setting.family.fp32_state))
+class StateSize(NamedTuple):
+    """A recurrent state and the memory of its convolution."""
+
+    conv: int  # elements, in 16 bits
+    state: int
+    width: int  # bytes of an element of the state
+
+    @property
+    def nbytes(self) -> int:
+        return 2 * self.conv + self.width * self.state
+
+
+def state_size(mixer: Recurrent, family: Habits, options: VLLMOptions, drafts: int) -> StateSize:
+    """That of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than the
+    kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
+    requested = options.mamba_ssm_cache_dtype
+    fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family.fp32_state))
     columns = getattr(mixer, "d_conv", 1)
-    guessed = 0 if isinstance(mixer, Mamba) else setting.drafts
+    guessed = 0 if isinstance(mixer, Mamba) else drafts
     conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
-    state = mixer.state_elements()
-    nbytes = (4 if fp32 else 2) * state + 2 * conv
-    return Cached("state", nbytes, (conv, state, 4 if fp32 else 2), checkpoint=checkpoint_step(mixer, setting))
+    return StateSize(conv, mixer.state_elements(), 4 if fp32 else 2)
+
+
+def of_state(mixer: Recurrent, setting: LayerSetting) -> Cached:
+    size = state_size(mixer, setting.family, setting.options, setting.drafts)
+    return Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
+
+
+def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VLLMOptions) -> int:
+    """Bytes of the states of a sequence in some layers of a model, without those of tokens that are guessed."""
+    family = habits(architecture)
+    return sum(
+        len(block.runs_in) * state_size(mixer, family, options, 0).nbytes
+        for block in blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Recurrent)
+    )
 
 
 def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
