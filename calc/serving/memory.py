@@ -4,6 +4,7 @@ A `Serving` is a model on its ranks, with its weights; its `Requirements` are wh
 the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 from math import inf
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, at_end, bounds, sizes
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, OverheadItem, Range, bounds, sizes
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
@@ -70,11 +71,9 @@ class Serving:
 
     def _know_nothing(self) -> None:
         """Of what hangs on the engine's flags."""
-        self.ranges = self.overhead.ranges(self.engine.overhead(self.layout.gpus))
-        fixed = sizes(self.ranges, 0)  # what hangs on the rest apart
-        self.overhead_high = bounds(fixed)[1]
-        """Bytes of it on a GPU at the high end."""
-        self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
+        usual = self.engine.overhead(self.layout.gpus)
+        self.overhead_high = bounds(self.overhead.sizes(usual, 0))[1]
+        """Bytes of it on any GPU at the high end."""
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
 
     @property
@@ -157,6 +156,11 @@ class Allocation:
         self.requirements = serving.requirements_on(gpu, self.limits)
         self.outcomes = dict[int, Outcome]()  # at the ends of the overhead's range
 
+    @property
+    def usual_overhead(self) -> Mapping[OverheadItem, Range]:
+        """The ranges of this GPU and layout where none are stated."""
+        return self.serving.engine.overhead_on(self.gpu, self.serving.laid_out, self.limits)
+
     def at(self, **change: int) -> "Allocation":
         """The same with another batch or context."""
         return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
@@ -221,9 +225,9 @@ class Allocation:
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
         usable = self.gpu.usable_bytes
-        if self.held(most=False)[end] > usable:
+        if self.memory_bounds(upper=False)[end] > usable:
             return False
-        if self.held(most=True)[end] <= usable:
+        if self.memory_bounds(upper=True)[end] <= usable:
             return True
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= usable
@@ -236,22 +240,23 @@ class Allocation:
             return self.fits(HIGH)
         return self.starts(HIGH) and self.fits(MIDDLE)
 
-    def held(self, *, most: bool) -> Ends:
-        """Bytes that the most loaded stage holds at most, or at least, before a pass is planned; at each end of the
-        overhead's range."""
+    def memory_bounds(self, *, upper: bool) -> Ends:
+        """Bound of the most loaded stage's bytes before its forward pass is planned, at each end of the overhead's
+        range."""
         batch, context, cache, serving = self.workload.batch, self.workload.context, self.cache, self.serving
+        ranges = self.requirements.overhead
 
         def of_stage(index: int) -> Ends:
             stage = serving.laid_out.stages[index]
             if cache is None:
-                held = None if most else 0
+                cached = None if upper else 0
             else:
-                held = (cache.most_bytes if most else cache.least_bytes)(index, batch, context)
-            if held is None:
+                cached = (cache.most_bytes if upper else cache.least_bytes)(index, batch, context)
+            if cached is None:
                 return inf, inf, inf
-            held += stage.weights + stage.vision
-            low, high = bounds(sizes(serving.ranges, held, serving.engine.loading(stage)))
-            return held + low, held + (low + high) // 2, held + high
+            nbytes = cached + stage.weights + stage.vision
+            low, high = bounds(sizes(ranges, nbytes, serving.engine.loading(stage)))
+            return nbytes + low, nbytes + (low + high) // 2, nbytes + high
 
         low, middle, high = map(max, zip(*serving.laid_out.of_each_stage(of_stage), strict=True))
         return low, middle, high

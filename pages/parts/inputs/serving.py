@@ -204,8 +204,7 @@ def overhead(answer: Weighed) -> None:
     """What no formula closes, as ranges."""
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:
-            asked = answer.scenario.serving
-            ranges(ENGINES[asked.engine](asked.options).overhead(asked.layout.gpus))
+            ranges(answer.usual_overhead)
 
 
 def ranges(usual: Mapping[Any, Range]) -> None:

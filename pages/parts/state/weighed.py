@@ -13,6 +13,7 @@ from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.options import checked
 from calc.serving.engines import ENGINES
@@ -140,6 +141,15 @@ class Weighed(Answer):
         if self.focus is None:
             return ()
         return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
+
+    @property
+    def usual_overhead(self) -> Mapping[OverheadItem, Range]:
+        """The ranges of what no formula closes on the report's GPU, where none are stated; of any GPU where there is no
+        report."""
+        asked = self.scenario.serving
+        if self.laid_out is None:
+            return asked.started().overhead(asked.layout.gpus)
+        return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
 
     def derivations(self, gpu: GPU | None = None) -> Derivations:
         """Of the figures on a GPU, by default the one that the report is of."""
