@@ -28,3 +28,9 @@ class KVBudget(Frozen):
     """The longest request that the engine accepts; 0 where it stops before it plans a cache."""
     outside_low: int  # overhead that lies outside of what it takes: a CUDA context
     outside_high: int
+
+    @property
+    def driver_bytes(self) -> int:
+        """Bytes that the driver shows as used on this GPU once the engine has worked at its peak: what it takes, and
+        what lies outside."""
+        return self.requested + (self.outside_low + self.outside_high) // 2

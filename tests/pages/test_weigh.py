@@ -4,7 +4,7 @@ import pytest
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.testing.v1 import AppTest
 
-from calc import families
+from calc import families, report
 from calc.design.slope import Slopes
 from calc.serving.engines import ENGINES
 from pages.parts.state.scenario import places
@@ -283,3 +283,15 @@ def test_only_the_open_section_is_computed_and_the_link_says_which():
     app = page(tab="length")
     assert set(charts(app)) == {"contexts"}
     assert dict(app.query_params) == {"tab": "length"}
+
+
+def test_what_nvidia_smi_will_show():
+    """Of an H100 vLLM takes 92 %, and a context lies outside; what it does not work with is cache."""
+    app = page(model="Qwen/Qwen3-8B", gpu="h100-sxm", tab="length")
+    (sentence,) = [text for text in texts(app.markdown) if "nvidia-smi" in text]
+    used, cache = (float(part.removesuffix(" GiB")) for part in sentence.split("**")[1::2])
+    budget = report(dict(models()["Qwen/Qwen3-8B"].config), gpus=[gpus()["h100-sxm"]]).kv_budget[0]
+    assert used == pytest.approx((budget.requested + (budget.outside_low + budget.outside_high) / 2) / 2**30, abs=0.01)
+    assert cache == pytest.approx(budget.bytes / 2**30, abs=0.01)
+    other = page(model="Qwen/Qwen3-8B", gpu="h100-sxm", tab="length", engine="transformers")
+    assert not [text for text in texts(other.markdown) if "nvidia-smi" in text]

@@ -17,6 +17,7 @@ def draw(report: Report) -> None:
     st.header(say("KV cache: required and allocated"), anchor=False)
     required_and_allocated(report)
     if report.kv_budget:
+        shown_by_driver(report)
         table(report)
 
 
@@ -51,6 +52,23 @@ def required_and_allocated(report: Report) -> None:
             **known,
         )
     st.markdown(sentence)
+
+
+def shown_by_driver(report: Report) -> None:
+    """What nvidia-smi will say, which is not what the model needs."""
+    budget = next((budget for budget in report.kv_budget if budget.bytes > 0), None)
+    if budget is None:
+        return
+    st.markdown(
+        say(
+            "The driver's tools (nvidia-smi) will show up to about **{used}** in use on {gpu}, of which **{cache}** is "
+            "cache that {engine} sets aside at start, whether it is full or empty.",
+            used=words.gib(budget.driver_bytes),
+            gpu=find_gpu(budget.gpu).name,
+            cache=words.gib(budget.bytes),
+            engine=ENGINES[report.scenario.engine].title,
+        )
+    )
 
 
 def table(report: Report) -> None:
