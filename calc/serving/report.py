@@ -255,11 +255,16 @@ def assumptions(
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
         if engine.loads_vision:
             yield Message(
-                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What it takes to read "
-                "an image is not counted.",
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
+                "take while they read an image is not counted.",
                 n=n,
                 gib=gib,
             )
+            if limits.encoder_bytes:
+                yield Message(
+                    "Profiling holds the embeddings of the largest images or video: {gib:.2f} GiB.",
+                    gib=limits.encoder_bytes / GIB,
+                )
         else:
             yield Message("The vision encoder is left out: {n:,} parameters, {gib:.2f} GiB in 16 bits.", n=n, gib=gib)
     if tower is not None:

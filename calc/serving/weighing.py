@@ -16,7 +16,7 @@ from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
-StepSize = tuple[int, int]
+StepSize = tuple[int, int, int]
 """Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""
 
 
@@ -200,7 +200,7 @@ class Weighing:
 
     def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
         """The same of a layer of each kind, and of what stands behind them."""
-        size = limits.step_tokens, limits.sequences
+        size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.peaks:
             of_blocks = [*zip(self.rank.all_blocks, self.peaks_of_blocks(engine, limits), strict=True)]
             runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
@@ -210,7 +210,7 @@ class Weighing:
 
     def peaks_of_blocks(self, engine: Engine, limits: Limits) -> list[Peak | None]:
         """The same of each block."""
-        size = limits.step_tokens, limits.sequences
+        size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.block_peaks:
             self.block_peaks[size] = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
         return self.block_peaks[size]

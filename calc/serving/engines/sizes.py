@@ -28,6 +28,8 @@ class Limits:
     """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
     kept_free: int = 0
     """Bytes of what is set aside that the cache does not get."""
+    encoder_bytes: int = 0
+    """Bytes of the embeddings of images that are there in the largest forward pass."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
 

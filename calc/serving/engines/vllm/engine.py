@@ -196,6 +196,7 @@ class VLLM(Engine):
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
             sampler_bytes=SAMPLER_BYTES if holds("sampling does not sort", self.options) else SORTING_BYTES,
+            encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -37,17 +37,20 @@ def profile_peaks(
     sequences: Any,
     width: int = 2,
     sampler_bytes: int = SAMPLER_BYTES,
+    encoder_bytes: Any = 0,
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
-    on every rank."""
+    on every rank. `encoder_bytes` are what the encoder has made of the largest images or video before, which is there
+    all the time."""
+    images = {"embeddings of images": encoder_bytes} if encoder_bytes else {}
     peaks = []
     for block in blocks:
         for what, elements in layer_elements(block, hidden):
             tensors = {"input, residual and output": 3 * hidden} | elements
-            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()}))
+            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images))
     if vocab:
         logits = {"logits, their copies and what sampling takes": sampler_bytes * sequences * vocab}
-        peaks.append(Peak(SAMPLING, logits))
+        peaks.append(Peak(SAMPLING, logits | images))
     return peaks
 
 

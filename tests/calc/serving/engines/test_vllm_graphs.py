@@ -101,6 +101,9 @@ def test_non_torch_as_logged(gpu, count, logged):
             48.63,
         ),
         ("Qwen/Qwen2.5-7B", "rtx-3090", 1, {"version": "0.20"}, 4096, 5.82),
+        # profiled with one video of 153,600 tokens, which nothing here was fitted to
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "h100-sxm", 2, {"version": "0.12", "max_num_seqs": 64}, 65_536, 38.15),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "h100-sxm", 2, {"version": "0.12", "max_num_seqs": 256}, 65_536, 37.23),
     ],
 )
 def test_available_cache_as_logged(model, gpu, tp, options, context, gib):
