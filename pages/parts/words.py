@@ -261,6 +261,7 @@ PARTS: dict[str, Message] = {
     "scales": Message("Scales of quantized weights"),
     "draft": Message("Draft layers or model"),
     "absorbed": Message("Up-projection of latents, in 16 bits"),
+    "adapters": Message("Slots for LoRA adapters"),
     "rotary": Message("Table of cosines and sines"),
     "padding": Message("Padding"),
     "rounding": Message("Rounding by the allocator"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from calc.formats import FORMATS
+from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within_piece
@@ -15,6 +16,8 @@ from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LoadedWeights
 from calc.units import MIB
 
+ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ssm_linear"})
+"""Components whose matrices may have adapters."""
 ExpertKernel = Literal["marlin", "triton"]
 
 
@@ -31,6 +34,9 @@ class TensorLoader:
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertKernel | None = None
     """Kernel that pads experts in MXFP4."""
+    adapter_rows: int = 0
+    """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns of B
+    [out]."""
 
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """One rank of a pipeline stage."""
@@ -54,6 +60,9 @@ class TensorLoader:
                 parts["weights"] += count * weights
                 parts["scales"] += count * scales
             parts["padding"] += count * padding
+            if tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
+                matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
+                parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
             held = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
             held[0] += piece.a_layer * (weights + padding)
             held[1] += piece.a_layer * scales

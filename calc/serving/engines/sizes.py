@@ -61,6 +61,7 @@ class LoadedWeights:
     draft: int = 0  # layers that only speculate, with their scales
     vision: int = 0  # the vision encoder, in 16 bits
     absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantized
+    adapters: int = 0  # slots for LoRA adapters, in 16 bits
     rotary: int = 0  # table of sines and cosines
     padding: int = 0  # rows and columns that kernels add
     rounding: int = 0  # what PyTorch's allocator adds to a tensor

@@ -153,7 +153,12 @@ class VLLM(Engine):
             undoes_double_quantization=True,
             absorbs_latents=True,
             experts=self.options.mxfp4_kernel,
+            adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
         )
+
+    def loads_same_weights(self, other: Self) -> bool:
+        loads = self.loads_vision, self.options.speculative
+        return self.loader == other.loader and loads == (other.loads_vision, other.options.speculative)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         return self.loader.loaded(rank, pieces, stage, layout)

@@ -43,6 +43,11 @@ class VLLMOptions(Frozen):
         default="none",
         description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
     )
+    enable_lora: bool = Field(default=False, description="Serve LoRA adapters: memory for them is taken at start.")
+    max_loras: int = Field(default=1, ge=1, le=1024, description="Adapters that a batch may use, with enable_lora.")
+    max_lora_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(
+        default=16, description="Largest rank of an adapter, with enable_lora."
+    )
     mxfp4_kernel: Literal["marlin", "triton"] = Field(
         default="marlin", description="Kernel that pads experts in MXFP4: Marlin, or Triton on Hopper."
     )
@@ -60,6 +65,14 @@ class VLLMOptions(Frozen):
                 Message("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."),
                 "num_gpu_blocks_override",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_are_enabled(self) -> Self:
+        if not self.enable_lora:
+            for name in ("max_loras", "max_lora_rank"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
         return self
 
     def older(self, *version: int) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from calc import Architecture, Layout, Overhead, Precision
 from calc.formats import FORMATS
@@ -191,3 +192,42 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
         if weights != "nf4-dq":
             assert stage.loaded.weights + stage.loaded.scales == stage.weights
         assert stage.loaded.vision == stage.vision
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "tp", "elements"),
+    [  # vllm/lora/layers: A [slots, rank, in] and B [slots, out, rank] of each linear matrix, in 16 bits
+        ("meta-llama/Llama-3.1-8B", {}, 1, 0),
+        # 8,192 of q and o, 5,120 of k and v, 18,432 of gate, up and down, in 32 layers
+        ("meta-llama/Llama-3.1-8B", {"enable_lora": True}, 1, 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * 18_432)),
+        (
+            "meta-llama/Llama-3.1-8B",
+            {"enable_lora": True, "max_loras": 4, "max_lora_rank": 64},
+            1,
+            4 * 64 * 32 * (2 * 8192 + 2 * 5120 + 3 * 18_432),
+        ),
+        # columns are divided, and what goes in is whole; the other way about for o and down
+        (
+            "meta-llama/Llama-3.1-8B",
+            {"enable_lora": True},
+            2,
+            16 * 32 * (2 * (4096 + 2048) + 2 * (4096 + 512) + 3 * (4096 + 7168)),
+        ),
+    ],
+)
+def test_slots_for_adapters(model, options, tp, elements):
+    (stage,) = loaded(model, options=options.items(), tp=tp)
+    assert stage.adapters == 2 * elements
+
+
+def test_slots_for_adapters_as_logged():
+    """Llama 3.1 8B with adapters of rank 32, vLLM 0.8.3: 15.1749 GiB, of which 0.016 are those of embedding and head,
+    that later versions have on demand."""
+    options = {"version": "0.8.3", "enable_lora": True, "max_lora_rank": 32}
+    (stage,) = loaded("meta-llama/Llama-3.1-8B", options=options.items())
+    assert stage.total / GIB == pytest.approx(15.1749, rel=0.003)
+
+
+def test_adapters_that_are_not_enabled():
+    with pytest.raises(ValidationError, match="max_loras has no effect without enable_lora"):
+        ENGINES["vllm"].options_type(max_loras=4)
