@@ -7,5 +7,16 @@ from calc.verify.logs.log import Log
 from calc.verify.logs.log_weighing import weigh_as
 from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.parse import read_log
+from calc.verify.logs.shortage import shortage
 
-__all__ = ["Difference", "Log", "LogSettings", "OutOfMemory", "differences", "largest", "read_log", "weigh_as"]
+__all__ = [
+    "Difference",
+    "Log",
+    "LogSettings",
+    "OutOfMemory",
+    "differences",
+    "largest",
+    "read_log",
+    "shortage",
+    "weigh_as",
+]
