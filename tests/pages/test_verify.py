@@ -93,3 +93,17 @@ def test_no_log_that_states_a_refusal_is_green(name):
     run(app.text_area(key="log").set_value(LOGS[name]))
     assert len(app.error) == 1
     assert not app.success
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(LOGS["vllm-state-blocks"], {"max_num_seqs": "856"}, id="state-blocks"),
+        pytest.param(LOGS["vllm-refuses"], {"context": "50512"}, id="length"),
+    ],
+)
+def test_the_least_change_is_one_click_into_weigh(text, said):
+    app = verify("log", model="Qwen/Qwen3.6-27B")
+    run(app.text_area(key="log").set_value(text))
+    run(app.button(key="remedy_0").click())
+    assert said.items() <= dict(app.query_params).items()

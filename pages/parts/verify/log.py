@@ -10,7 +10,7 @@ from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest,
 from pages.parts import words
 from pages.parts.state.url import choose
 from pages.parts.state.weighed import Answer
-from pages.parts.verify import buffers, example
+from pages.parts.verify import buffers, example, log_remedies
 from pages.parts.words import say
 from presets import gpus, models
 
@@ -81,12 +81,14 @@ def draw(answer: Answer) -> None:
         return
     try:
         log = read_log(text)
-        rows = differences(log, answer.architecture, weigh_as(log, answer.model.config or {}, gpus().values()))
+        ours = weigh_as(log, answer.model.config or {}, gpus().values())
+        rows = differences(log, answer.architecture, ours)
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
         return
     which_model(answer, log)
     verdict(log, rows)
+    log_remedies.draw(answer, log, ours)
     if rows:
         table(rows)
     stated(log)
