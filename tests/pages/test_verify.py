@@ -100,6 +100,11 @@ def test_no_log_that_states_a_refusal_is_green(name):
     [
         pytest.param(LOGS["vllm-state-blocks"], {"max_num_seqs": "856"}, id="state-blocks"),
         pytest.param(LOGS["vllm-refuses"], {"context": "50512"}, id="length"),
+        pytest.param(
+            f"LLM engine (v0.28.0) with config: tensor_parallel_size=2, max_seq_len=4096, \n{LOGS['vllm-no-cache']}",
+            {"tp": "2", "context": "4096"},
+            id="as it ran",
+        ),
     ],
 )
 def test_the_least_change_is_one_click_into_weigh(text, said):

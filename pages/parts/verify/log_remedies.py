@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from calc.errors import Message
+from calc.serving.engines import LOGS
 from calc.serving.report import Report
 from calc.verify.logs import Log, Remedy, engine_of, gpus_of, remedies
 from pages.parts.state.scenario import ServingChoice
@@ -10,22 +12,25 @@ from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import gpus
 
+AS_IT_RAN = Remedy(what=Message("As it ran: Weigh says what would make it fit"), changes={})
+
 
 def draw(answer: Answer, log: Log, ours: Report) -> None:
-    found = remedies(log, ours.memory.weights)
-    if not found:
+    if log.refusal is None or log.engine not in LOGS:
         return
+    found = remedies(log, ours.memory.weights)
     near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
         answer.scenario.first_gpu().id: answer.scenario.first_gpu()
     }
-    st.markdown(say("**The least change, by the log's own figures**"))
+    if found:
+        st.markdown(say("**The least change, by the log's own figures**"))
     if len(near) > 1:
         gpu = st.selectbox(
             say("GPU of the log"), list(near), format_func=lambda name: gpus()[name].name, key="log_gpu", width=300
         )
     else:
         (gpu,) = near
-    for number, remedy in enumerate(found):
+    for number, remedy in enumerate((*found, AS_IT_RAN)):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if st.button(
                 say("Weigh it so"),
