@@ -33,7 +33,7 @@ SINGLE = set(
     """.split()
 )
 """Names of one word."""
-UNSAID = ("holds", "NotImplementedError", "split")
+UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/since.py"
 """Names that only the code uses."""

@@ -3,8 +3,10 @@
 import pytest
 
 from calc.text import pack
+from pages.parts import words
 from presets import models
 from tests import EXAMPLES
+from tests.calc.verify.test_logs import DIED, LOGS
 from tests.pages.app import page, run, texts
 
 INDEX = EXAMPLES / "model.safetensors.index.json"
@@ -60,3 +62,53 @@ def test_what_differs_is_counted_in_the_first_line():
     app = verify("printed", model="Qwen/Qwen3-0.6B")
     run(app.text_area(key="printed").set_value("Model(\n  (embed_tokens): Embedding(151936, 896)\n)"))
     assert alerts(app)[0] == "310 tensors differ; 0 agree."
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        pytest.param(
+            "en",
+            "The server did not start: `max_num_seqs` is 1,024, and 856 blocks are left for recurrent states, of which "
+            "each sequence takes one: short by 168.",
+            id="en",
+        ),
+        pytest.param(
+            "zh",
+            "服务没有启动：`max_num_seqs` 为 1,024，而留给循环状态的块只有 856 个，每个序列占用一个：还差 168 个。",
+            id="zh",
+        ),
+    ],
+)
+def test_a_log_of_a_server_that_died_says_what_was_short(monkeypatch, language, sentence):
+    monkeypatch.setattr(words, "language", lambda: language)  # AppTest finds an option by its label, outside a session
+    app = verify("log", model="Qwen/Qwen3.6-27B", lang=language)
+    run(app.text_area(key="log").set_value(LOGS["vllm-state-blocks"]))
+    assert texts(app.error) == [sentence]
+
+
+@pytest.mark.parametrize("name", DIED)
+def test_no_log_that_states_a_refusal_is_green(name):
+    app = verify("log", model="Qwen/Qwen3-0.6B")
+    run(app.text_area(key="log").set_value(LOGS[name]))
+    assert len(app.error) == 1
+    assert not app.success
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(LOGS["vllm-state-blocks"], {"max_num_seqs": "856"}, id="state-blocks"),
+        pytest.param(LOGS["vllm-refuses"], {"context": "50512"}, id="length"),
+        pytest.param(
+            f"LLM engine (v0.28.0) with config: tensor_parallel_size=2, max_seq_len=4096, \n{LOGS['vllm-no-cache']}",
+            {"tp": "2", "context": "4096"},
+            id="as it ran",
+        ),
+    ],
+)
+def test_the_least_change_is_one_click_into_weigh(text, said):
+    app = verify("log", model="Qwen/Qwen3.6-27B")
+    run(app.text_area(key="log").set_value(text))
+    run(app.button(key="remedy_0").click())
+    assert said.items() <= dict(app.query_params).items()

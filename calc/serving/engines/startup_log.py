@@ -39,12 +39,29 @@ LogTerm = Literal[
     "state_bytes",
     "left",
     "graph_batch",
+    "checkpoint",
+    "consumed",
+    "graphs_estimated",
+    "graphs_charged",
+    "encoder_tokens",
+    "attention_block",
+    "state_blocks",
+    "max_num_seqs",
 ]
+RefusalKind = Literal["free-memory", "state-blocks", "length", "no-cache", "out-of-memory", "unknown"]
+"""Why a server did not start, the reason that says most first."""
 DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 SIZE = r"(?P<NAME>-?DECIMAL) ?(?P<NAME_unit>bytes|[KMG]i?B)".replace("DECIMAL", DECIMAL)
 COUNT = r"(?P<count>[0-9][0-9,]{0,18})"
 FLOAT = rf"(?P<number>{DECIMAL})"
 GAP = r".{0,200}?"
+
+
+class Ending(NamedTuple):
+    """Why a start fails, and the words that say so."""
+
+    kind: RefusalKind
+    words: str
 
 
 class LogLine(NamedTuple):
@@ -101,6 +118,8 @@ class StartupLog(ABC):
     fields: ClassVar[Mapping[str, str]]
     """A setting by the engine's name -> the field of LogSettings."""
     lines: ClassVar[tuple[LogLine, ...]]
+    refusals: ClassVar[tuple[Ending, ...]] = ()
+    """How a start ends that fails."""
     version: ClassVar[re.Pattern[str] | None] = None
     """The version in an opening, where its rules hang on it."""
     rank: ClassVar[re.Pattern[str]]

@@ -4,8 +4,24 @@ from calc.serving.engines.startup_log import LogSettings
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.differences import differences, largest
 from calc.verify.logs.log import Log
-from calc.verify.logs.log_weighing import weigh_as
+from calc.verify.logs.log_weighing import engine_of, gpus_of, weigh_as
 from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.parse import read_log
+from calc.verify.logs.remedies import Remedy, remedies
+from calc.verify.logs.shortage import shortage
 
-__all__ = ["Difference", "Log", "LogSettings", "OutOfMemory", "differences", "largest", "read_log", "weigh_as"]
+__all__ = [
+    "Difference",
+    "Log",
+    "LogSettings",
+    "OutOfMemory",
+    "Remedy",
+    "differences",
+    "engine_of",
+    "gpus_of",
+    "largest",
+    "read_log",
+    "remedies",
+    "shortage",
+    "weigh_as",
+]

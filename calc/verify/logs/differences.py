@@ -18,11 +18,12 @@ from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import CLOSE, ROUNDING, Log
 from calc.verify.logs.log_weighing import engine_of
 from calc.verify.logs.out_of_memory import OutOfMemory
+from calc.verify.logs.refused import refused_rows
 from calc.verify.logs.share import graph_rows, shared_rows
 
 PROFILE = 0.06
 """The same of peak activation memory, of which the formula was fitted to ten logs, at most 5.4 % off."""
-FOLLOWS = ("tokens", "concurrency", "KV budget", "left", "graph batch")
+FOLLOWS = ("tokens", "max length", "state blocks", "concurrency", "KV budget", "left", "graph batch")
 """Terms that differ where others do."""
 
 
@@ -47,6 +48,7 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
+        yield from refused_rows(log, cache)
     yield from _start(log, ours)
     if known is not None and known.share_of_free:
         held = nearest(known, architecture, ours, log.weights)

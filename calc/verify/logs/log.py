@@ -1,5 +1,5 @@
 from calc.errors import Frozen, Message
-from calc.serving.engines.startup_log import LogSettings
+from calc.serving.engines.startup_log import LogSettings, RefusalKind
 from calc.units import GIB
 from calc.verify.logs.out_of_memory import OutOfMemory
 
@@ -30,6 +30,13 @@ class Log(Frozen):
     state_bytes: int | None = None
     left: int | None = None  # free once the cache is there
     graph_batch: int | None = None  # sequences of the largest CUDA graph
+    checkpoint: int | None = None  # the files of the weights
+    consumed: int | None = None  # weights and non-torch memory together
+    graphs_estimated: int | None = None  # CUDA graphs, before they are captured
+    encoder_tokens: int | None = None  # that the vision encoder's cache is profiled with
+    attention_block: int | None = None  # tokens of a block of attention, where recurrent states set it
+    state_blocks: int | None = None  # that are left for recurrent states, when the engine refused to start
+    refusal: RefusalKind | None = None  # why the engine did not start; None: it did, or the log ends before
     ranks: int = 1
     starts: int = 1
     out_of_memory: OutOfMemory | None = None

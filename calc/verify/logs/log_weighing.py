@@ -86,6 +86,12 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     return engine_of(log).precision(stored, weights, CACHES[cache])
 
 
+def gpus_of(log: Log, gpus: Iterable[GPU]) -> list[GPU]:
+    """Those with the total that the log states; none where it states none."""
+    total = log.total
+    return [] if total is None else [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+
+
 def _near(
     log: Log, config: Mapping[str, Any], workload: Workload, layout: Layout, gpus: Iterable[GPU]
 ) -> Iterator[GPU]:
@@ -98,7 +104,6 @@ def _near(
     if log.total is None or not stated or asked.gpu_memory_utilization is None:
         return
     engine, architecture = engine_of(log), Architecture.from_config(config)
-    near = [gpu for gpu in gpus if abs(gpu.usable_bytes - log.total) <= ALIKE * log.total]
-    kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in near}
+    kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in gpus_of(log, gpus)}
     for gpu in kinds.values():
         yield gpu.model_copy(update={"usable_mib": log.total // MIB})

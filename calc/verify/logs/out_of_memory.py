@@ -24,6 +24,13 @@ PATTERNS = {
     name: tuple(re.compile(wording.replace("SIZE", SIZE.replace("NAME", "a")), re.ASCII) for wording in wordings)
     for name, wordings in WORDINGS.items()
 }
+RETRY_WORDS = "memory allocation failed with OOM on device "
+RETRY = re.compile(
+    RETRY_WORDS + r"[0-9]{1,4} while trying to allocate ([0-9]{1,18}) bytes "
+    r"\(free: ([0-9]{1,18}), total: ([0-9]{1,18})\)",
+    re.ASCII,
+)
+"""A warning of PyTorch, after which it frees what it has cached and tries again."""
 
 
 class OutOfMemory(Frozen):
@@ -35,6 +42,7 @@ class OutOfMemory(Frozen):
     in_use: int | None = None  # by this process; where a container hides its number, by all that are listed
     allocated: int | None = None  # by PyTorch
     reserved: int | None = None  # by PyTorch, but not allocated
+    is_warning: bool = False  # PyTorch tries again
 
 
 def size(match: re.Match[str], name: str = "a") -> int:
@@ -43,8 +51,17 @@ def size(match: re.Match[str], name: str = "a") -> int:
     return round(float(match[name]) * BYTES[match[f"{name}_unit"]])
 
 
+def ran_out(line: str) -> bool:
+    """Whether PyTorch's message begins in the line."""
+    return OOM_WORDS in line or RETRY_WORDS in line
+
+
 def out_of_memory(text: str) -> OutOfMemory | None:
     """PyTorch's message, which begins within the text."""
+    warning = RETRY.search(text)
+    if warning is not None and OOM_WORDS not in text:
+        tried, free, total = map(int, warning.groups())
+        return OutOfMemory(tried=tried, free=free, total=total, is_warning=True)
     message = OOM_WORDS + text.partition(OOM_WORDS)[2].partition(OOM_WORDS)[0][:CHARACTERS]
     found = {
         name: [size(match) for wording in wordings for match in wording.finditer(message)]

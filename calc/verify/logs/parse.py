@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator
 from math import log2
-from typing import Any
+from typing import Any, get_args
 
 from calc.errors import ConfigError, Message
 from calc.serving.engines import LOGS, StartupLog
-from calc.serving.engines.startup_log import LogLine, LogSettings, LogTerm
+from calc.serving.engines.startup_log import LogLine, LogSettings, LogTerm, RefusalKind
 from calc.verify.logs.log import Log
-from calc.verify.logs.out_of_memory import OOM_WORDS, OutOfMemory, out_of_memory, size
+from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, ran_out, size
 
 MAX_CHARACTERS = 1_000_000
 MAX_STARTS = 1_000
@@ -35,7 +35,21 @@ class Start:
         self.settings: dict[str, str] = {}
         self.figures: dict[LogTerm, dict[str, int | float]] = {}
         self.drafts: set[str] = set()  # ranks that have loaded a second model, with a cache of its own
+        self.refusals: set[RefusalKind] = set()
         self.out_of_memory: OutOfMemory | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a figure is read, or the end."""
+        return bool(self.figures or self.refusals or self.out_of_memory)
+
+    @property
+    def refusal(self) -> RefusalKind | None:
+        """The reason that says most."""
+        kinds = set(self.refusals)
+        if self.out_of_memory is not None and (kinds or not self.out_of_memory.is_warning):
+            kinds.add("out-of-memory")
+        return min(kinds, key=get_args(RefusalKind).index, default=None)
 
     def add(self, log: StartupLog, term: LogTerm, rank: str, figure: int | float) -> None:
         self.log = log
@@ -75,13 +89,14 @@ def read_log(text: str) -> Log:
     wordings = [(log, wording) for log in LOGS.values() for wording in log.lines if wording.words in text]
     openings = [(log, words) for log in LOGS.values() for words in log.openings if words in text]
     closings = [(log, words) for log in LOGS.values() for words in log.closings if words in text]
+    refusals = [(log, kind, words) for log in LOGS.values() for kind, words in log.refusals if words in text]
     start, starts = Start(), 1
     for number, line in enumerate(lines):
         if len(line) < SHORTEST:
             continue
         opened = next((log for log, words in openings if words in line), None)
         if opened is not None:
-            if start.figures or start.out_of_memory:
+            if start.is_read:
                 start, starts = Start(), starts + 1
                 if starts > MAX_STARTS:
                     raise ConfigError(
@@ -96,8 +111,12 @@ def read_log(text: str) -> Log:
                 start.settings.setdefault(name, value)
         for found in figures(line, wordings):
             start.add(*found)
-        if OOM_WORDS in line and start.out_of_memory is None:
-            start.out_of_memory = out_of_memory(" ".join(lines[number : number + OOM_LINES]))
+        for log, kind, words in refusals:
+            if words in line:
+                start.log = log
+                start.refusals.add(kind)
+        if ran_out(line) and (start.out_of_memory is None or start.out_of_memory.is_warning):
+            start.out_of_memory = out_of_memory(" ".join(lines[number : number + OOM_LINES])) or start.out_of_memory
     if start.log is None and start.out_of_memory is None:
         raise ConfigError(
             Message(
@@ -159,6 +178,10 @@ def finished(start: Start, starts: int) -> Log:
         found.setdefault("kv_tokens", found["blocks"] * tokens_a_block(start, asked, found))
     if "torch_peak" in found and "weights" in found:
         found.setdefault("activations", found["torch_peak"] - found["weights"])
+    if "consumed" in found and "weights" in found:
+        found.setdefault("non_torch", found["consumed"] - found["weights"])
+    if "graphs_estimated" in found and "activations" in found and "graphs_charged" not in found:
+        found["activations"] = max(0, found["activations"] - found["graphs_estimated"])
     ranks = max((len(start.figures[term]) for term in OF_RANKS if term in start.figures), default=1)
     notes = {
         Message("The log has {starts:,} starts; these are the figures of the last.", starts=starts): starts > 1,
@@ -175,6 +198,7 @@ def finished(start: Start, starts: int) -> Log:
         **{name: value for name, value in found.items() if name in Log.model_fields},
         ranks=ranks,
         starts=starts,
+        refusal=start.refusal,
         out_of_memory=start.out_of_memory,
         notes=tuple(note for note, holds in notes.items() if holds),
     )

@@ -6,11 +6,11 @@ from calc import ConfigError
 from calc.errors import Message
 from calc.serving.engines import LOGS
 from calc.serving.engines.llamacpp.startup_log import states_buffers
-from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest, read_log, weigh_as
+from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest, read_log, shortage, weigh_as
 from pages.parts import words
 from pages.parts.state.url import choose
 from pages.parts.state.weighed import Answer
-from pages.parts.verify import buffers, example
+from pages.parts.verify import buffers, example, log_remedies
 from pages.parts.words import say
 from presets import gpus, models
 
@@ -21,6 +21,9 @@ TERMS = {
     "bytes per token": Message("KV cache per token"),
     "tokens": Message("Tokens in the cache"),
     "one request": Message("Cache of one request"),
+    "max length": Message("Longest request"),
+    "state blocks": Message("Blocks for recurrent states"),
+    "attention block": Message("Tokens of a block of attention"),
     "concurrency": Message("Concurrency × length"),
     "activations": Message("Peak activation memory (profiling)"),
     "cuda_graphs": Message("CUDA graphs"),
@@ -41,6 +44,15 @@ STATED = {
     "free": Message("free at the start {size}"),
     "state_bytes": Message("recurrent states {size}"),
     "left": Message("free after the pools {size}"),
+    "checkpoint": Message("checkpoint {size}"),
+    "consumed": Message("weights and memory outside PyTorch {size}"),
+    "graphs_estimated": Message("CUDA graphs, estimated {size}"),
+}
+COUNTED = {
+    "encoder_tokens": Message("encoder budget of {n:,} tokens"),
+    "attention_block": Message("attention blocks of {n:,} tokens"),
+    "state_blocks": Message("blocks left for recurrent states {n:,}"),
+    "estimated_max_model_len": Message("estimated maximum length {n:,} tokens"),
 }
 RAN_OUT = {
     "in_use": Message("in use {size}"),
@@ -69,12 +81,14 @@ def draw(answer: Answer) -> None:
         return
     try:
         log = read_log(text)
-        rows = differences(log, answer.architecture, weigh_as(log, answer.model.config or {}, gpus().values()))
+        ours = weigh_as(log, answer.model.config or {}, gpus().values())
+        rows = differences(log, answer.architecture, ours)
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
         return
     which_model(answer, log)
-    verdict(rows)
+    verdict(log, rows)
+    log_remedies.draw(answer, log, ours)
     if rows:
         table(rows)
     stated(log)
@@ -97,10 +111,14 @@ def which_model(answer: Answer, log: Log) -> None:
         st.button(say("Weigh it as {model}", model=named), key="log_model", on_click=choose, args=(named,))
 
 
-def verdict(rows: tuple[Difference, ...]) -> None:
+def verdict(log: Log, rows: tuple[Difference, ...]) -> None:
     worst = largest(rows)
+    if log.refusal is not None:
+        st.error(say(shortage(log)), icon=":material/cancel:")
     if not rows:
         st.info(say("The log states nothing that is computed here."), icon=":material/info:")
+    elif worst is None and log.refusal is not None:
+        st.info(say("Every figure that the log states agrees with ours."), icon=":material/balance:")
     elif worst is None:
         st.success(say("Every figure that the log states agrees."), icon=":material/check_circle:")
     else:
@@ -138,6 +156,7 @@ def stated(log: Log) -> None:
     """What was read, so that the reader sees what was not."""
     engine = " ".join(filter(None, (LOGS[log.engine].engine.title if log.engine in LOGS else "PyTorch", log.version)))
     found = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
+    found += [say(text, n=count) for name, text in COUNTED.items() if (count := getattr(log, name)) is not None]
     asked = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
     st.caption(say("Read from the log: {list}.", list=words.listed([engine, *found, *asked])))
     for note in log.notes:

@@ -202,8 +202,63 @@ READ = {
         "settings.max_num_seqs": 256,
         "settings.dtype": None,
     },
+    "vllm-2026-08-runs": {
+        "weights": gib(51.1),
+        "consumed": gib(51.66),
+        "non_torch": gib(51.66) - gib(51.1),
+        "activations": gib(2.4) - gib(1.55),
+        "graphs_estimated": gib(1.55),
+        "cuda_graphs": gib(0.71),
+        "free": gib(79.99),
+        "total": 80 * GIB,
+        "refusal": None,
+    },
+    "vllm-2026-graphs-not-charged": {
+        "activations": gib(0.25),
+        "graphs_estimated": gib(1.22),
+        "cuda_graphs": gib(0.37),
+        "consumed": gib(1.49),
+        "non_torch": None,
+    },
+    "vllm-2026-graphs-less-than-nothing": {"cuda_graphs": None, "graphs_estimated": gib(2.43)},
+    "vllm-2026-estimates": {
+        "checkpoint": gib(1.51),
+        "graphs_estimated": gib(0.36),
+        "kv_bytes": gib(6.87),
+        "refusal": None,
+    },
+    "vllm-2026-blocks": {"attention_block": 1072, "encoder_tokens": 32_768, "settings.block_size": None},
+    "vllm-state-blocks": {"refusal": "state-blocks", "state_blocks": 856, "settings.max_num_seqs": 1024},
+    "vllm-no-cache": {"refusal": "no-cache", "kv_bytes": None, "graphs_estimated": gib(118.65)},
+    "vllm-sampler": {"refusal": "out-of-memory", "out_of_memory": None},
+    "vllm-failed": {"refusal": "unknown", "weights": gib(0.2533)},
+    "sglang-no-cache": {"engine": "sglang", "refusal": "no-cache"},
+    "torch-tries-again": {
+        "engine": "torch",
+        "refusal": None,
+        "out_of_memory.tried": 3_630_170_112,
+        "out_of_memory.free": 202_833_920,
+        "out_of_memory.total": 25_250_627_584,
+    },
 }
 """Name of a log -> what it states."""
+DIED = {
+    "vllm-2024-01": "length",
+    "vllm-free-memory": "free-memory",
+    "vllm-refuses": "length",
+    "vllm-0.8.3-refuses": "length",
+    "vllm-state-blocks": "state-blocks",
+    "vllm-no-cache": "no-cache",
+    "vllm-sampler": "out-of-memory",
+    "vllm-failed": "unknown",
+    "sglang-no-cache": "no-cache",
+    "torch-before-2.1": "out-of-memory",
+    "torch-1.0": "out-of-memory",
+    "torch-2.1": "out-of-memory",
+    "torch-in-a-container": "out-of-memory",
+    "torch-nothing-free": "out-of-memory",
+}
+"""Name of a log of a server that died -> why."""
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -219,12 +274,26 @@ def test_what_a_log_states(name):
         assert (field, found) == (field, expected)
 
 
+def test_why_a_server_died():
+    refusals = {name: read_log(text).refusal for name, text in LOGS.items()}
+    assert {name: refusal for name, refusal in refusals.items() if refusal} == DIED
+
+
+def test_a_warning_that_memory_ran_out_counts_where_the_start_fails():
+    log = read_log(LOGS["torch-tries-again"] + LOGS["vllm-failed"])
+    assert (log.refusal, log.out_of_memory.tried) == ("out-of-memory", 3_630_170_112)
+    log = read_log(LOGS["torch-tries-again"] + LOGS["torch-2.1"])
+    assert (log.refusal, log.out_of_memory.tried) == ("out-of-memory", 3 * GIB)
+
+
 def test_every_wording_is_of_a_log():
     assert READ.keys() == LOGS.keys()
     texts = "\n".join(LOGS.values()).splitlines()
     rows = [row for log in FORMATS.values() for row in log.lines]
     unread = [(row.term, row.words) for row in rows if not any(row.pattern.search(text) for text in texts)]
     assert unread == []
+    refusals = [words for log in FORMATS.values() for _, words in log.refusals]
+    assert [words for words in refusals if not any(words in text for text in texts)] == []
     openings = [words for log in FORMATS.values() for words in log.openings]
     assert [words for words in openings if not any(words in text for text in texts)] == []
 

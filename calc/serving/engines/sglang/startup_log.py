@@ -10,7 +10,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang, request_table
 from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.startup_log import LogSettings, StartupLog, line
+from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
 from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
@@ -65,6 +65,7 @@ class SGLangLog(StartupLog):
         line("cuda_graphs", "Capture ", "GAP(?i:cuda graph) end.GAPmem usage=SIZE"),
         line("kv_tokens", "max_total_num_tokens=", "COUNT"),
     )
+    refusals = (Ending("no-cache", "Not enough memory. Please try to increase --mem-fraction-static"),)
     rank = re.compile(r"(?<=[0-9] )(?:(?:DP|PP|TP|EP|CP)[0-9]{1,5} ?){1,5}(?=\])", re.ASCII)
     # [2025-05-09 15:00:14 DP2 TP2]
     repeats = True

@@ -9,7 +9,7 @@ from calc.errors import Message
 from calc.formats import Precision
 from calc.options import made
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.startup_log import LogSettings, StartupLog, line
+from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 
@@ -63,13 +63,23 @@ class VLLMLog(StartupLog):
         line("concurrency", "Maximum concurrency for ", r"[0-9,]{1,15} tokens per request: NUMBERx"),
         line("concurrency_length", "Maximum concurrency for ", "COUNT tokens per request"),
         line("cuda_graphs", "Graph capturing finished in ", r".{0,20}? secs?, took SIZE"),
-        line("free", "Free memory on device", r"(?: cuda:[0-9]{1,4})? \((?P<a>DECIMAL)/DECIMAL (?P<a_unit>GiB)"),
-        line("total", "Free memory on device", r"(?: cuda:[0-9]{1,4})? \(DECIMAL/(?P<a>DECIMAL) (?P<a_unit>GiB)"),
+        line("free", "Free memory on device", r"(?: [a-z]{2,8}:[0-9]{1,4})? \((?P<a>DECIMAL)/DECIMAL (?P<a_unit>GiB)"),
+        line("total", "Free memory on device", r"(?: [a-z]{2,8}:[0-9]{1,4})? \(DECIMAL/(?P<a>DECIMAL) (?P<a_unit>GiB)"),
         line("gpu_memory_utilization", "GPU memory utilization ", r"(?:is )?\(NUMBER, "),
         line("weights", "Actual usage is ", "SIZE for weight"),
+        line("consumed", "Actual usage is ", "SIZE for consumed memory"),  # 2026: weights and non-torch memory together
         line("activations", "Actual usage is ", "GAP, SIZE for peak activation"),
         line("non_torch", "Actual usage is ", "GAP, SIZE for non-torch memory"),
         line("cuda_graphs", "Actual usage is ", "GAP SIZE for CUDAGraph memory"),
+        line("checkpoint", "Checkpoint size: ", "SIZE"),
+        line("graphs_estimated", "Estimated CUDA graph memory: ", "SIZE"),
+        line("graphs_estimated", "CUDA graph pool memory: ", r"-?DECIMAL GiB \(actual\), SIZE \(estimated\)"),
+        line("graphs_charged", "CUDA graph memory profiling is disabled ", r"\(VLLM_MEMORY_PROFILER_\w{1,40}=COUNT\)"),
+        line("cuda_graphs", "CUDA graph pool memory: ", r"(?P<a>DECIMAL) (?P<a_unit>GiB) \(actual\)"),
+        line("encoder_tokens", "Encoder cache will be initialized with a budget of ", "COUNT tokens"),
+        line("attention_block", "Setting attention block size to ", "COUNT tokens"),
+        line("max_num_seqs", "max_num_seqs (", r"COUNT\) exceeds available Mamba cache blocks"),
+        line("state_blocks", "exceeds available Mamba cache blocks (", "COUNT"),
         line("max_model_len", "Using max model len ", "COUNT"),
         line("max_num_batched_tokens", "Chunked prefill is enabled with max_num_batched_tokens=", "COUNT"),
         line("max_model_len", "max seq len (", "COUNT"),  # what it says when it refuses to start
@@ -77,6 +87,16 @@ class VLLMLog(StartupLog):
         line("kv_needed", "max seq len (", r"[0-9,]{1,15}\),? \(?SIZE KV cache is needed"),
         line("kv_bytes", "larger than the available KV cache memory (", "SIZE"),
         line("estimated_max_model_len", "estimated maximum model length is ", "COUNT"),
+    )
+    refusals = (
+        Ending("free-memory", "on startup is less than desired GPU memory utilization"),
+        Ending("state-blocks", "exceeds available Mamba cache blocks"),
+        Ending("length", "larger than the available KV cache memory"),
+        Ending("length", "larger than the maximum number of tokens that can be stored in KV cache"),
+        Ending("no-cache", "No available memory for the cache blocks"),
+        Ending("out-of-memory", "CUDA out of memory occurred when warming up"),
+        Ending("unknown", "EngineCore failed to start"),
+        Ending("unknown", "Engine core initialization failed"),
     )
     version = re.compile(r"(?:LLM engine \(v|API server version )([0-9][0-9A-Za-z.+-]{0,60})", re.ASCII)
     rank = re.compile(r"\(\w{1,40} (?:rank=[0-9]{1,6} )?pid=[0-9]{1,10}", re.ASCII)

@@ -1,0 +1,61 @@
+"""The least changes with which a server that died would have started, each one click into Weigh."""
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.serving.engines import LOGS
+from calc.serving.report import Report
+from calc.verify.logs import Log, Remedy, engine_of, gpus_of, remedies
+from pages.parts.state.scenario import ServingChoice
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer
+from pages.parts.words import say
+from presets import gpus
+
+AS_IT_RAN = Remedy(what=Message("As it ran: Weigh says what would make it fit"), changes={})
+
+
+def draw(answer: Answer, log: Log, ours: Report) -> None:
+    if log.refusal is None or log.engine not in LOGS:
+        return
+    found = remedies(log, ours.memory.weights)
+    near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
+        answer.scenario.first_gpu().id: answer.scenario.first_gpu()
+    }
+    if found:
+        st.markdown(say("**The least change, by the log's own figures**"))
+    if len(near) > 1:
+        gpu = st.selectbox(
+            say("GPU of the log"), list(near), format_func=lambda name: gpus()[name].name, key="log_gpu", width=300
+        )
+    else:
+        (gpu,) = near
+    for number, remedy in enumerate((*found, AS_IT_RAN)):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if st.button(
+                say("Weigh it so"),
+                key=f"remedy_{number}",
+                icon=":material/arrow_forward:",
+                help=say("With the log's own settings: GPU, layout, formats and flags."),
+                on_click=use,
+                args=(answer, log, ours, gpu, remedy),
+            ):
+                st.switch_page("weigh.py")
+            st.markdown(say(remedy.what))
+
+
+def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:
+    """What the log ran, with the change, becomes the scenario of Weigh."""
+    settings = log.settings.model_copy(update=remedy.changes)
+    ran = ours.scenario
+    engine = engine_of(log.model_copy(update={"settings": settings}))
+    context = settings.max_model_len or ran.workload.context
+    serving = ServingChoice(
+        workload=ran.workload.model_copy(update={"context": context}),
+        engine=engine.name,
+        options=engine.options,
+        weights=None if ran.precision.weights == answer.model.native else ran.precision.weights,
+        kv=None if ran.precision.kv == answer.model.native_cache(engine.name) else ran.precision.kv,
+        layout=ran.layout,
+    )
+    change(gpu=(gpu,), serving=serving)
