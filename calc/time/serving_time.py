@@ -57,7 +57,7 @@ class Speed:
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
         passed_on = on.all_reduce + forward.tokens * row / on.link
-        return either(self.layout.pp == 1, within, within + passed_on)
+        return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Of one pass through all stages."""
