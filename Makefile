@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check lint image format test bench messages
+.PHONY: run check lint image format test quick bench messages
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.fileWatcherType=auto
@@ -28,6 +28,10 @@ format: $(VENV)/dev.stamp
 # Two workers, `make test COVER=--cov` with coverage; tests/conftest.py says which runs what.
 test: $(VENV)/dev.stamp
 	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup $(COVER)
+
+# All but whole sweeps and browsers, while you work; CI runs `make test`.
+quick: $(VENV)/dev.stamp
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow and not browser"
 
 # Ours beside public records (writes pages/evidence/accuracy.json and the README's table), and how fast hostile inputs
 # are read.

@@ -29,10 +29,13 @@ def page(browser):
     context.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
     """Whole files on one worker, whose tests share a server; and all browser tests on one, from the start: two browsers
     at once would wait for each other."""
     for item in items:
         file, _, _ = item.nodeid.partition("::")
         item.add_marker(pytest.mark.xdist_group("browser" if "browser" in item.fixturenames else file))
+        if "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.browser)
     items.sort(key=lambda item: "browser" not in item.fixturenames)

@@ -20,6 +20,8 @@ from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
 from calc.training.training_workload import Method, Recompute, TrainingWorkload
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data"
 SMALL, ORACLE, TOWERS = (
     json.loads((DATA / f"{name}.json").read_text(encoding="utf-8")) for name in ("small", "oracle", "towers")

@@ -12,7 +12,10 @@ MOST_RANKS = 64
 
 
 def undivided(architecture: Architecture, tp: int, slices: int) -> Message | None:
-    """Why tp ranks can't share every layer evenly, each routed expert cut into so many slices; None where they can."""
+    """Why tp ranks can't share every layer evenly, each routed expert cut into so many slices; None where they can. One
+    rank shares nothing."""
+    if tp == slices == 1:
+        return None
     return heads(architecture, tp) or kv_heads(architecture, tp) or columns(architecture, tp, slices)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from calc.errors import Message
 from calc.formats import Precision
+from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, OverheadItem, Range, bounds, sizes
 from calc.hardware.parallel import Layout, shapes
@@ -80,6 +81,12 @@ class Serving:
     def weights(self) -> int:
         """Bytes of weights on a rank, of all stages."""
         return sum(stage.weights for stage in self.laid_out.stages)
+
+    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        """The tensors of a rank, each with the format of the engine's file; those of its own rank are read once."""
+        weighing = self.weighing
+        is_own = architecture is weighing.whole and rank is weighing.rank and precision is weighing.precision
+        return weighing.file if is_own else self.engine.file(architecture, precision, rank)
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""

@@ -162,10 +162,10 @@ class Derivations:
 
 def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     """Bytes as stored on one GPU of a stage, by component and format."""
-    architecture, rank = serving.laid_out.whole, serving.laid_out.rank
+    architecture = serving.laid_out.whole
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
     counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits beside them
-    for piece in serving.engine.stored(architecture, serving.precision, rank):
+    for piece in serving.weighing.on_gpus:
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
         if tensor.excluded_as in taken and copies:

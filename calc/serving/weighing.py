@@ -55,12 +55,21 @@ class Weighing:
         self.block_peaks = dict[StepSize, list[Peak | None]]()
 
     @cached_property
+    def file(self) -> list[Piece]:
+        """The tensors of the rank, each with the format of the file that it is read from."""
+        return self.engine.file(self.whole, self.precision, self.rank)
+
+    @cached_property
+    def on_gpus(self) -> list[Piece]:
+        """Those that GPUs hold."""
+        return self.engine.on_gpus(self.whole, self.file)
+
+    @cached_property
     def pieces(self) -> list[Piece]:
         """The tensors that are loaded."""
         engine = self.engine
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        stored = engine.stored(self.whole, self.precision, self.rank)
-        return [piece for piece in stored if piece.tensor.excluded_as in counted]
+        return [piece for piece in self.on_gpus if piece.tensor.excluded_as in counted]
 
     @cached_property
     def layers(self) -> dict[tuple[int, ...], list[Piece]]:

@@ -65,12 +65,9 @@ class EfficiencyRow(Frozen):
     value: Estimate
     source: str
 
-    def holds(
-        self, what: EfficiencyKind, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
-    ) -> bool:
+    def holds(self, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route) -> bool:
         return (
-            self.what == what
-            and (not self.engines or engine in self.engines)
+            (not self.engines or engine in self.engines)
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
             and (self.gpus is None or gpus <= self.gpus)
@@ -99,6 +96,15 @@ def ends(row: dict[str, Any]) -> dict[str, float]:
     return {name: row[name] for name in ("low", "expected", "high")}
 
 
+@cache
+def rows_of_kinds() -> Mapping[EfficiencyKind, tuple[EfficiencyRow, ...]]:
+    """Rows by what they are of, each kind in the order of the file."""
+    kinds: dict[EfficiencyKind, list[EfficiencyRow]] = {}
+    for row in rows():
+        kinds.setdefault(row.what, []).append(row)
+    return MappingProxyType({kind: tuple(of_kind) for kind, of_kind in kinds.items()})
+
+
 @lru_cache(maxsize=4096)
 def row(
     what: EfficiencyKind,
@@ -109,7 +115,7 @@ def row(
     over: Route = "link",
 ) -> EfficiencyRow:
     """The row that decides for GPUs of a generation."""
-    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over)]
+    fitting = [row for row in rows_of_kinds()[what] if row.holds(engine, generation, dtype, gpus, over)]
     return max(fitting, key=lambda row: row.detail)
 
 
@@ -168,7 +174,7 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 }
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def deciding_rows(
     generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
 ) -> Mapping[str, EfficiencyRow]:
@@ -179,7 +185,7 @@ def deciding_rows(
     return MappingProxyType(found)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def efficiency(
     generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
 ) -> Efficiency:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +26,16 @@ Formats = Mapping[WeightFormat, Serving | None]
 """A model on some GPUs in each format of its weights; None where the engine does not take it so."""
 
 
+class FittedRow(NamedTuple):
+    """A model on GPUs of a kind: a figure for each format."""
+
+    name: str
+    formats: tuple[WeightFormat, ...]
+    layout: Layout | None
+    max_context: Sequence[int]
+    tokens_per_s: Sequence[float]
+
+
 @dataclass(frozen=True)
 class Fitting:
     """A row a model, or a GPU; a column a format."""
@@ -34,6 +45,12 @@ class Fitting:
     layouts: tuple[Layout | None, ...]  # on that many GPUs; None: the engine accepts none
     max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
     tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: it does not fit
+
+    @classmethod
+    def of(cls, rows: Iterable[FittedRow]) -> Self:
+        """Rows in the same formats."""
+        names, formats, layouts, longest, rates = zip(*rows, strict=True)
+        return cls(names, formats[0], layouts, read_only(np.array(longest, dtype=np.int64)), read_only(np.array(rates)))
 
 
 def in_formats(
@@ -60,27 +77,28 @@ def layout_on(model: Architecture, engine: Engine, precision: Precision, count: 
 
 
 def fitting(rows: Iterable[tuple[str, Formats, GPU]], context: int = 8192) -> Fitting:
-    """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each."""
-    names, formats, gpus = zip(*rows, strict=True)
-    longest = [[longest_context(one, gpu) for one in row.values()] for row, gpu in zip(formats, gpus, strict=True)]
-    return timed(names, formats, gpus, np.array(longest, dtype=np.int64), context)
+    """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each. A row is
+    let go before the next is laid out."""
+    return Fitting.of(
+        fitted(name, row, gpu, [longest_context(one, gpu) for one in row.values()], context) for name, row, gpu in rows
+    )
 
 
 def timed(
     names: Sequence[str], formats: Sequence[Formats], gpus: Sequence[GPU], longest: Array, context: int
 ) -> Fitting:
     """The same where the longest contexts are known."""
+    rows = zip(names, formats, gpus, longest.tolist(), strict=True)
+    return Fitting.of(fitted(name, row, gpu, most_of_row, context) for name, row, gpu, most_of_row in rows)
+
+
+def fitted(name: str, row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> FittedRow:
+    """A model whose longest contexts are known, by format."""
     rates = [
-        [tokens_per_s(one, gpu, min(context, most)) for one, most in zip(row.values(), most_of_row, strict=True)]
-        for row, gpu, most_of_row in zip(formats, gpus, longest.tolist(), strict=True)
+        tokens_per_s(serving, gpu, min(context, most)) for serving, most in zip(row.values(), longest, strict=True)
     ]
-    return Fitting(
-        names=tuple(names),
-        formats=tuple(formats[0]),
-        layouts=tuple(next((one.layout for one in row.values() if one is not None), None) for row in formats),
-        max_context=read_only(longest),
-        tokens_per_s=read_only(np.array(rates)),
-    )
+    layout = next((serving.layout for serving in row.values() if serving is not None), None)
+    return FittedRow(name, tuple(row), layout, longest, rates)
 
 
 def longest_context(serving: Serving | None, gpu: GPU) -> int:
@@ -96,5 +114,5 @@ def tokens_per_s(serving: Serving | None, gpu: GPU, context: int) -> float:
     """Of one sequence so long, as expected; 0 where there is none."""
     if serving is None or not context:
         return 0.0
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine)
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, file=serving.file)
     return 1 / float(speed.step(1, max(2, context), "expected"))

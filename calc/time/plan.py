@@ -330,14 +330,16 @@ class Search:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
         and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
         all are ordered anew."""
-        rows = self.rows
+        rows, known = self.rows, dict[tuple[int, float], Plan]()
         while rows.fit.size:
             found = (self.contenders if best_of_each else self.of)(rows)
             order = np.lexsort(self.keys(found)[::-1])
             if best_of_each:
                 order = order[np.sort(np.unique(self.pairs(found.rows)[order], return_index=True)[1])]
-            plans = [self.plan(found, row) for row in order[:limit].tolist()]
-            numbers = found.rows.number[order[:limit]].tolist()
+            numbers, plans = found.rows.number[order[:limit]].tolist(), []
+            for row, number in zip(order[:limit].tolist(), numbers, strict=True):
+                key = number, float(found.rows.capacity[row])
+                plans.append(known[key] if key in known else known.setdefault(key, self.plan(found, row)))
             fewer = {
                 number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
             }

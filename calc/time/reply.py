@@ -22,7 +22,7 @@ class Reply(Frozen):
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
     """For the batch, the prompt and the layout of a report, halfway through the output; `edits` are shares that a
     reader knows better."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits)
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, file=serving.file)
     chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
     context = max(2, workload.context - workload.generated // 2)
     parts = {end: tuple(speed.parts(speed.decoding(batch, context), end, decodes=True)) for end in ENDS}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,15 @@ from calc.time.sizes import Array, Flags, Indices
 from calc.time.time_operations import Demand
 from calc.time.time_shards import Shard, of_rows
 from calc.units import GIB
+
+OverheadEnds = tuple[Mapping[OverheadItem, int], Mapping[OverheadItem, int]]
+"""Bytes of each item in the middle of its range, and at its high end."""
+
+
+def overhead_key(stages: LaidOut) -> tuple[bool, int]:
+    """What the overhead depends on beside GPU and limits: whether several GPUs work together, and the most layers of a
+    stage."""
+    return stages.layout.gpus > 1, max(map(len, stages.ranges))
 
 
 @dataclass(frozen=True)
@@ -85,20 +94,44 @@ class FittingRows:
         return found
 
 
+class Served:
+    """Which GPUs an engine runs a model's ranks on, whatever memory there is; what it refuses depends on a GPU's
+    kernels and on no limit."""
+
+    def __init__(self, engine: Engine, gpus: Sequence[GPU]) -> None:
+        self.engine, self.gpus = engine, gpus
+        self.by_kernels = Alike.of((gpu.platform, gpu.capability) for gpu in gpus)
+        self.known = dict[tuple[int, int, Precision], Flags]()
+
+    def __call__(self, shard: Shard) -> Flags:
+        """Of such ranks, [formats, GPUs]."""
+        return np.array([self.in_format(shard, precision) for precision in shard.precisions])
+
+    def in_format(self, shard: Shard, precision: Precision) -> Flags:
+        key = shard.layout.tp, shard.layout.dcp, precision
+        if key not in self.known:
+            rank = shard.without_weights(precision)
+            refused = [any(self.engine.refusals(self.gpus[first], rank)) for first in self.by_kernels.first]
+            self.known[key] = ~np.array(refused)[self.by_kernels.which]
+        return self.known[key]
+
+
 class Room:
     """Of GPUs under an engine, each with its limits, for sequences of one length."""
 
-    def __init__(self, engine: Engine, gpus: Sequence[GPU], limits: Sequence[Limits], length: int) -> None:
-        self.engine, self.gpus, self.limits, self.length = engine, gpus, limits, length
+    def __init__(
+        self, engine: Engine, gpus: Sequence[GPU], limits: Sequence[Limits], length: int, served: "Served"
+    ) -> None:
+        self.engine, self.gpus, self.limits, self.length, self.served = engine, gpus, limits, length, served
         each = list(zip(gpus, limits, strict=True))
         self.by_limits = Alike.of(limits)
         self.by_size = Alike.of(
             (gpu.usable_bytes, at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each
         )
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
-        self.budgets = dict[tuple[tuple[int, ...], bool, int, str], Array]()
+        self.overheads = dict[tuple[bool, int], list[OverheadEnds]]()
+        self.budgets = dict[tuple[tuple[int, ...], bool, int], Array]()
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
-        self.refusals = dict[tuple[int, int, Precision], Flags]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
     def fit(self, shard: Shard, layout: Layout, formats: tuple[int, ...]) -> Fit:
@@ -106,56 +139,51 @@ class Room:
         free, sure = self.free(shard, layout)
         each = np.broadcast_to(self.each(shard), free.shape)
         capacity = np.floor(np.maximum((free / each).min(axis=0), 0)) * layout.dp
-        capacity = np.where(((sure / each).min(axis=0) > 1) & self.starts(shard), capacity, 0)
+        capacity = np.where(((sure / each).min(axis=0) > 1) & self.served(shard), capacity, 0)
         return Fit(layout, formats, shard, capacity)
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [stages, formats, GPUs], in the middle and at the high end of the
         overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
-        works = tuple(zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True))
+        works = zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True)
+        budgets = np.stack([self.budget(work, shard.unlike_stages) for work in works], axis=1)
+        middle, high = budgets[:, :, None] - shard.stage_bytes[:, :, None]
+        return middle, high
 
-        def at(end: Literal["middle", "high"]) -> Array:
-            budgets = [self.budget(work, shard.unlike_stages, end) for work in works]
-            return np.stack(budgets)[:, None] - shard.stage_bytes[:, :, None]
-
-        return at("middle"), at("high")
-
-    def budget(self, working: tuple[int, ...], stages: LaidOut, end: Literal["middle", "high"]) -> Array:
-        """What the engine would set aside for its cache on each GPU without weights. `working` is that of GPUs with
-        unlike limits. The overhead depends on the most layers of a stage, and on whether several GPUs work
-        together."""
-        key = working, stages.layout.gpus > 1, max(map(len, stages.ranges)), end
+    def budget(self, working: tuple[int, ...], stages: LaidOut) -> Array:
+        """What the engine would set aside for its cache on each GPU without weights, in the middle and at the high end
+        of the overhead: [2, GPUs]. `working` is that of GPUs with unlike limits."""
+        key = working, *overhead_key(stages)
         if key not in self.budgets:
             of = dict(zip(self.by_limits.kinds, working, strict=True))
             rooms = []
-            for first in self.by_size.first:
-                gpu, limits = self.gpus[first], self.limits[first]
-                sizes: dict[OverheadItem, int] = {
-                    item: round((span.high if end == "high" else (span.low + span.high) / 2) * GIB)
-                    for item, span in self.engine.overhead_on(gpu, stages, limits).items()
-                    if item != "fragmentation"
-                }
-                rooms.append(self.engine.budget(gpu.usable_bytes, limits, 0, of[limits], None, sizes).cache)
-            self.budgets[key] = np.array(rooms, dtype=np.float64)[self.by_size.which]
+            for first, ends in zip(self.by_size.first, self.overhead(stages), strict=True):
+                total, limits = self.gpus[first].usable_bytes, self.limits[first]
+                rooms.append([self.engine.budget(total, limits, 0, of[limits], None, sizes).cache for sizes in ends])
+            self.budgets[key] = np.array(rooms, dtype=np.float64).T[:, self.by_size.which]
         return self.budgets[key]
+
+    def overhead(self, stages: LaidOut) -> list[OverheadEnds]:
+        """Bytes of the overhead in its middle and at its high end, on GPUs of each size."""
+        key = overhead_key(stages)
+        if key not in self.overheads:
+            ranges = [
+                self.engine.overhead_on(self.gpus[first], stages, self.limits[first]) for first in self.by_size.first
+            ]
+            self.overheads[key] = [
+                (
+                    {item: round((span.low + span.high) / 2 * GIB) for item, span in found.items()},
+                    {item: round(span.high * GIB) for item, span in found.items()},
+                )
+                for found in ranges
+            ]
+        return self.overheads[key]
 
     def each(self, shard: Shard) -> Array:
         """Bytes of cache of a sequence on each stage, [stages, formats, GPUs]."""
         if shard.is_plain:
             return shard.plain_bytes(self.length)[:, :, None]
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
-
-    def starts(self, shard: Shard) -> Flags:
-        """Whether the engine runs such ranks on each GPU, whatever memory there is, [formats, GPUs]."""
-        return np.array([self.of_kind(shard, precision) for precision in shard.precisions])
-
-    def of_kind(self, shard: Shard, precision: Precision) -> Flags:
-        key = shard.layout.tp, shard.layout.dcp, precision
-        if key not in self.refusals:
-            one = shard.without_weights(precision)
-            refused = [any(self.engine.refusals(self.gpus[at], one)) for at in self.by_kernels.first]
-            self.refusals[key] = ~np.array(refused)[self.by_kernels.which]
-        return self.refusals[key]
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
         """The same where an engine keeps windows and states in its own way, which hangs on a GPU's kernels:
@@ -189,6 +217,7 @@ class Rooms:
     def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
         self.engine, self.architecture, self.gpus = engine, architecture, gpus
         self.workload = Workload(batch=1, context=length)
+        self.served = Served(engine, gpus)
         self.known = dict[tuple[Limits, ...], Room]()
 
     def limits(self, layout: Layout) -> tuple[Limits, ...]:
@@ -199,5 +228,5 @@ class Rooms:
         """Layouts with the same limits share one."""
         limits = self.limits(layout)
         if limits not in self.known:
-            self.known[limits] = Room(self.engine, self.gpus, limits, self.workload.context)
+            self.known[limits] = Room(self.engine, self.gpus, limits, self.workload.context, self.served)
         return self.known[limits]

@@ -57,7 +57,7 @@ class Speed:
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
         passed_on = on.all_reduce + forward.tokens * row / on.link
-        return either(self.layout.pp == 1, within, within + passed_on)
+        return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Of one pass through all stages."""
@@ -191,8 +191,10 @@ def speed_laid_out(
     edited: Efficiency | None = None,
     edits: Edits | None = None,
     node: int = 8,
+    file: StoredAs | None = None,
 ) -> Speed:
-    """The same of a model that is laid out for its memory; `edits` are some of the shares."""
+    """The same of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
+    files."""
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
         usual = usual_shares(gpu, engine.name, laid_out.precision.weights, ranks, node)
@@ -207,5 +209,5 @@ def speed_laid_out(
         engine.name,
         edited=edited,
         node=node,
-        file=engine.file,
+        file=file or engine.file,
     )

@@ -213,7 +213,7 @@ class ServingDerivations:
         self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
         self.engine = serving.engine.name
         laid_out = serving.laid_out
-        self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node)
+        self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node, file=serving.file)
         ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
         self.shares = edited or usual_shares(gpu, self.engine, laid_out.precision.weights, ranks, node)
 
@@ -280,6 +280,7 @@ class ServingDerivations:
             self.serving.engine,
             edited=traced_shares(figures, self.shares),
             node=self.node,
+            file=self.serving.file,
         ).machines(self.end)
         on = named_machine(figures, reached)
         layout = traced_sizes(figures, laid_out.layout, LAYOUT)

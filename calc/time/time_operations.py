@@ -91,6 +91,7 @@ class Demand:
     table_row: Any  # bytes of one row of the embedding
     tied_head: Any  # bytes of a tied head
     width: int  # bytes of an activation
+    stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
         """All operations of a pass."""

@@ -71,7 +71,7 @@ def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, node=node)
+    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, node=node, file=serving.file)
     limits = serving.on(gpu, workload).limits
     batch, prompt = workload.batch, workload.prompt
     context = max(2, workload.context - workload.generated // 2)

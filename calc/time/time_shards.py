@@ -84,7 +84,7 @@ class Shard:
     def demand(self) -> Demand:
         """What the rank does, all stages together; weights and cache in all formats that were weighed, [formats]."""
         own, experts = self.weighed.demand, self.experts.demand
-        found = replace(own, routing=routing(self.whole, self.layout), dcp=self.layout.dcp)
+        found = replace(own, routing=routing(self.whole, self.layout), dcp=self.layout.dcp, stages=self.layout.pp)
         if found.routing is None:
             return found
         return replace(

@@ -42,9 +42,9 @@ class Loader(StartedEngine):
         """The tensors of a rank, each with the format of the file that it is read from."""
         return stored(architecture, precision, rank)
 
-    def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """The tensors of a rank that GPUs hold."""
-        return self.file(architecture, precision, rank)
+    def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
+        """Of the tensors of a rank, as its file has them, those that GPUs hold."""
+        return file
 
     @abstractmethod
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:

@@ -17,6 +17,8 @@ from calc.serving.verdict import said
 from presets import models
 from tests import CHECKPOINT_ENGINES
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 SETS_ASIDE = [name for name in CHECKPOINT_ENGINES if name != "transformers"]

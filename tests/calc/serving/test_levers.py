@@ -2,7 +2,7 @@
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision, Workload, report
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
 from calc.serving.levers import levers, spelled, ways
@@ -70,6 +70,32 @@ def test_each_lever_does_it(model, gpu, batch, context, layout, engine):
 @pytest.mark.parametrize(("model", "gpu", "engine", "weights"), SAMPLE)
 def test_each_lever_of_a_sample_does_it(model, gpu, engine, weights):
     context = min(8192, serving(model, "transformers", Layout()).architecture.learned_positions or 8192)
+    check_levers(model, gpu, Workload(batch=4, context=context), Layout(), engine, weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "context"), [(4, 8192), (1, 32_768), (64, 4096)])
+@pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s"])
+@pytest.mark.parametrize("model", models())
+def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
+    """vLLM's, in the checkpoint's own format."""
+    most = Architecture.from_config(models()[model].config).learned_positions or context
+    check_levers(model, gpu, Workload(batch=batch, context=min(most, context)), Layout(), "vllm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "weights"), [("vllm", "int4"), ("sglang", None), ("transformers", None), ("llamacpp", "Q8_0")]
+)
+@pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s"])
+@pytest.mark.parametrize("model", models())
+def test_each_lever_of_every_engine_does_it(model, gpu, engine, weights):
+    config = models()[model].config
+    try:
+        found = serving(model, engine, Layout(), Precision.of(config, weights))
+    except ConfigError:  # the engine does not read this model in this format
+        return
+    context = min(found.architecture.learned_positions or 8192, 8192)
     check_levers(model, gpu, Workload(batch=4, context=context), Layout(), engine, weights)
 
 

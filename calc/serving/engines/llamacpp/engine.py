@@ -256,13 +256,12 @@ class LlamaCpp(Engine):
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         return stored_gguf(architecture, precision, rank)
 
-    def stored(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """What GPUs hold of the file: neither tables of tokens nor what stays on the host; a tied head is a copy."""
+    def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
+        """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
-        pieces = self.file(architecture, precision, architecture)
-        vision = [piece for piece in pieces if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
+        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         predicts = self.options.predicts
-        return [*on_devices(pieces, placement, tied=architecture.tied, predicts=predicts), *vision]
+        return [*on_devices(file, placement, tied=architecture.tied, predicts=predicts), *vision]
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """As they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on the

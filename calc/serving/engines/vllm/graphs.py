@@ -3,6 +3,8 @@
 Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public start-up logs of 2024 to 2026.
 """
 
+from bisect import bisect_right
+
 from calc.errors import Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range
@@ -10,6 +12,9 @@ from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 
+SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+OLD_SIZES = (1, 2, 4, *range(8, 513, 8))
+"""Tokens of a step that graphs are captured for, where limits allow them; the old ones up to 0.11."""
 ANY = Range(low=0, high=2.4)
 """GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
 EACH, LAYER = 3.2, 0.085
@@ -34,10 +39,8 @@ ROCM = Range(low=0.4, high=4.1)
 def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
     """Tokens of a step that a graph is captured for, ascending."""
     if not holds("graphs up to twice the sequences", options):
-        return tuple(size for size in (1, 2, 4, *range(8, 513, 8)) if size <= limits.step_tokens)
-    most = min(2 * limits.sequences, 512, limits.step_tokens)
-    sizes = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
-    return tuple(size for size in sizes if size <= most)
+        return OLD_SIZES[: bisect_right(OLD_SIZES, limits.step_tokens)]
+    return SIZES[: bisect_right(SIZES, min(2 * limits.sequences, limits.step_tokens))]
 
 
 def captured_graphs(options: VLLMOptions, limits: Limits) -> int:
@@ -46,7 +49,7 @@ def captured_graphs(options: VLLMOptions, limits: Limits) -> int:
     sizes = captured_sizes(options, limits)
     if not holds("graphs up to twice the sequences", options):
         return len(sizes)
-    return len(sizes) + sum(size <= limits.sequences for size in sizes)
+    return len(sizes) + bisect_right(sizes, limits.sequences)
 
 
 def graphs_gib(graphs: int, layers: int, options: VLLMOptions, *, several: bool) -> float:

@@ -1,0 +1,104 @@
+"""Plan, the map and Weigh give one answer: every preset on four usual GPUs under three loads."""
+
+from functools import cache
+
+import pytest
+
+from calc import Architecture, ConfigError, Workload, report
+from calc.formats import native
+from calc.hardware.gpus import gpus
+from calc.hardware.overhead import Overhead
+from calc.serving.engines import ENGINES
+from calc.serving.memory import MOST_TOKENS, Serving
+from calc.serving.verdict import max_batch
+from calc.time.fitting import MAPPED, fitting, in_formats
+from calc.time.plan import Needs, Search
+from calc.time.reply import reply
+from presets import models
+
+pytestmark = pytest.mark.slow
+KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
+FORMATS = ("bf16", "fp8", "int4")
+LOADS = (
+    pytest.param(Needs(users=4, prompt=7680, output=512), id="4 users at 8k"),
+    pytest.param(Needs(users=1, prompt=32_000, output=768), id="1 user at 32k"),
+    pytest.param(Needs(users=64, prompt=3584, output=512), id="64 users at 4k"),
+)
+
+
+@cache
+def architecture(name):
+    return Architecture.from_config(models()[name].config)
+
+
+def planned(name, needs):
+    """A search in the checkpoint's own format and the usual ones; None where vLLM takes the model in none."""
+    own, engine = native(models()[name].config), ENGINES["vllm"]
+    precisions = [engine.precision(own, form) for form in (None, *FORMATS)]
+    try:
+        return Search(architecture(name), engine(), needs, [gpus()[kind] for kind in KINDS], precisions)
+    except ConfigError:
+        return None
+
+
+def laid_out(search, plan):
+    precision = next(p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv))
+    return Serving(search.architecture, search.engine, precision, plan.layout, Overhead())
+
+
+@pytest.mark.parametrize("needs", LOADS)
+@pytest.mark.parametrize("name", models())
+def test_every_plan_fits_as_weigh_says(name, needs):
+    """The verdict, the headroom and the sequences of the best layout of each GPU and format."""
+    most = architecture(name).learned_positions
+    if most is not None and most < needs.context:
+        pytest.skip("the model has no positions for such requests")
+    search = planned(name, needs)
+    for plan in search.plans() if search else ():
+        serving, gpu = laid_out(search, plan), gpus()[plan.gpu]
+        work = Workload(batch=plan.batch, context=needs.context, generated=needs.output)
+        allocation = serving.on(gpu, work)
+        assert allocation.surely_fits
+        assert plan.headroom_gib == allocation.spare / 2**30
+        assert plan.capacity == max_batch(allocation, plan.layout.dp)
+        asked = {"engine": search.engine, "precision": serving.precision, "layout": plan.layout, "gpus": [gpu]}
+        (verdict,) = report(models()[name].config, workload=work, **asked).verdicts
+        assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits", (), plan.capacity)
+
+
+@pytest.mark.parametrize("name", models())
+def test_one_user_waits_for_no_other_prompt(name):
+    """With one user a step of each plan is the decode step that Weigh shows, within 1 %."""
+    needs = Needs(users=1, prompt=32_000, output=768)
+    search = planned(name, needs)
+    for plan in search.plans() if search else ():
+        work = Workload(context=needs.context, generated=needs.output)
+        told = reply(laid_out(search, plan), gpus()[plan.gpu], work)
+        assert plan.tokens_per_s_per_user == pytest.approx(told.tokens_per_s_per_user.expected, rel=0.01)
+        assert plan.ttft_ms == pytest.approx(told.ttft_ms.expected, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", MAPPED)
+@pytest.mark.parametrize("name", models())
+def test_every_cell_of_the_map_says_what_weigh_says(name, engine):
+    """The longest context and the tokens a second of the reports' own verdicts and times."""
+    forms = FORMATS if ENGINES[engine].keeps("fp8") else ("bf16", "Q8_0", "Q4_K_M")
+    kinds = [gpus()[kind] for kind in KINDS]
+    model, started = architecture(name), ENGINES[engine]()
+    formats = in_formats(model, started, [started.precision(native(models()[name].config), form) for form in forms])
+    found = fitting(((gpu.id, formats, gpu) for gpu in kinds), 4096)
+    for column, serving in enumerate(formats.values()):
+        if serving is None:
+            assert not found.max_context[:, column].any()
+            continue
+        asked = {"engine": started, "precision": serving.precision, "layout": serving.layout, "gpus": kinds}
+        most = model.max_positions or MOST_TOKENS
+        for row, verdict in enumerate(report(models()[name].config, workload=Workload(), **asked).verdicts):
+            longest = most if verdict.max_context is None else verdict.max_context
+            assert found.max_context[row, column] == longest
+            if longest == 0:
+                assert found.tokens_per_s[row, column] == 0
+            else:
+                work = Workload(context=max(2, min(4096, longest)))
+                told = reply(serving, kinds[row], work).tokens_per_s_per_user.expected
+                assert found.tokens_per_s[row, column] == told
