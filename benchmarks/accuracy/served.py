@@ -10,6 +10,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ def speed(row: Mapping[str, Any], architecture: Architecture, precision: Precisi
     layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["ep"])
     rank = layout.rank(architecture, None if layout.tp == 1 else -(-architecture.vocab // layout.tp))
     bounds = [stage * architecture.num_layers // layout.pp for stage in range(layout.pp + 1)]
-    stages = tuple(range(first, last) for first, last in zip(bounds, bounds[1:], strict=False))
+    stages = tuple(range(first, last) for first, last in pairwise(bounds))
     engine = row["engine"]
     file = ENGINES[engine]().file if engine in ENGINES else stored
     return speed_of(architecture, rank, stages, precision, layout, gpu, engine, file=file)
@@ -120,7 +121,7 @@ def serve(row: Mapping[str, Any], run: Speed) -> Server:
     return Server(
         row,
         Estimate.over(lambda end: 1000 * servers[end].token(batch).item()),
-        Estimate.over(lambda end: 1000 * servers[end].first_token.item()),
+        Estimate.over(lambda end: 1000 * servers[end].first_token(batch).item()),
     )
 
 

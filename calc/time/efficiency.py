@@ -32,6 +32,8 @@ EfficiencyKind = Literal[
     "prefill_layer_us",
     "prefill_sparse_us",
     "request_ms",
+    "admission_ms",
+    "queue",
     "all_reduce_us",
     "link",
     "training_matmul",
@@ -46,7 +48,8 @@ EfficiencyKind = Literal[
 ]
 """Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
-layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
+layer in decode and in prefill, what routed experts add to it, and of a request; until a server that is busy admits
+one, and the share of the prompts before it for which it waits. The latency of one all-reduce, and the
 share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
 element of a layer's state, and for each element of its copies that go to experts; host time of a layer, forward and
 backward, and what routed experts add; the share of communication that hides behind compute; GB/s of a GPU to another
@@ -64,6 +67,7 @@ class EfficiencyRow(Frozen):
     over: Route | None = None
     value: Estimate
     source: str
+    rows: int | None = None  # measured ones that it is fitted to, where they are counted
 
     def holds(
         self, what: EfficiencyKind, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
@@ -136,6 +140,8 @@ class Efficiency(Frozen):
     prefill_layer_us: Estimate
     prefill_sparse_us: Estimate
     request_ms: Estimate
+    admission_ms: Estimate
+    queue: Estimate
     all_reduce_us: Estimate
     link: Estimate
     inter_node_gb_s: Estimate
@@ -162,6 +168,8 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "prefill_layer_us": ("prefill_layer_us", None),
     "prefill_sparse_us": ("prefill_sparse_us", None),
     "request_ms": ("request_ms", None),
+    "admission_ms": ("admission_ms", None),
+    "queue": ("queue", None),
     "all_reduce_us": ("all_reduce_us", None),
     "link": ("link", None),
     "inter_node_gb_s": ("inter_node_gb_s", None),

@@ -82,6 +82,8 @@ class Cards:
             "prefill_layer": share["prefill_layer_us"] * 1e-6,
             "prefill_sparse": share["prefill_sparse_us"] * 1e-6,
             "request": share["request_ms"] * 1e-3,
+            "admission": share["admission_ms"] * 1e-3,
+            "queue": share["queue"],
             "all_reduce": share["all_reduce_us"] * 1e-6,
             "link": np.where(network, share["inter_node_gb_s"], bus * share["link"]) * 1e9,
         }

@@ -91,6 +91,8 @@ class Machine:
     prefill_layer: Any
     prefill_sparse: Any
     request: Any  # s a request
+    admission: Any  # s until a busy server admits one
+    queue: Any  # share of the prompts ahead for which one waits
     all_reduce: Any  # s each
     link: Any  # bytes/s, one direction
 
@@ -147,6 +149,8 @@ def machine(
         prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
         prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
         request=shares.request_ms.duration(end) * 1e-3,
+        admission=shares.admission_ms.duration(end) * 1e-3,
+        queue=shares.queue.duration(end),
         all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
         link=path_gb_s(gpu, over, shares, end) * 1e9,
     )
