@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from calc.errors import ConfigError, Frozen, Message, shown
+from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.time.estimate import Estimate
@@ -63,6 +64,7 @@ class EfficiencyRow(Frozen):
     engines: tuple[str, ...] = ()
     generations: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...] = ()
+    formats: tuple[WeightFormat, ...] = ()  # of the weights, where their kernels differ at the same arithmetic
     gpus: int | None = None  # that take part in an all-reduce, at most
     over: Route | None = None
     value: Estimate
@@ -70,13 +72,21 @@ class EfficiencyRow(Frozen):
     rows: int | None = None  # measured ones that it is fitted to, where they are counted
 
     def holds(
-        self, what: EfficiencyKind, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route
+        self,
+        what: EfficiencyKind,
+        engine: str,
+        generation: str | None,
+        dtype: Dtype | None,
+        gpus: int,
+        over: Route,
+        weights: WeightFormat | None,
     ) -> bool:
         return (
             self.what == what
             and (not self.engines or engine in self.engines)
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
+            and (not self.formats or weights in self.formats)
             and (self.gpus is None or gpus <= self.gpus)
             and (self.over is None or self.over == over)
         )
@@ -84,7 +94,7 @@ class EfficiencyRow(Frozen):
     @property
     def detail(self) -> tuple[bool, int]:
         """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
-        return bool(self.engines), bool(self.generations) + bool(self.dtypes)
+        return bool(self.engines), bool(self.generations) + bool(self.dtypes) + bool(self.formats)
 
 
 @cache
@@ -111,9 +121,10 @@ def row(
     dtype: Dtype | None = None,
     gpus: int = 1,
     over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> EfficiencyRow:
     """The row that decides for GPUs of a generation."""
-    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over)]
+    fitting = [row for row in rows() if row.holds(what, engine, generation, dtype, gpus, over, weights)]
     return max(fitting, key=lambda row: row.detail)
 
 
@@ -178,21 +189,37 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 
 @lru_cache(maxsize=1024)
 def deciding_rows(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantized: Dtype,
+    gpus: int = 1,
+    over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
-    where they are quantized, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
+    where they are quantized, the GPUs that share a layer, over what, and the format of the weights; by the fields of
+    `Efficiency`."""
     dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
-    found = {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
+    found = {
+        name: row(what, engine, generation, dtypes[which], gpus, over, weights)
+        for name, (what, which) in DECIDED.items()
+    }
     return MappingProxyType(found)
 
 
 @lru_cache(maxsize=1024)
 def efficiency(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantized: Dtype,
+    gpus: int = 1,
+    over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> Efficiency:
     """Their figures."""
-    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over)
+    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over, weights)
     return Efficiency(**{name: one.value for name, one in found.items()})
 
 

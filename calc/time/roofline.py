@@ -113,13 +113,13 @@ class Machine:
 def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Mapping[str, EfficiencyRow]:
     """The shares of a GPU of which so many share a layer, each with its source."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
 
 
 def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
     """Their figures."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
 
 
 def machine(
