@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from calc.errors import ConfigError, Frozen, Message, shown
+from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.time.estimate import Estimate
@@ -32,6 +33,8 @@ EfficiencyKind = Literal[
     "prefill_layer_us",
     "prefill_sparse_us",
     "request_ms",
+    "admission_ms",
+    "queue",
     "all_reduce_us",
     "link",
     "training_matmul",
@@ -46,7 +49,8 @@ EfficiencyKind = Literal[
 ]
 """Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
-layer in decode and in prefill, what routed experts add to it, and of a request. The latency of one all-reduce, and the
+layer in decode and in prefill, what routed experts add to it, and of a request; until a server that is busy admits
+one, and the share of the prompts before it for which it waits. The latency of one all-reduce, and the
 share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
 element of a layer's state, and for each element of its copies that go to experts; host time of a layer, forward and
 backward, and what routed experts add; the share of communication that hides behind compute; GB/s of a GPU to another
@@ -60,16 +64,27 @@ class EfficiencyRow(Frozen):
     engines: tuple[str, ...] = ()
     generations: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...] = ()
+    formats: tuple[WeightFormat, ...] = ()  # of the weights, where their kernels differ at the same arithmetic
     gpus: int | None = None  # that take part in an all-reduce, at most
     over: Route | None = None
     value: Estimate
     source: str
+    rows: int | None = None  # measured ones that it is fitted to, where they are counted
 
-    def holds(self, engine: str, generation: str | None, dtype: Dtype | None, gpus: int, over: Route) -> bool:
+    def holds(
+        self,
+        engine: str,
+        generation: str | None,
+        dtype: Dtype | None,
+        gpus: int,
+        over: Route,
+        weights: WeightFormat | None,
+    ) -> bool:
         return (
             (not self.engines or engine in self.engines)
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
+            and (not self.formats or weights in self.formats)
             and (self.gpus is None or gpus <= self.gpus)
             and (self.over is None or self.over == over)
         )
@@ -77,7 +92,7 @@ class EfficiencyRow(Frozen):
     @property
     def detail(self) -> tuple[bool, int]:
         """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
-        return bool(self.engines), bool(self.generations) + bool(self.dtypes)
+        return bool(self.engines), bool(self.generations) + bool(self.dtypes) + bool(self.formats)
 
 
 @cache
@@ -113,9 +128,10 @@ def row(
     dtype: Dtype | None = None,
     gpus: int = 1,
     over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> EfficiencyRow:
     """The row that decides for GPUs of a generation."""
-    fitting = [row for row in rows_of_kinds()[what] if row.holds(engine, generation, dtype, gpus, over)]
+    fitting = [row for row in rows_of_kinds()[what] if row.holds(engine, generation, dtype, gpus, over, weights)]
     return max(fitting, key=lambda row: row.detail)
 
 
@@ -142,6 +158,8 @@ class Efficiency(Frozen):
     prefill_layer_us: Estimate
     prefill_sparse_us: Estimate
     request_ms: Estimate
+    admission_ms: Estimate
+    queue: Estimate
     all_reduce_us: Estimate
     link: Estimate
     inter_node_gb_s: Estimate
@@ -168,6 +186,8 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "prefill_layer_us": ("prefill_layer_us", None),
     "prefill_sparse_us": ("prefill_sparse_us", None),
     "request_ms": ("request_ms", None),
+    "admission_ms": ("admission_ms", None),
+    "queue": ("queue", None),
     "all_reduce_us": ("all_reduce_us", None),
     "link": ("link", None),
     "inter_node_gb_s": ("inter_node_gb_s", None),
@@ -176,21 +196,37 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 
 @lru_cache(maxsize=4096)
 def deciding_rows(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantized: Dtype,
+    gpus: int = 1,
+    over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
-    where they are quantized, the GPUs that share a layer, and over what; by the fields of `Efficiency`."""
+    where they are quantized, the GPUs that share a layer, over what, and the format of the weights; by the fields of
+    `Efficiency`."""
     dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
-    found = {name: row(what, engine, generation, dtypes[which], gpus, over) for name, (what, which) in DECIDED.items()}
+    found = {
+        name: row(what, engine, generation, dtypes[which], gpus, over, weights)
+        for name, (what, which) in DECIDED.items()
+    }
     return MappingProxyType(found)
 
 
 @lru_cache(maxsize=4096)
 def efficiency(
-    generation: str | None, engine: str, dtype: Dtype, dtype_quantized: Dtype, gpus: int = 1, over: Route = "link"
+    generation: str | None,
+    engine: str,
+    dtype: Dtype,
+    dtype_quantized: Dtype,
+    gpus: int = 1,
+    over: Route = "link",
+    weights: WeightFormat | None = None,
 ) -> Efficiency:
     """Their figures."""
-    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over)
+    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over, weights)
     return Efficiency(**{name: one.value for name, one in found.items()})
 
 

@@ -14,6 +14,8 @@ SHARES: dict[str, tuple[str, str]] = {
     "prefill_layer_us": ("t_Lp", "µs of the host for a layer, prefill"),
     "prefill_sparse_us": ("t_Lpe", "µs more for a layer with routed experts, prefill"),
     "request_ms": ("t_req", "ms of the host for a request"),
+    "admission_ms": ("t_adm", "ms until a busy server admits a request"),
+    "queue": ("q_w", "share of the prompts ahead for which a request waits"),
     "all_reduce_us": ("t_ar", "µs of a collective, whatever its size"),
     "link": ("η_l", "share of the link"),
     "inter_node_gb_s": ("l_net", "GB/s of a GPU to other nodes, one direction"),
@@ -37,6 +39,8 @@ MACHINE: dict[str, tuple[str, str, str]] = {
     "prefill_layer": ("t_layer_p", "seconds of the host for a layer, prefill", "s"),
     "prefill_sparse": ("t_sparse_p", "seconds more where experts are routed, prefill", "s"),
     "request": ("t_request", "seconds of the host for a request", "s"),
+    "admission": ("t_admit", "seconds until a busy server admits a request", "s"),
+    "queue": ("q_wait", "share of the prompts ahead for which a request waits", ""),
     "all_reduce": ("t_reduce", "seconds of a collective, whatever its size", "s"),
     "link": ("l", "bytes/s of what connects the GPUs, one direction", "bytes/s"),
 }

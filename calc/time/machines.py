@@ -31,7 +31,11 @@ class Cards:
         self.peak = self.peaks(plain)
         self.peak_quantized = np.array([self.peaks(row) for row in narrow])
         kinds = [(gpu.generation, one) for gpu, one in zip(gpus, plain, strict=True)]
-        self.by_kind = Alike.of((*kind, one) for row in narrow for kind, one in zip(kinds, row, strict=True))
+        self.by_kind = Alike.of(
+            (*kind, one, form)
+            for form, row in zip(weights, narrow, strict=True)
+            for kind, one in zip(kinds, row, strict=True)
+        )
         self.kind = np.reshape(self.by_kind.which, self.peak_quantized.shape)
         self.known: dict[int, Any] = {}
 
@@ -53,10 +57,10 @@ class Cards:
             self.known[ranks] = np.stack([figures[name] for name in FIGURES])
         return self.known[ranks]
 
-    def shares(self, kind: tuple[str | None, Dtype, Dtype], ranks: int, over: Route) -> list[float]:
-        """Expected shares of GPUs of a generation that compute in these types."""
-        generation, plain, narrow = kind
-        found = efficiency(generation, self.engine, plain, narrow, ranks, over).edited(self.edited)
+    def shares(self, kind: tuple[str | None, Dtype, Dtype, WeightFormat], ranks: int, over: Route) -> list[float]:
+        """Expected shares of GPUs of a generation that compute in these types with weights of a format."""
+        generation, plain, narrow, form = kind
+        found = efficiency(generation, self.engine, plain, narrow, ranks, over, form).edited(self.edited)
         return [getattr(found, name).expected for name in SHARES]
 
     def figures(self, ranks: int) -> dict[str, Any]:
@@ -82,6 +86,8 @@ class Cards:
             "prefill_layer": share["prefill_layer_us"] * 1e-6,
             "prefill_sparse": share["prefill_sparse_us"] * 1e-6,
             "request": share["request_ms"] * 1e-3,
+            "admission": share["admission_ms"] * 1e-3,
+            "queue": share["queue"],
             "all_reduce": share["all_reduce_us"] * 1e-6,
             "link": np.where(network, share["inter_node_gb_s"], bus * share["link"]) * 1e9,
         }

@@ -240,7 +240,7 @@ class Search:
         replicas, batch = self.replicas(server, self.largest_batch(server, rows))
         binding, tpot = self.bound_token(server, batch)
         rate = batch / server.step(batch[:, None])[:, 0]
-        ttft = 1000 * server.first_token[:, 0]
+        ttft = 1000 * server.first_token(batch[:, None])[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
         return Found(rows, batch, ttft, tpot, rate, replicas, binding, meets)
@@ -285,11 +285,11 @@ class Search:
         return np.minimum(tried, self.room_for(rows)[:, None])
 
     def largest_batch(self, server: FullServer, rows: FittingRows) -> Array:
-        """The most sequences of a replica that its cache holds and that get their tokens in time, of those tried and
-        of all that there is room for; at least one."""
+        """The most sequences of a replica that its cache holds and that get their tokens in time, the first and the
+        others, of those tried and of all that there is room for; at least one."""
         batches = self.batches(rows, self.needs.at_once)
         largest = batches[:, -1].copy()
-        if self.needs.tpot_ms is not None:
+        if self.needs.tpot_ms is not None or self.needs.ttft_ms is not None:
             late = ~self.in_time(server, largest)
             fewer = batches[late, :-1]
             if fewer.size:
@@ -309,7 +309,11 @@ class Search:
 
     def in_time(self, server: FullServer, batch: Array) -> Flags:
         """Whether so many sequences get their tokens in time."""
-        return np.asarray(1000 * server.token(batch[:, None])[:, 0] <= (self.needs.tpot_ms or np.inf))
+        in_time = np.full(len(batch), True)
+        for most, seconds in ((self.needs.tpot_ms, server.token), (self.needs.ttft_ms, server.first_token)):
+            if most is not None:
+                in_time &= 1000 * seconds(batch[:, None])[:, 0] <= most
+        return in_time
 
     def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
         """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a

@@ -43,7 +43,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
 
     def first(end: End) -> float:
         """Seconds."""
-        return number(server(end).first_token)
+        return number(server(end).first_token(plan.batch))
 
     def cost(hourly: float) -> Callable[[End], float]:
         return lambda end: hourly * step(end) / (running * HOUR) * 1e6

@@ -104,7 +104,10 @@ def assumptions(search: Search) -> Iterable[Message]:
             "parallel, which spreads a prompt over further GPUs, is not counted: vLLM calls it under development.",
             heads=heads,
         )
-    yield Message("Time to first token is that of a prompt that does not wait for others.")
+    yield Message(
+        "Time to first token is a mean: with others at work a request waits until the engine admits it, for half a "
+        "decode step, and for a share of the prompts ahead of it."
+    )
     yield Message(
         "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )

@@ -91,6 +91,8 @@ class Machine:
     prefill_layer: Any
     prefill_sparse: Any
     request: Any  # s a request
+    admission: Any  # s until a busy server admits one
+    queue: Any  # share of the prompts ahead for which one waits
     all_reduce: Any  # s each
     link: Any  # bytes/s, one direction
 
@@ -111,13 +113,13 @@ class Machine:
 def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Mapping[str, EfficiencyRow]:
     """The shares of a GPU of which so many share a layer, each with its source."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
 
 
 def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
     """Their figures."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node))
+    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
 
 
 def machine(
@@ -147,6 +149,8 @@ def machine(
         prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
         prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
         request=shares.request_ms.duration(end) * 1e-3,
+        admission=shares.admission_ms.duration(end) * 1e-3,
+        queue=shares.queue.duration(end),
         all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
         link=path_gb_s(gpu, over, shares, end) * 1e9,
     )

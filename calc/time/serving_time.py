@@ -91,7 +91,8 @@ class FullServer:
     """A server that is always full: where an answer ends a prompt comes, of which `cached` tokens are there already.
 
     A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes.
-    (The mean of the steps is not the step of the mean: experts that a step reads level off with its tokens.)
+    (The mean of the steps is not the step of the mean: experts that a step reads level off with its tokens.) The host
+    launches the passes of a prompt while those of others run.
     """
 
     speed: Speed
@@ -114,16 +115,34 @@ class FullServer:
         )
 
     @property
-    def first_token(self) -> Any:
-        """Seconds until that of a prompt which does not wait for others (TTFT)."""
-        return self.speed.machines(self.end).request + sum(part.seconds for part in self.prompt_parts)
+    def launched_parts(self) -> Iterator[Timed]:
+        """What a prompt's passes take on a GPU that is never idle: all but the host's time."""
+        return (part for part in self.prompt_parts if part.what != "host")
+
+    def running(self, batch: Any) -> Any:
+        """Sequences of a data-parallel copy, and pipeline stage, that run together."""
+        return share_of(batch, self.speed.layout.dp * self.speed.layout.pp)
+
+    def decode_parts(self, batch: Any) -> Iterator[Timed]:
+        """What a step takes in which every sequence decodes, half way through its output."""
+        speed = self.speed
+        return speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
+
+    def first_token(self, batch: Any) -> Any:
+        """Seconds until a prompt's first token (TTFT). With others it waits until the engine admits it, for half a step
+        on average, and for a share of the others' prompts: of n - 1 that come at random within as many turns, half are
+        ahead of it."""
+        on, others = self.speed.machines(self.end), self.running(batch) - 1
+        alone = on.request + sum(part.seconds for part in self.prompt_parts)
+        step = sum(part.seconds for part in self.decode_parts(batch))
+        queue = on.queue * others / 2 * sum(part.seconds for part in self.launched_parts)
+        return alone + np.where(others > 0, on.admission + step / 2 + queue, 0.0)
 
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
-        speed = self.speed
-        yield from speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
-        prompts = np.maximum(share_of(batch, speed.layout.dp * speed.layout.pp) - own, 0) / self.output
-        for part in self.prompt_parts:
+        yield from self.decode_parts(batch)
+        prompts = np.maximum(self.running(batch) - own, 0) / self.output
+        for part in self.launched_parts:
             yield Timed(part.what, *(figure * prompts for figure in part.figures))
 
     def step(self, batch: Any) -> Any:

@@ -303,12 +303,6 @@ def test_what_llamacpp_does_not_read_is_on_no_map():
     assert found.max_context[0, 0] == 0
 
 
-def test_a_graph_that_is_not_known_is_on_no_map():
-    """A GGUF file of Qwen3-Next has `ssm_ba` where the graph of delta nets reads two matrices."""
-    formats = in_formats(architecture("Qwen/Qwen3-Next-80B-A3B-Instruct"), ENGINES["llamacpp"](), [Precision()])
-    assert formats == {"bf16": None}
-
-
 def test_on_the_frontier_no_point_is_better_in_both():
     found = search()
     points = frontier(found)

@@ -209,15 +209,9 @@ def unknown_mixers(model: Architecture) -> str | None:
         for mixer in block.mixers:
             odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or mixer.indexer is not None)
             odd = odd or (isinstance(mixer, GQA) and not mixer.own_keys) or getattr(mixer, "indexer", None) is not None
-            odd = odd or (isinstance(mixer, GatedDeltaNet) and joins_gates(model, mixer))
             if odd or not isinstance(mixer, known):
                 return mixer.kind
     return None
-
-
-def joins_gates(model: Architecture, mixer: GatedDeltaNet) -> bool:
-    """Whether the file has one matrix for both gates of a delta net (Qwen3-Next's `ssm_ba`)."""
-    return "in_proj_ba.weight" in model.names.stored(mixer.shapes(model.hidden))
 
 
 def fed_after_norm(b: Building, block: Block, state: GraphNode) -> GraphNode:

@@ -1,0 +1,182 @@
+"""python -m benchmarks.accuracy.served [SERVED.json]: time per output token and time to first token of servers under a
+steady load, measured and predicted.
+
+By engine and GPU: median error, how many lie within 25 %, how many inside the range, and how wide that is. Then each
+model, and each GPU, is left out in turn: one factor an engine is fitted on all others and judged on it. The constants
+themselves are fitted to all rows: this does not say how right they are for what none of them has.
+"""
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+from benchmarks.accuracy.records import LeftOut
+from calc import Architecture, Layout, Precision
+from calc.formats import CacheFormat, WeightFormat, native
+from calc.formats.stored import stored
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import gpus
+from calc.serving.engines import ENGINES
+from calc.time.estimate import Estimate
+from calc.time.serving_time import FullServer, Speed, speed_of
+
+ROWS = Path(__file__).parents[3] / "shared" / "truth" / "served.json"
+DRAWN = {"uniform 0.8-1": 0.9}
+"""Mean of the lengths that a benchmark draws, as a share of those that it is given; others are as stated."""
+CHUNK = 8192
+"""Tokens of a pass: vLLM's and TensorRT-LLM's default, and SGLang's on large GPUs."""
+FORMATS: dict[str, WeightFormat] = {
+    "bf16": "bf16",
+    "fp8": "fp8-channel",
+    "nvfp4": "nvfp4",
+    "mxfp4": "mxfp4",
+    "int4": "int4",
+}
+"""Of weights whose checkpoint has no `quantization_config`."""
+
+
+class Server(NamedTuple):
+    """A server that was measured, and what is predicted for it, in milliseconds."""
+
+    row: Mapping[str, Any]
+    tpot_ms: Estimate
+    ttft_ms: Estimate
+
+    def figures(self, what: str) -> tuple[Estimate, float]:
+        return getattr(self, what), float(self.row[what])
+
+    def error(self, what: str, factor: float = 1.0) -> float:
+        predicted, measured = self.figures(what)
+        return factor * predicted.expected / measured - 1
+
+
+def rows_of(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows by column, and configs by "model | weights"."""
+    read = json.loads(path.read_text(encoding="utf-8"))
+    return [dict(zip(read["columns"], row, strict=True)) for row in read["rows"]], read["configs"]
+
+
+def why_not(row: Mapping[str, Any], configs: Mapping[str, Any]) -> str | None:
+    """Why a row says nothing about a steady load of a server that we know."""
+    if row["mode"] != "aggregated":
+        return "prefill and decode on separate GPUs"
+    if row["load"] != "closed loop" or not row["concurrency"]:
+        return "all requests at once"
+    if row["doubt"]:
+        return str(row["doubt"])
+    if row["speculation"] != "no":
+        return "speculation unknown"
+    if row["gpu"] not in gpus():
+        return f"no such GPU in the catalogue: {row['gpu']}"
+    return None if name_of(row) in configs else f"no config of {row['model']}"
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    return f"{row['model']} | {row['weights']}"
+
+
+def precision_of(row: Mapping[str, Any], config: Mapping[str, Any]) -> Precision:
+    """As the checkpoint is stored; TensorRT-LLM's checkpoints of quantized weights ask for a cache in fp8."""
+    quantized = native(config).name != "bf16" or row["weights"] == "bf16"
+    kv: CacheFormat | None = row["kv"]
+    if kv is None and row["engine"] == "tensorrt-llm" and row["weights"] in ("fp8", "nvfp4"):
+        kv = "fp8"
+    return Precision.of(config, None if quantized else FORMATS[row["weights"]], kv)
+
+
+def speed(row: Mapping[str, Any], architecture: Architecture, precision: Precision, gpu: GPU) -> Speed:
+    """As it ran; stages have as many layers as divide evenly."""
+    layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["ep"])
+    rank = layout.rank(architecture, None if layout.tp == 1 else -(-architecture.vocab // layout.tp))
+    bounds = [stage * architecture.num_layers // layout.pp for stage in range(layout.pp + 1)]
+    stages = tuple(range(first, last) for first, last in pairwise(bounds))
+    engine = row["engine"]
+    file = ENGINES[engine]().file if engine in ENGINES else stored
+    return speed_of(architecture, rank, stages, precision, layout, gpu, engine, file=file)
+
+
+def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Server | LeftOut]:
+    """Every row with its prediction, or why it is left out."""
+    architecture = cache(lambda name: Architecture.from_config(configs[name]))
+    for row in rows:
+        reason = why_not(row, configs)
+        if reason is not None:
+            yield LeftOut(row, reason)
+            continue
+        name = name_of(row)
+        yield serve(row, speed(row, architecture(name), precision_of(row, configs[name]), gpus()[row["gpu"]]))
+
+
+def serve(row: Mapping[str, Any], run: Speed) -> Server:
+    share, batch = DRAWN.get(row["lengths"], 1.0), row["concurrency"]
+    prompt, output = round(share * row["isl"]), round(share * row["osl"])
+    servers = {
+        end: FullServer(run, prompt, output, min(CHUNK, prompt), end=end) for end in ("fast", "expected", "slow")
+    }
+    return Server(
+        row,
+        Estimate.over(lambda end: 1000 * servers[end].token(batch).item()),
+        Estimate.over(lambda end: 1000 * servers[end].first_token(batch).item()),
+    )
+
+
+def summary(servers: Iterable[Server], what: str) -> dict[str, Any]:
+    group = list(servers)
+    errors = [server.error(what) for server in group]
+    figures = [server.figures(what) for server in group]
+    return {
+        "rows": len(group),
+        "median_error": round(median(map(abs, errors)), 3),
+        "bias": round(median(errors), 3),
+        "within_25": round(sum(abs(error) <= 0.25 for error in errors) / len(group), 3),
+        "inside": round(sum(range_.low <= measured <= range_.high for range_, measured in figures) / len(group), 3),
+        "width": round(median(range_.high / range_.low for range_, _ in figures), 2),
+    }
+
+
+def grouped(servers: Iterable[Server], column: str) -> dict[str, list[Server]]:
+    groups = defaultdict(list)
+    for server in servers:
+        groups[str(server.row[column])].append(server)
+    return dict(sorted(groups.items()))
+
+
+def left_out_in_turn(servers: list[Server], what: str, column: str) -> dict[str, Any]:
+    """Errors of each model, or GPU, by a factor an engine that is fitted on all the others."""
+    errors = []
+    for value, group in grouped(servers, column).items():
+        others = [server for server in servers if str(server.row[column]) != value]
+        for engine, mine in grouped(group, "engine").items():
+            fit = [1 / (1 + server.error(what)) for server in others if server.row["engine"] == engine]
+            errors += [abs(server.error(what, median(fit) if fit else 1.0)) for server in mine]
+    return {
+        "rows": len(errors),
+        "median_error": round(median(errors), 3),
+        "within_25": round(sum(error <= 0.25 for error in errors) / len(errors), 3),
+        "nine_of_ten": round(quantiles(errors, n=10)[-1], 3),
+    }
+
+
+def main() -> None:
+    rows, configs = rows_of(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
+    every = list(predicted(rows, configs))
+    servers = [server for server in every if isinstance(server, Server)]
+    for what in ("tpot_ms", "ttft_ms"):
+        print(f"{what:8s} {'all':36s} {summary(servers, what)}")
+        for column in ("engine", "gpu", "weights", "model"):
+            for name, group in grouped(servers, column).items():
+                print(f"{what:8s} {name:36s} {summary(group, what)}")
+        for column in ("model", "gpu"):
+            print(f"{what:8s} {f'each {column} left out':36s} {left_out_in_turn(servers, what, column)}")
+    for reason, count in Counter(left.reason for left in every if isinstance(left, LeftOut)).most_common():
+        print("left out", count, reason)
+
+
+if __name__ == "__main__":
+    main()
