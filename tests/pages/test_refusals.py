@@ -92,6 +92,13 @@ def test_a_paste_that_can_not_be_read_says_why(text, sentence):
     assert metrics(app)["Parameters"] == "8.19 B"
 
 
+@pytest.mark.parametrize("name", ["weigh", "train", "plan"])
+def test_a_storage_with_too_many_patterns(name):
+    stored = {"quant_method": "fp8", "ignored_layers": [f"re:.*layers.{n}.*" for n in range(501)]}
+    app = page(name, pasted=pack({"model_type": "llama", "quantization_config": stored}))
+    assert "501 patterns" in app.error[0].value
+
+
 def test_a_damaged_link_to_a_pasted_config():
     app = page(pasted="AAAA", batch="2")
     assert "pasted" in app.warning[0].value

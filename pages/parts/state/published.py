@@ -3,7 +3,7 @@ the session. The reader's Hub token is kept there too, and nowhere else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
@@ -20,6 +20,7 @@ from presets.hub import HubModel
 
 MOST = 8
 """Models that a session keeps."""
+IN_16_BITS = Native("bf16")
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,11 @@ class Published:
     architecture: Architecture | None = None
     settings: Mapping[str, Any] | None = None
     """The config fields that decide a size, with their values."""
+    stored: Native = IN_16_BITS
+    """How its checkpoint is stored."""
     error: ConfigError | None = None
     preset: Preset | None = None
     hub: HubModel | None = None
-
-    @cached_property
-    def stored(self) -> Native:
-        """How its checkpoint is stored."""
-        return native(self.config or {})
 
     @property
     def unread(self) -> ConfigError | None:
@@ -97,12 +95,13 @@ def of_hub(source: Source) -> Published:
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
     """With what its config says."""
-    config = dict(config) if assume is None else as_llama(config)
+    about = replace(about, config=dict(config) if assume is None else as_llama(config))
     try:
-        architecture, settings = read_with_settings(config)
+        about = replace(about, stored=native(about.config))
+        architecture, settings = read_with_settings(about.config)
     except ConfigError as problem:
-        return replace(about, config=config, error=problem)
-    return replace(about, config=config, architecture=architecture, settings=settings)
+        return replace(about, error=problem)
+    return replace(about, architecture=architecture, settings=settings)
 
 
 def forget() -> None:
