@@ -48,7 +48,6 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 MOST_PARTS = 200
 ONCE = Once()
-MODEL_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
 class HubModel(Frozen):
@@ -80,8 +79,12 @@ class HubError(ConfigError):
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form organisation/name."""
-    return MODEL_ID.fullmatch(text) is not None and ".." not in text
+    """Whether a text has the form organisation/name, as the Hub's client has it."""
+    try:
+        huggingface_hub.utils.validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return "/" in text
 
 
 def search(text: str, token: str | None = None) -> list[str]:
@@ -109,7 +112,8 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
     try:
         info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
     except Exception as error:  # whatever a wrong reply makes the client raise, explained below
-        cached = None if token else _from_cache(model, revision)
+        with _explained(model, revision):
+            cached = None if token else _from_cache(model, revision)
         if cached is None or not _unreachable(error):
             _explain(error, model, revision)
         return cached

@@ -95,10 +95,11 @@ def of_hub(source: Source) -> Published:
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
     """With what its config says."""
-    about = replace(about, config=dict(config) if assume is None else as_llama(config))
+    config = dict(config) if assume is None else as_llama(config)
+    about = replace(about, config=config)
     try:
-        about = replace(about, stored=native(about.config))
-        architecture, settings = read_with_settings(about.config)
+        about = replace(about, stored=native(config))
+        architecture, settings = read_with_settings(config)
     except ConfigError as problem:
         return replace(about, error=problem)
     return replace(about, architecture=architecture, settings=settings)
