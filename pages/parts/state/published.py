@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from calc.errors import Message
+from calc.errors import Message, Outside
 from calc.families import ASSUMED, as_llama, knows, read_with_settings
 from calc.formats import Native, native
 from calc.text import written
@@ -75,17 +75,17 @@ def of_preset(name: str, assume: str | None) -> Published:
 
 
 def own(config: Mapping[str, Any]) -> Published:
-    assumed, family = config.get(ASSUMED), str(config.get("model_type", ""))[:40]
+    assumed, family = config.get(ASSUMED), Outside(str(config.get("model_type", ""))[:40])
     name = Message("Pasted config ({family})", family=family) if family else Message("Pasted config")
     if assumed:
-        name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=assumed)
+        name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=Outside(assumed))
     return opened(Published(name), config, None)
 
 
 def of_hub(source: Source) -> Published:
     name: str | Message = source.model
     if source.revision:
-        name = Message("{model} at {revision}", model=source.model, revision=source.revision)
+        name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
         found = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
