@@ -28,6 +28,13 @@ def test_what_the_hub_could_not_call_a_model(capsys, name):
     assert f"“{name}” is neither a preset nor a file" in err
 
 
+def test_a_file_that_begins_with_a_byte_order_mark(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama"}', encoding="utf-8-sig")
+    status, _, err = run(capsys, str(path))
+    assert (status, err) == (0, "")
+
+
 def test_json_keeps_the_contract(capsys):
     status, out, err = run(capsys, "Qwen/Qwen2.5-3B", "--json")
     report = json.loads(out)
