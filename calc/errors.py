@@ -12,6 +12,12 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Outside(str):
+    """Text that somebody else wrote, as a value of a sentence: a page shows its signs and never follows them."""
+
+    __slots__ = ()
+
+
 class Message(BaseModel):
     """A sentence for people: a whole template and the values that fill it, so that a page can say it in any language.
 
@@ -64,7 +70,7 @@ class ConfigError(ValueError):
 def shown(value: object) -> str | Message:
     """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
     if isinstance(value, str):
-        return f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”"
+        return Outside(f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”")
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):

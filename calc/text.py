@@ -32,13 +32,14 @@ FENCE = re.compile(r"^\s*```\w*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 PYTHON_KEY = re.compile(r"^\s*\{\s*'")
 UNREADABLE = Message("something can't be read")
 MAX_PYTHON = 100_000  # of a dict of Python, whose reader takes ten times as long
+BYTE_ORDER_MARK = "\ufeff"  # with which some editors begin a file
 MAX_DEPTH = 50  # lists and objects in one another; quantized checkpoints have six
 
 
 def parse_config(text: str) -> dict[str, Any]:
     """A config.json as a dict, in its fence of Markdown or without, or what Python prints of one:
     `print(model.config)`, a dict. Raises ConfigError."""
-    bare = CLASS_NAME.sub("", FENCE.sub(r"\1", text), count=1)
+    bare = CLASS_NAME.sub("", FENCE.sub(r"\1", text.removeprefix(BYTE_ORDER_MARK)), count=1)
     if len(bare) <= MAX_PYTHON and PYTHON_KEY.search(bare):
         # where it is no dict of Python either, what is wrong with it as JSON is said
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

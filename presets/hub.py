@@ -29,7 +29,7 @@ from huggingface_hub.errors import (
 )
 
 from calc import ConfigError
-from calc.errors import Frozen, Message
+from calc.errors import Frozen, Message, Outside
 from calc.families.from_gguf import config_of
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config
@@ -48,7 +48,6 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 MOST_PARTS = 200
 ONCE = Once()
-MODEL_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
 class HubModel(Frozen):
@@ -80,8 +79,12 @@ class HubError(ConfigError):
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form organisation/name."""
-    return MODEL_ID.fullmatch(text) is not None and ".." not in text
+    """Whether a text has the form organisation/name, as the Hub's client has it."""
+    try:
+        huggingface_hub.utils.validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return "/" in text
 
 
 def search(text: str, token: str | None = None) -> list[str]:
@@ -109,7 +112,8 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
     try:
         info = api.model_info(model, revision=revision, files_metadata=True, timeout=SECONDS)
     except Exception as error:  # whatever a wrong reply makes the client raise, explained below
-        cached = None if token else _from_cache(model, revision)
+        with _explained(model, revision):
+            cached = None if token else _from_cache(model, revision)
         if cached is None or not _unreachable(error):
             _explain(error, model, revision)
         return cached
@@ -206,13 +210,15 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
 def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel:
     if name is not None and name not in model.gguf_files:
         if not model.gguf_files:
-            raise HubError(Message("{model} has no GGUF file “{name}” and no other.", model=model.id, name=name[:100]))
+            raise HubError(
+                Message("{model} has no GGUF file “{name}” and no other.", model=model.id, name=Outside(name[:100]))
+            )
         raise HubError(
             Message(
                 "{model} has no GGUF file “{name}”; it has {files}.",
                 model=model.id,
-                name=name[:100],
-                files=", ".join(model.gguf_files),
+                name=Outside(name[:100]),
+                files=Outside(", ".join(model.gguf_files)),
             )
         )
     if not model.gguf_files:
@@ -223,7 +229,7 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
                     "{model} has only pickle files such as {file}, so nothing says its sizes. Name the model that it "
                     "was made from, or give a config.json.",
                     model=model.id,
-                    file=pickles[0],
+                    file=Outside(pickles[0]),
                 )
             )
         raise HubError(
@@ -238,7 +244,7 @@ def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel
     size = header.checkpoint.bytes or 0
     note = Message(
         "Read from the header of {name}, whose tensors take {gib:.2f} GiB ({bytes:,} bytes).",
-        name=name,
+        name=Outside(name),
         gib=size / GIB,
         bytes=size,
     )
@@ -261,7 +267,7 @@ def _series(first: str) -> list[str]:
         raise HubError(
             Message(
                 "{file} is one of {n:,} files; series of 1 to {most} are the ones we read.",
-                file=first,
+                file=Outside(first),
                 n=int(found[2]),
                 most=MOST_PARTS,
             )
@@ -279,11 +285,8 @@ def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
         with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
             huggingface_hub.utils.hf_raise_for_status(reply)
             if reply.status_code != 206:
-                raise HubError(
-                    Message(
-                        "The Hub sent all of {name} where a part was asked for; its mirror can't give parts.", name=name
-                    )
-                )
+                sentence = "The Hub sent all of {name} where a part was asked for; its mirror can't give parts."
+                raise HubError(Message(sentence, name=Outside(name)))
             for piece in reply.iter_raw():
                 data += piece
                 if len(data) >= end:
@@ -329,8 +332,8 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     """What went wrong, as a sentence with a way on. The client's own text is not shown: it may quote what was sent."""
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__
-    here = Message("{model}, revision {revision},", model=model, revision=revision) if revision else model
-    alone = Message("{model}, revision {revision}", model=model, revision=revision) if revision else model
+    here = Message("{model}, revision {revision},", model=model, revision=Outside(revision)) if revision else model
+    alone = Message("{model}, revision {revision}", model=model, revision=Outside(revision)) if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
     known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
@@ -348,8 +351,7 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     elif isinstance(error, RevisionNotFoundError):
         said = Message(
             "{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main.",
-            **known,
-            revision=revision,
+            **known | {"revision": Outside(revision)},
         )
     elif isinstance(error, RepositoryNotFoundError) or status == 401:
         wants_token = True
@@ -393,5 +395,5 @@ WAYS = Message("Give its config.json instead, or try again.")
 
 def no_id(model: str) -> Message:
     return Message(
-        "“{text}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.", text=model[:100]
+        "“{text}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.", text=Outside(model[:100])
     )

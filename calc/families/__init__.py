@@ -1,9 +1,9 @@
 """config -> Architecture: the one door, over the one table keyed by model_type."""
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -162,7 +162,7 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
         yield Message("This config states no size: each one is the default of its class in transformers.")
     for name in c.stated.keys() - c.defaults.keys() - c.used:
-        if (near := _meant(name, tuple(c.defaults))) is not None and near not in c.stated:
+        if (near := _meant(name, c.defaults)) is not None and near not in c.stated:
             yield Message(
                 "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?",
                 name=shown(name),
@@ -195,8 +195,7 @@ def _learned_activations(
             yield ".".join((*path[-1:], str(name))), value
 
 
-@lru_cache(maxsize=2**14)
-def _meant(name: str, fields: tuple[str, ...]) -> str | None:
+def _meant(name: str, fields: Collection[str]) -> str | None:
     """The field that this one is a misspelling of: no field of the configs in tests/data is as near to another."""
     near = get_close_matches(name, fields, n=1, cutoff=0.85)
     return near[0] if near else None

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calc.errors import Message, shown
+from calc.errors import ConfigError, Message, shown
 from calc.formats.format_names import CacheFormat, MatrixFormat, MixFormat
 from calc.formats.mixes import MIXES
 from calc.formats.quantization_tools import MODELOPT, TOOLS, Unread
-from calc.formats.scheme import EXPERTS, Rule, Scheme, readable
+from calc.formats.scheme import EXPERTS, MAX_PATTERNS, Rule, Scheme, patterns, readable
 from calc.formats.table import FORMATS
 
 HF_QUANT_CONFIG = "hf_quant_config.json"
@@ -36,7 +36,10 @@ class Native(NamedTuple):
 
 
 def native(config: Mapping[str, Any]) -> Native:
-    """How the checkpoint of a config is stored; in 16 bits where it is not quantized or can't be read."""
+    """How the checkpoint of a config is stored; in 16 bits where it is not quantized or can't be read.
+
+    Raises ConfigError for more patterns than can be followed in good time.
+    """
     stated = section(config)
     if stated is None:
         return Native("bf16")
@@ -55,6 +58,14 @@ def native(config: Mapping[str, Any]) -> Native:
         sentence = Message("The quantization_config can't be followed: {why} Weights count in 16 bits.", why=error.why)
         return Native("bf16", note=sentence)
     names = (*scheme.skip.names, *(name for rule in scheme.rules for name in rule.modules.names))
+    if (many := patterns(names)) > MAX_PATTERNS:
+        sentence = Message(
+            "The quantization_config names modules by {many:,} patterns; {most:,} are the most that we follow. Name "
+            "them by fewer.",
+            many=many,
+            most=MAX_PATTERNS,
+        )
+        raise ConfigError(sentence, "quantization_config")
     unreadable = next((pattern for pattern in names if not readable(pattern)), None)
     if unreadable is not None:
         sentence = Message(

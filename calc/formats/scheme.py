@@ -1,6 +1,7 @@
 """What is stored in which format: which matrices are quantized, and which stay in 16 bits."""
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +20,7 @@ compressors, gates of one row, Mamba's time step, a gated delta rule's decays.""
 ROOTS = frozenset({"model", "language_model", "text_model"})
 """Words that wrappers put before `layers`, or leave out."""
 MAX_PATTERN = 200
+MAX_PATTERNS = 500  # each is tried on each weight of each layer; published checkpoints have six at most
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
 DIGIT = re.compile(r"\d")
 
@@ -139,6 +141,11 @@ def without_root(name: str) -> list[str]:
     path = name.split(".")
     first = next((i for i, part in enumerate(path) if part not in ROOTS), 0)
     return path[first:]
+
+
+def patterns(names: Iterable[str]) -> int:
+    """How many different names are tried one by one: regular expressions, and those with `*` before their end."""
+    return len({name for name in names if name.startswith("re:") or "*" in name[:-1]})
 
 
 def readable(pattern: str) -> bool:

@@ -20,6 +20,7 @@ from calc.time.estimate import Estimate
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
+from pages.parts.escaping import escaped
 from pages.parts.labels import CHOICES, FIELDS, FORMATS, GGUF
 from presets import Part
 
@@ -46,9 +47,8 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
         return say_in(spoken, text.template, plural=text.plural, **text.values | values)
     catalogue = CATALOGUES[spoken]
     template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
-    return template.format(
-        **{name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
-    )
+    said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
+    return template.format(**{name: escaped(value) for name, value in said.items()})
 
 
 SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)

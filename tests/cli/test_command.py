@@ -21,6 +21,20 @@ def run(capsys, *argv):
     return status, out.out, out.err
 
 
+@pytest.mark.parametrize("name", ["a/.", "a/b.git", "a--b/c", "模型/名"])
+def test_what_the_hub_could_not_call_a_model(capsys, name):
+    status, out, err = run(capsys, name)
+    assert (status, out) == (2, "")
+    assert f"“{name}” is neither a preset nor a file" in err
+
+
+def test_a_file_that_begins_with_a_byte_order_mark(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama"}', encoding="utf-8-sig")
+    status, _, err = run(capsys, str(path))
+    assert (status, err) == (0, "")
+
+
 def test_json_keeps_the_contract(capsys):
     status, out, err = run(capsys, "Qwen/Qwen2.5-3B", "--json")
     report = json.loads(out)

@@ -92,6 +92,23 @@ def test_a_paste_that_can_not_be_read_says_why(text, sentence):
     assert metrics(app)["Parameters"] == "8.19 B"
 
 
+@pytest.mark.parametrize("name", ["a/.", "-x/y", "a/b.git", "模型/名"])
+def test_what_the_hub_could_not_call_a_model(name):
+    """Its client refuses such a name before it asks; from its cache that was an exception."""
+    app = page(model=name)
+    assert name in app.warning[0].value
+    assert metrics(app)
+    app = page("compare", **{"with": name})
+    assert name in app.warning[0].value
+
+
+@pytest.mark.parametrize("name", ["weigh", "train", "plan"])
+def test_a_storage_with_too_many_patterns(name):
+    stored = {"quant_method": "fp8", "ignored_layers": [f"re:.*layers.{n}.*" for n in range(501)]}
+    app = page(name, pasted=pack({"model_type": "llama", "quantization_config": stored}))
+    assert "501 patterns" in app.error[0].value
+
+
 def test_a_damaged_link_to_a_pasted_config():
     app = page(pasted="AAAA", batch="2")
     assert "pasted" in app.warning[0].value

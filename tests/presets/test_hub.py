@@ -162,6 +162,11 @@ def test_safetensors_without_an_index(server: Hub):
         ("no-slash", "is no model id", False),
         ("../etc", "is no model id", False),
         ("org/" + "x" * 200, "is no model id", False),
+        ("a/.", "is no model id", False),
+        ("-x/y", "is no model id", False),
+        ("a/b.git", "is no model id", False),
+        ("a--b/c", "is no model id", False),
+        ("模型/名", "is no model id", False),
     ],
 )
 def test_each_fault_has_its_sentence(monkeypatch, server: Hub, model: str, sentence: str, wants_token: bool):

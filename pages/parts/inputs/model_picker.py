@@ -8,7 +8,7 @@ import streamlit as st
 from calc import Architecture, ConfigError
 from calc.errors import Message
 from calc.families import as_llama, knows
-from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
+from calc.formats import HF_QUANT_CONFIG, native, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config
 from pages.parts.inputs import hub_picker
 from pages.parts.inputs.drawer import drawer
@@ -172,6 +172,7 @@ def _take_config(config: dict[str, Any]) -> None:
     state.own_problem = state.own_unknown = None
     try:
         Architecture.from_config(config)
+        native(config)
     except ConfigError as error:
         state.own_problem = error.message
         state.own_unknown = config if isinstance(config.get("model_type"), str) and not knows(config) else None

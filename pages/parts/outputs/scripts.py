@@ -1,10 +1,12 @@
 """Scripts of the page's own elements and Plotly's basic bundle, which this server hands out once. In the message of an
 element its script would come along with every new value."""
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache
 from gzip import compress
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -18,15 +20,14 @@ VERSION = sha256(b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.js
 HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
-@lru_cache(maxsize=64)
-def packed(name: str) -> bytes | None:
-    """A script as it goes over the wire, if there is such a one."""
-    file = FOLDER / name
-    return compress(file.read_bytes()) if file in FOLDER.glob("*.js") else None
+@cache
+def packed() -> Mapping[str, bytes]:
+    """Each script as it goes over the wire, by name."""
+    return MappingProxyType({file.name: compress(file.read_bytes()) for file in FOLDER.glob("*.js")})
 
 
 def hand_out(request: Request) -> Response:
-    found = packed(request.path_params["name"])
+    found = packed().get(request.path_params["name"])
     if found is None:
         return Response("There is no such script.", status_code=404)
     return Response(found, media_type="text/javascript", headers=HEADERS)

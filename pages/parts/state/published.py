@@ -3,13 +3,13 @@ the session. The reader's Hub token is kept there too, and nowhere else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from calc.errors import Message
+from calc.errors import Message, Outside
 from calc.families import ASSUMED, as_llama, knows, read_with_settings
 from calc.formats import Native, native
 from calc.text import written
@@ -20,6 +20,7 @@ from presets.hub import HubModel
 
 MOST = 8
 """Models that a session keeps."""
+IN_16_BITS = Native("bf16")
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,11 @@ class Published:
     architecture: Architecture | None = None
     settings: Mapping[str, Any] | None = None
     """The config fields that decide a size, with their values."""
+    stored: Native = IN_16_BITS
+    """How its checkpoint is stored."""
     error: ConfigError | None = None
     preset: Preset | None = None
     hub: HubModel | None = None
-
-    @cached_property
-    def stored(self) -> Native:
-        """How its checkpoint is stored."""
-        return native(self.config or {})
 
     @property
     def unread(self) -> ConfigError | None:
@@ -77,17 +75,17 @@ def of_preset(name: str, assume: str | None) -> Published:
 
 
 def own(config: Mapping[str, Any]) -> Published:
-    assumed, family = config.get(ASSUMED), str(config.get("model_type", ""))[:40]
+    assumed, family = config.get(ASSUMED), Outside(str(config.get("model_type", ""))[:40])
     name = Message("Pasted config ({family})", family=family) if family else Message("Pasted config")
     if assumed:
-        name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=assumed)
+        name = Message("Pasted config ({family}, assumed for {unknown})", family=family, unknown=Outside(assumed))
     return opened(Published(name), config, None)
 
 
 def of_hub(source: Source) -> Published:
     name: str | Message = source.model
     if source.revision:
-        name = Message("{model} at {revision}", model=source.model, revision=source.revision)
+        name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
         found = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
@@ -98,11 +96,13 @@ def of_hub(source: Source) -> Published:
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
     """With what its config says."""
     config = dict(config) if assume is None else as_llama(config)
+    about = replace(about, config=config)
     try:
+        about = replace(about, stored=native(config))
         architecture, settings = read_with_settings(config)
     except ConfigError as problem:
-        return replace(about, config=config, error=problem)
-    return replace(about, config=config, architecture=architecture, settings=settings)
+        return replace(about, error=problem)
+    return replace(about, architecture=architecture, settings=settings)
 
 
 def forget() -> None:

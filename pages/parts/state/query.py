@@ -15,7 +15,7 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from calc.errors import Frozen, Message, shown
+from calc.errors import Frozen, Message, Outside, shown
 from calc.serving.engines import ENGINES
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, Uses, places
@@ -140,7 +140,7 @@ def decode(
                 Message(
                     "The link says {name}={value} without v=2, as links once did: it is taken for the layout of "
                     "training.",
-                    name=name,
+                    name=Outside(name),
                     value=shown(text),
                 )
             )
@@ -170,7 +170,9 @@ def found(name: str, page: Page, params: Mapping[str, str], engine: str) -> Plac
 
 
 def left_out(name: str, text: str, why: Message) -> Message:
-    return Message("The link says {name}={value}, which is left out: {why}.", name=name, value=shown(text), why=why)
+    return Message(
+        "The link says {name}={value}, which is left out: {why}.", name=Outside(name), value=shown(text), why=why
+    )
 
 
 def unknown(name: str, engine: str) -> Message:
