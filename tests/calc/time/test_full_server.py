@@ -68,7 +68,7 @@ def test_times_are_near_those_of_measured_servers():
     """Of all 952: 8 % and 26 % at the median, 88 % and 82 % inside the range; a sample of 33 spreads about that."""
     servers = measured()
     assert len(servers) > 25
-    for what, most, inside in (("tpot_ms", 0.1, 0.8), ("ttft_ms", 0.4, 0.7)):
+    for what, most, inside in (("tpot_ms", 0.1, 0.8), ("ttft_ms", 0.35, 0.7)):
         assert median(abs(server.error(what)) for server in servers) < most
         figures = [server.figures(what) for server in servers]
         assert sum(range_.low <= value <= range_.high for range_, value in figures) > inside * len(figures)
