@@ -171,8 +171,7 @@ class Search:
         self.servings = dict[Precision, Serving]()
         self.shards = weighed or shards(architecture, engine, self.precisions)
         self.edited = dict(edited or {})
-        weights = [precision.weights for precision in self.precisions]
-        self.cards = Cards(self.gpus, weights, engine.name, node, self.edited)
+        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
         self.rooms = Rooms(engine, architecture, self.gpus, needs.context)
         self.limits = self.rooms.limits(Layout())
 

@@ -199,6 +199,8 @@ EFFICIENCIES: dict[str, Message] = {
     "prefill_layer_us": Message("Host, µs for a layer in prefill"),
     "prefill_sparse_us": Message("Host, µs more where experts are routed, in prefill"),
     "request_ms": Message("Host, ms for a request"),
+    "admission_ms": Message("Admission, ms until a busy server takes a request up"),
+    "queue": Message("Wait for the prompts of others, share of each"),
     "all_reduce_us": Message("Collective, µs whatever its size"),
     "link": Message("Share of the link"),
     "inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),

@@ -148,7 +148,7 @@ class Weighed(Answer):
         report."""
         asked = self.scenario.serving
         if self.laid_out is None:
-            return asked.started().overhead(asked.layout.gpus)
+            return ENGINES[asked.engine](asked.options).overhead(asked.layout.gpus)
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
 
     def derivations(self, gpu: GPU | None = None) -> Derivations:
