@@ -1,5 +1,7 @@
 """What is offered where a model does not fit: each lever does what it says when it is asked anew."""
 
+from itertools import cycle
+
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
@@ -9,6 +11,7 @@ from calc.serving.levers import levers, spelled, ways
 from calc.serving.memory import Serving
 from presets import models
 
+KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
 CASES = [
     pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", 64, 32_768, Layout(tp=8), "vllm", id="another layout"),
     pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", 64, 32_768, Layout(tp=8), "vllm", id="weights and layout"),
@@ -75,7 +78,7 @@ def test_each_lever_of_a_sample_does_it(model, gpu, engine, weights):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("batch", "context"), [(4, 8192), (1, 32_768), (64, 4096)])
-@pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s"])
+@pytest.mark.parametrize("gpu", KINDS)
 @pytest.mark.parametrize("model", models())
 def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
     """vLLM's, in the checkpoint's own format."""
@@ -87,9 +90,9 @@ def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
 @pytest.mark.parametrize(
     ("engine", "weights"), [("vllm", "int4"), ("sglang", None), ("transformers", None), ("llamacpp", "Q8_0")]
 )
-@pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s"])
-@pytest.mark.parametrize("model", models())
+@pytest.mark.parametrize(("model", "gpu"), list(zip(models(), cycle(KINDS), strict=False)))
 def test_each_lever_of_every_engine_does_it(model, gpu, engine, weights):
+    """Each preset on one of the GPUs in turn."""
     config = models()[model].config
     try:
         found = serving(model, engine, Layout(), Precision.of(config, weights))
