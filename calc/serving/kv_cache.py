@@ -1,6 +1,6 @@
 """KV cache and recurrent state: what a sequence leaves in memory."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
@@ -68,6 +68,10 @@ def compressions(blocks: Iterable[Block], kv: CacheFormat) -> Iterator[Compressi
                     waiting=layers * 16 * mixer.waiting_elements(),
                     overlap=layers * (mixer.overlap - 1) * mixer.rate * entry * (16 + 32),
                 )
+
+
+StateBytes = Callable[[Sequence[Block]], int]
+"""Bytes of recurrent state of a sequence in some layers, as an engine holds them."""
 
 
 def state_bytes(blocks: Iterable[Block]) -> int:

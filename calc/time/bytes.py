@@ -8,10 +8,9 @@ from calc.formats.stored import Piece
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
-from calc.serving.kv_cache import state_bytes, token_bits
+from calc.serving.kv_cache import token_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of
 
 
@@ -78,8 +77,3 @@ def written_bits(mixer: Mixer, kv: CacheFormat) -> Any:
     """Bits that a token adds to a layer's cache."""
     more = mixer.compressed_elements() * CACHE_BITS[kv] if isinstance(mixer, CompressedAttention) else 0
     return token_bits(mixer, kv) + more
-
-
-def state_traffic(blocks: Iterable[Block]) -> int:
-    """Bytes of recurrent state that the layers of a stage read and write, once for each sequence."""
-    return 2 * state_bytes(blocks)

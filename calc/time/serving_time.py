@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut
+from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
@@ -193,10 +194,11 @@ def speed_of(
     edited: Efficiency | None = None,
     node: int = 8,
     file: StoredAs = stored,
+    states: StateBytes = state_bytes,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files; `edited` shares instead of the
     usual ones."""
-    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file) for stage in stages)
+    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
     return Speed(demands=demands, layout=layout, machines=machines)
@@ -229,4 +231,5 @@ def speed_laid_out(
         edited=edited,
         node=node,
         file=file or engine.file,
+        states=partial(engine.state_bytes, laid_out.whole),
     )

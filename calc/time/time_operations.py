@@ -15,7 +15,8 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
-from calc.time.bytes import read_bits, row_elements, state_traffic, touched, weight_bytes, written_bits
+from calc.serving.kv_cache import StateBytes, state_bytes
+from calc.time.bytes import read_bits, row_elements, touched, weight_bytes, written_bits
 from calc.time.flops import (
     Product,
     WindowTokens,
@@ -170,9 +171,11 @@ def demand(
     *stage: range,
     included: frozenset[str] = frozenset(),
     file: StoredAs = stored,
+    states: StateBytes = state_bytes,
 ) -> Demand:
     """What one rank of a stage does, in one piece or several, its weights stored as in an engine's files; `included`
-    are tensors that do not count as the model's and run too (a draft layer's)."""
+    are tensors that do not count as the model's and run too (a draft layer's); `states` gives bytes of recurrent
+    state."""
     whole, rank = unrolled(whole), unrolled(rank)
     pieces = file(whole, precision, rank)
     blocks = blocks_within(rank, *stage)
@@ -193,7 +196,7 @@ def demand(
         attending=sum(layers for _, layers in attending),
         dcp=layout.dcp,
         scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
-        state=state_traffic(blocks),
+        state=2 * states(blocks),  # read and written
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
         sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),

@@ -244,7 +244,8 @@ def weighed(
     ]
     by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
     written = {p.kv: float(sum(layers * written_bits(m, p.kv) for m, layers in attending)) for p in precisions}
-    base = demand(whole, rank, precisions[0], layout, range(rank.num_layers))
+    states = partial(engine.state_bytes, whole)
+    base = demand(whole, rank, precisions[0], layout, range(rank.num_layers), states=states)
     return Weighed(
         rank=rank,
         plain=plain,

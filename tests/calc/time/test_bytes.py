@@ -1,5 +1,7 @@
 """Bytes that a pass reads beside what the memory report says there is."""
 
+from functools import partial
+
 import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
@@ -50,16 +52,17 @@ def test_all_weights_are_those_of_the_gguf_file(model, weights, gib):
     assert sum(n * t.count for n, t in zip(sizes, table.tensors, strict=True)) / 2**30 == pytest.approx(gib, abs=0.005)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
 @pytest.mark.parametrize("model", MODELS)
-def test_the_cache_read_is_that_of_the_memory_report(model):
-    config = models()[model].config
+def test_the_cache_read_is_that_of_the_memory_report(model, engine):
+    config, started = models()[model].config, ENGINES[engine]()
     architecture, context = Architecture.from_config(config), 20_000
-    whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
+    layers, states = range(architecture.num_layers), partial(started.state_bytes, architecture)
+    whole = demand(architecture, architecture, Precision(), Layout(), layers, states=states)
     step = decode(4, context)
     read = sum(bits * part.context(back) for part in step.parts for back, bits in whole.read.items()) / 8
     state = whole.state * 4 / 2  # read and written
-    engine = ENGINES["transformers"]()
-    assert read + state == report(config, workload=Workload(batch=4, context=context), engine=engine).kv_cache.total
+    assert read + state == report(config, workload=Workload(batch=4, context=context), engine=started).kv_cache.total
 
 
 def test_an_indexer_reads_all_its_keys_and_few_latents():
