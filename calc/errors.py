@@ -67,10 +67,16 @@ class ConfigError(ValueError):
         self.nearest = tuple(nearest)
 
 
+def printable(text: str) -> str:
+    """The text with an escape for each character that would steer a terminal instead of being seen."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def shown(value: object) -> str | Message:
     """A wrong value as a sentence can bear it: short, in quotation marks when it is text."""
     if isinstance(value, str):
-        return Outside(f"“{value[:40]}…”" if len(value) > 40 else f"“{value}”")
+        text = printable(value[:41])
+        return Outside(f"“{text[:40]}…”" if len(text) > 40 else f"“{text}”")
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):

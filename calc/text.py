@@ -33,6 +33,7 @@ PYTHON_KEY = re.compile(r"^\s*\{\s*'")
 UNREADABLE = Message("something can't be read")
 MAX_PYTHON = 100_000  # of a dict of Python, whose reader takes ten times as long
 BYTE_ORDER_MARK = "\ufeff"  # with which some editors begin a file
+LARGEST_EXACT = 2**53  # up to which floats tell whole numbers apart
 MAX_DEPTH = 50  # lists and objects in one another; quantized checkpoints have six
 
 
@@ -45,6 +46,12 @@ def parse_config(text: str) -> dict[str, Any]:
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             bare = json.dumps(ast.literal_eval(bare.strip()))
     return parse_json(bare, MAX_CHARACTERS)
+
+
+def whole(text: str) -> int | float:
+    """A number of JSON with a point in it: 896.0, as some programs write 896, is a whole number."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < LARGEST_EXACT else value
 
 
 def parse_json(text: str, longest: int) -> dict[str, Any]:
@@ -60,7 +67,7 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
     if not text.strip():
         raise ConfigError(Message("There is no text; a config.json is an object of fields in braces."))
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=whole)
     except json.JSONDecodeError as error:
         raise ConfigError(
             Message(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from calc import Layout, Report, TrainingReport
+from calc.errors import printable
 from calc.serving.levers import spelled
 from calc.training.training_levers import Together
 from calc.units import GIB
@@ -12,7 +13,7 @@ from calc.units import GIB
 def table(r: Report) -> str:
     """The report for reading."""
     p, m, kv = r.parameters, r.memory, r.kv_cache
-    lines = [r.model, "", f"{'parameters':24}{p.total:>22,}", f"{'  active':24}{p.active:>22,}"]
+    lines = [printable(r.model), "", f"{'parameters':24}{p.total:>22,}", f"{'  active':24}{p.active:>22,}"]
     lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
     lines += [f"  {'not in total: ' + name:38}{n:>20,}" for name, n in p.not_in_total.items() if n]
     lines += ["", f"{'KV cache per token':24}{kv.bytes_per_token:>22,} bytes", ""]
@@ -58,7 +59,7 @@ def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
     """The report for reading. `spread` says of GPUs on which none do as it is how many do with which changes."""
     m = r.memory
     lines = [
-        r.model,
+        printable(r.model),
         "",
         f"{'parameters':24}{r.parameters.total:>22,}",
         f"{'trained':24}{r.trained_parameters:>22,}",

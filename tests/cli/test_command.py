@@ -172,6 +172,21 @@ def test_files_that_are_no_config(capsys, tmp_path, monkeypatch, data):
     is_one_sentence(*run(capsys, "-"))
 
 
+def test_whole_numbers_with_a_point(capsys, monkeypatch):
+    """As some programs write them."""
+    text = json.dumps(dict(models()["Qwen/Qwen2.5-3B"].config) | {"hidden_size": 2048.0})
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    status, out, _ = run(capsys, "-", "--json")
+    assert (status, json.loads(out)["parameters"]["total"]) == (0, 3_085_938_688)
+
+
+def test_nothing_that_is_echoed_steers_the_terminal(capsys):
+    status, out, err = run(capsys, "\x1b[31mred\x1b]0;title\x07")
+    assert status == 2
+    assert "\x1b" not in out + err
+    assert "\\x1b[31mred" in err
+
+
 def test_a_standard_input_that_is_closed(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     is_one_sentence(*run(capsys, "-"))
