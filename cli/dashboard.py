@@ -1,33 +1,38 @@
-"""`weighbridge`: the dashboard, unless a report, a plan or a verdict is asked for."""
+"""`weighbridge`: a report of the model that is named, a plan or a verdict; the dashboard where nothing is asked for."""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-
-from streamlit.web import cli as streamlit
+from runpy import run_module
 
 from cli import COMMANDS
+from cli import main as answer
 
 APP = Path(__file__).parents[1] / "app.py"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`weighbridge [--port N]` opens the dashboard; `weighbridge report MODEL ...`, `weighbridge plan MODEL ...` and
+    """`weighbridge [--port N]` opens the dashboard; `weighbridge MODEL ...`, `weighbridge plan MODEL ...` and
     `weighbridge fits MODEL ...` are `python -m calc MODEL ...`, `python -m calc plan MODEL ...` and so on."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words and words[0] in COMMANDS:
-        return COMMANDS[words[0]](words[1:])
+    if words and not words[0].startswith("-"):
+        return answer(words)
     parser = argparse.ArgumentParser(
         prog="weighbridge", description="Weigh a language model before you load it. Without a command: the dashboard."
     )
-    commands = parser.add_subparsers(dest="command", title="commands")
-    commands.add_parser("report", help="one report on the command line; see weighbridge report --help", add_help=False)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="MODEL | " + " | ".join(COMMANDS))
+    commands.add_parser("report", help="one report, as with MODEL alone; see weighbridge report --help", add_help=False)
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
     commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)
+    if find_spec("streamlit") is None:
+        print("The dashboard is not installed: pip install 'weighbridge[app]' adds it.", file=sys.stderr)
+        return 2
     options = [f"--server.port={arguments.port}", f"--server.headless={str(arguments.headless).lower()}"]
-    streamlit.main_run([str(APP), *options], standalone_mode=False)
+    sys.argv = ["streamlit", "run", str(APP), *options]
+    run_module("streamlit", run_name="__main__")
     return 0

@@ -42,12 +42,13 @@ def installed(folder):
     ("words", "text"),
     [
         (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
+        (["bin/weighbridge", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090"),
         (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
     ],
-    ids=["help", "report", "plan", "module", "library"],
+    ids=["help", "model", "report", "plan", "module", "library"],
 )
 def test_what_is_installed(installed, words, text):
     done = installed(*words)
@@ -58,6 +59,25 @@ def test_what_is_installed(installed, words, text):
 def test_no_name_of_a_clone_is_left(installed):
     done = installed("-c", "import weighbridge.cli.dashboard, weighbridge.pages.parts.words, sys; print(*sys.modules)")
     assert not {"calc", "cli", "pages", "presets"} & set(done.stdout.split())
+
+
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['streamlit', 'plotly', 'pandas', 'starlette', 'uvloop']))"
+
+
+@pytest.mark.parametrize("words", ["Qwen/Qwen2.5-3B", "plan Qwen/Qwen2.5-3B", "fits Qwen/Qwen2.5-3B --gpu h100-sxm"])
+def test_the_command_line_needs_no_dashboard(installed, words):
+    """`pip install weighbridge` without the extra of the dashboard."""
+    done = installed("-c", f"{WITHOUT}; from weighbridge.cli.dashboard import main; sys.exit(main({words.split()}))")
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_a_dashboard_that_is_not_installed_is_named(installed):
+    find = "import importlib.util as u; u.find_spec = lambda name: None"
+    done = installed("-c", f"{find}; import sys; from weighbridge.cli.dashboard import main; sys.exit(main([]))")
+    assert (done.stderr.strip(), done.returncode) == (
+        "The dashboard is not installed: pip install 'weighbridge[app]' adds it.",
+        2,
+    )
 
 
 def test_the_command_is_named(installed):
