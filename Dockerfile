@@ -1,6 +1,7 @@
 FROM python:3.11.14-slim-bookworm
 
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# A Space is shown in a frame of the Hub.
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 WEIGHBRIDGE_EMBEDDED_IN=https://huggingface.co
 RUN useradd --create-home --uid 1000 weighbridge
 WORKDIR /app
 COPY requirements.txt ./

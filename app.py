@@ -13,6 +13,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import parts
+from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
 from pages.parts.outputs.together import Together
 from pages.parts.state.scenario import Scenario
@@ -33,4 +34,6 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = st.App("pages/router.py", lifespan=warm, routes=[scripts.route()], middleware=[Middleware(Together)])
+app = st.App(
+    "pages/router.py", lifespan=warm, routes=[scripts.route()], middleware=[Middleware(Headers), Middleware(Together)]
+)

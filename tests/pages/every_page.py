@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-from playwright.sync_api import Page, Response
+from playwright.sync_api import ConsoleMessage, Page, Response
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.state.query import PAGES
@@ -18,8 +18,8 @@ OWN_PROBES = "/_stcore/"
 
 
 def faults(page: Page, address: str) -> Iterator[str]:
-    """Error boxes and exceptions on a page or under one of its tabs, errors of scripts, and files that the server does
-    not have."""
+    """Error boxes and exceptions on a page or under one of its tabs, errors of scripts, files that the server does not
+    have, and what its own policy does not let the browser do."""
     broken: list[str] = []
 
     def note(reply: Response) -> None:
@@ -27,6 +27,12 @@ def faults(page: Page, address: str) -> Iterator[str]:
             broken.append(f"{reply.status} {reply.url}")
 
     page.on("response", note)
+
+    def refused(line: ConsoleMessage) -> None:
+        if "Content Security Policy" in line.text:
+            broken.append(f"refused: {line.text}")
+
+    page.on("console", refused)
     page.on("pageerror", lambda error: broken.append(f"script: {error}"))
     for place in PAGES:
         with page.expect_websocket() as connection:

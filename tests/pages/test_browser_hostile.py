@@ -1,0 +1,60 @@
+"""A link that somebody else wrote makes the browser ask nobody but this server, and every answer says so."""
+
+from itertools import cycle
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from pages.parts.headers import EMBEDDING, METRICS
+from tests.pages.conftest import running_app
+from tests.pages.every_page import draw
+from tests.pages.test_outside_text import DOORS
+
+OTHERS = cycle(("train", "plan", "derive", "compare", "attention"))
+
+
+@pytest.fixture(scope="module")
+def address():
+    with running_app() as address:
+        yield address
+
+
+@pytest.mark.parametrize(("door", "other"), tuple(zip(DOORS, OTHERS, strict=False)))
+def test_no_foreign_request(page, address, door, other):
+    """On the first page and on one of the others."""
+    own, asked, refused = urlsplit(address).netloc, [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda line: refused.append(line.text) if "Content Security Policy" in line.text else None)
+    for path in ("", other):
+        page.goto(f"{address}/{path}?{urlencode(DOORS[door])}")
+        page.get_by_role("heading", level=1).first.wait_for()
+        draw(page)
+    foreign = [url for url in asked if urlsplit(url).scheme in ("http", "https", "ws") and urlsplit(url).netloc != own]
+    assert (foreign, refused) == ([], [])
+
+
+def test_headers_of_the_page(address):
+    with urlopen(address) as reply:
+        policy = dict(part.split(" ", 1) for part in reply.headers["Content-Security-Policy"].split("; "))
+        assert policy["img-src"] == "'self' data: blob:"
+        assert policy["connect-src"] == policy["frame-ancestors"] == "'self'"
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_metrics_are_shown_where_they_are_asked_for(asked):
+    wish = {METRICS: "yes", EMBEDDING: "https://example.org"} if asked else {}
+    with running_app(**wish) as address:
+        assert status(f"{address}/_stcore/metrics") == (200 if asked else 404)
+        with urlopen(address) as reply:
+            assert ("frame-ancestors 'self' https://example.org" in reply.headers["Content-Security-Policy"]) == asked
+
+
+def status(url):
+    try:
+        with urlopen(url) as reply:
+            return reply.status
+    except HTTPError as error:
+        return error.code
