@@ -197,6 +197,16 @@ def test_only_websockets_are_held(kind):
     assert (passed == [send]) == (kind == "http")
 
 
+@pytest.mark.parametrize("words", [b"\xff" * 40, b"", None])
+def test_what_is_no_question_is_streamlit_s_to_refuse(words):
+    message = {"type": "websocket.receive", "bytes": words}
+
+    async def receive():
+        return dict(message)
+
+    assert asyncio.run(Asking(receive).next()) == message
+
+
 def test_a_browser_asks_for_the_whole_page_first():
     """After a restart of the server it asks for a part that the new one does not know."""
     part = BackMsg()

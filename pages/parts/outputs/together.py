@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
@@ -53,8 +54,8 @@ class Asking:
 
     async def next(self) -> Message:
         message = await self.receive()
-        if message.get("bytes"):
-            asked = BackMsg.FromString(message["bytes"])
+        with suppress(DecodeError):  # which Streamlit refuses
+            asked = BackMsg.FromString(message.get("bytes") or b"")
             if asked.HasField("rerun_script"):
                 self.complete(asked.rerun_script)
                 message["bytes"] = asked.SerializeToString()
