@@ -24,6 +24,7 @@ from calc.serving.engines.launch import Launch, cached, degrees, quantized, stat
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
@@ -50,7 +51,7 @@ VOCABULARY = 64
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
-SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager"})
+SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
 """Options on which the cache's groups and blocks do not depend."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
@@ -152,9 +153,14 @@ class VLLM(Engine):
             vocabulary=VOCABULARY,
             undoes_double_quantization=True,
             absorbs_latents=True,
-            experts=self.options.mxfp4_kernel,
+            experts=expert_padding(self.options),
             adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
         )
+
+    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
+        if self.options.mxfp4_kernel is not None or expert_kernel(self.options, architecture, gpu) == "marlin":
+            return self
+        return self.with_options(mxfp4_kernel="triton")
 
     def loads_same_weights(self, other: Self) -> bool:
         loads = self.loads_vision, self.options.speculative

@@ -18,6 +18,7 @@ class Habits(NamedTuple):
     item_rows: int = 1  # that the encoder makes of each of them: Qwen3-VL's layers get rows of their own (deepstack)
     attention_free: bool = False  # nothing but states: prefixes are cached only when asked
     fp32_state: bool = False  # where neither config nor option says anything
+    triton_experts: bool = False  # experts in MXFP4 run by Triton where it does (oracle/mxfp4.py)
     delta_checkpoint: bool = False  # FlashInfer's prefill of a delta net hands out a state inside a prompt
 
 
@@ -32,6 +33,7 @@ HABITS: dict[str, Habits] = {
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
     "gemma4": Habits(item_tokens=32 * 78),  # model_executor/models/gemma4_mm.py: a video of 32 frames
     "gemma4_unified": Habits(item_tokens=32 * 78),
+    "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
     "mamba": Habits(attention_free=True),  # model_executor/models/mamba.py, mamba2.py
     "mamba2": Habits(attention_free=True),
     "falcon_mamba": Habits(attention_free=True),

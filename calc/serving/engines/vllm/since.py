@@ -11,6 +11,10 @@ Change = Literal[
     "windows free their blocks",
     "sampling does not sort",
     "graphs up to twice the sequences",
+    "Triton comes with it",
+    "rows of experts are padded",
+    "rows of experts are as they are",
+    "scales of experts are freed",
     "groups half as large again",
     "states have a block each",
     "0.92 of the GPU",
@@ -32,6 +36,10 @@ SINCE: dict[Change, Version] = {
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
     "graphs up to twice the sequences": (0, 12),  # before, up to 512, and in pieces alone
+    "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
+    "rows of experts are padded": (0, 17),  # by its Triton kernels, until
+    "rows of experts are as they are": (0, 22),
+    "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
     "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
     "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
