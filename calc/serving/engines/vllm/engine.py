@@ -24,6 +24,7 @@ from calc.serving.engines.launch import Launch, cached, degrees, quantized, stat
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
@@ -198,7 +199,7 @@ class VLLM(Engine):
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""
-        one = laid_out.stages[stage]
+        one, tower = laid_out.stages[stage], laid_out.whole.vision
         return profile_peaks(
             [write.apply(block) for block in one.blocks],
             write.of("hidden", laid_out.rank.hidden),
@@ -208,6 +209,7 @@ class VLLM(Engine):
             width=laid_out.precision.activation_bytes,
             sampler_bytes=SAMPLER_BYTES if holds("sampling does not sort", self.options) else SORTING_BYTES,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
+            encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if one.last and tower else {},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -10,7 +10,9 @@ Change = Literal[
     "prompts are cut into chunks",
     "windows free their blocks",
     "sampling does not sort",
+    "graphs of whole decode steps",
     "graphs up to twice the sequences",
+    "videos count without timestamps",
     "Triton comes with it",
     "rows of experts are padded",
     "rows of experts are as they are",
@@ -24,6 +26,7 @@ Change = Literal[
     "windows choose their blocks",
     "steps in flight",
     "hybrids cache prefixes",
+    "shared choices cache no index keys",
     "latents beside states in blocks of 128",
     "16,384 tokens from 160 GiB on",
     "the null block is reserved",
@@ -35,10 +38,13 @@ SINCE: dict[Change, Version] = {
     "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
-    "graphs up to twice the sequences": (0, 12),  # before, up to 512, and in pieces alone
+    "graphs of whole decode steps": (0, 11),  # before, in pieces alone (cudagraph_mode)
+    "graphs up to twice the sequences": (0, 12),  # before, up to 512
     "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
+    "videos count without timestamps": (0, 13),
     "rows of experts are padded": (0, 17),  # by its Triton kernels, until
     "rows of experts are as they are": (0, 22),
+    "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)
     "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
     "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)

@@ -4,6 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.encoder import Images, image_bytes, profiled_images
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from presets import models
@@ -78,3 +79,28 @@ def test_bounds(options, length, tokens, sequences):
 )
 def test_a_video_passes_in_one_step(options, gpu, tokens):
     assert reserved("google/gemma-4-31B-it", gpu, **options).step_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "images"),
+    [  # "Encoder cache will be initialized with a budget of 153600 tokens, and profiled with 1 video items", 0.12: its
+        # encoder makes 12,288 of them; "of 16384 tokens, and profiled with 1 image items", 0.19
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "0.12.0", (153_600, 4 * 12_288)),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "0.14.1", (16_384, 4 * 16_384)),
+        ("Qwen/Qwen3.5-27B", "0.19.0", (16_384, 4 * 16_384)),
+        ("google/gemma-4-26B-A4B", "0.25.1", (2496, 0)),
+        ("Qwen/Qwen3-8B", None, (0, 0)),
+    ],
+)
+def test_images_of_profiling(model, version, images):
+    architecture = Architecture.from_config(models()[model].config)
+    assert profiled_images(architecture, VLLMOptions(version=version), 2048) == images
+
+
+def test_pixels_stay_with_the_first_runner():
+    """`batched_dummy_mm_inputs` of 0.20 lives as long as `profile_run`; 65,536 patches of 2 x 3 x 16 x 16."""
+    architecture = Architecture.from_config(models()["Qwen/Qwen3.5-27B"].config)
+    embeddings, pixels = 2 * 16_384 * 5120, 2 * 65_536 * 1536
+    for version, nbytes in (("0.20.0", embeddings + pixels), ("0.33", embeddings)):
+        options = VLLMOptions(version=version)
+        assert image_bytes(architecture, options, Images(16_384, 65_536)) == nbytes
