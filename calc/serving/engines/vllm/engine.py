@@ -220,8 +220,7 @@ class VLLM(Engine):
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
         gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
         graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1)
-        estimates = not self.options.enforce_eager and holds("graphs are of its share", self.options)
-        outside = non_torch(gpu, gpus, estimates=estimates)
+        outside = non_torch(gpu, gpus, self.options)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
     def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:

@@ -11,6 +11,7 @@ Change = Literal[
     "windows free their blocks",
     "sampling does not sort",
     "graphs of whole decode steps",
+    "links take less",
     "graphs up to twice the sequences",
     "videos count without timestamps",
     "Triton comes with it",
@@ -41,6 +42,7 @@ SINCE: dict[Change, Version] = {
     "graphs of whole decode steps": (0, 11),  # before, in pieces alone (cudagraph_mode)
     "graphs up to twice the sequences": (0, 12),  # before, up to 512
     "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
+    "links take less": (0, 12),  # outside of PyTorch, by start-up logs
     "videos count without timestamps": (0, 13),
     "rows of experts are padded": (0, 17),  # by its Triton kernels, until
     "rows of experts are as they are": (0, 22),

@@ -133,6 +133,7 @@ class VLLMLog(StartupLog):
         if precision.weights != "mxfp4":
             yield from super().loadings(started, precision, vision)
             return
+        assert isinstance(started.options, VLLMOptions)
         version = started.options.version
         marlin, triton = (VLLM(VLLMOptions(mxfp4_kernel=name, version=version)) for name in ("marlin", "triton"))
         if vision:

@@ -86,18 +86,18 @@ def test_no_graphs_and_other_makers():
 
 
 @pytest.mark.parametrize(
-    ("gpu", "count", "logged"),
+    ("gpu", "count", "version", "logged"),
     [
-        ("rtx-pro-6000-ws", 1, [0.06]),  # Qwen3-4B, 0.12
-        ("h100-sxm", 1, [0.07]),  # Qwen3-30B-A3B, 0.10.2
-        ("rtx-4090", 4, [0.09]),  # OPT-2.7B, 0.11
-        ("gh200-96gb", 4, [0.07, 0.12, 0.18, 0.63]),  # GLM-5.2, 0.23
-        ("h200-sxm", 2, [1.38]),  # Qwen3-Next-80B-A3B, 0.10.2
-        ("h100-sxm", 4, [1.84]),
+        ("rtx-pro-6000-ws", 1, "0.12.0", [0.06]),  # Qwen3-4B
+        ("h100-sxm", 1, "0.10.2", [0.07]),  # Qwen3-30B-A3B
+        ("rtx-4090", 4, "0.11.0", [0.09]),  # OPT-2.7B
+        ("gh200-96gb", 4, "0.23.0", [0.07, 0.12, 0.18, 0.63]),  # GLM-5.2
+        ("h200-sxm", 2, "0.10.2", [1.38]),  # Qwen3-Next-80B-A3B
+        ("h100-sxm", 4, "0.10.2", [1.84]),
     ],
 )
-def test_non_torch_as_logged(gpu, count, logged):
-    found = non_torch(gpus()[gpu], count, estimates=False)
+def test_non_torch_as_logged(gpu, count, version, logged):
+    found = non_torch(gpus()[gpu], count, VLLMOptions(version=version, enforce_eager=True))
     assert found.low <= min(logged)
     assert max(logged) <= found.high
 
