@@ -34,8 +34,9 @@ ANY = Range(low=0.02, high=2.3)
 AMD = Range(low=0.02, high=1.84)
 """Several of AMD: 0.73 on two, in a fork."""
 PROFILED = Range(low=0, high=1)
-"""What stays of capturing a few graphs to estimate the rest, as is done since 0.20: 0.46 to 0.55 on four starts, 1.3 on
-one, on one H100, one RTX 3090 and 8 x H100. It is no part of the estimate."""
+"""What stays of capturing a few graphs to estimate the rest, which is done since 0.18 before the memory that is left is
+read (`gpu_worker.py: determine_available_memory`), whether or not the estimate is then taken off: kernels that are
+loaded by then. 0.46 to 0.55 on four starts, 1.3 on one, on one H100, one RTX 3090 and 8 x H100; 0.3 on two A100."""
 
 
 def usual_libraries(gpus: int) -> Range:
@@ -46,7 +47,7 @@ def usual_libraries(gpus: int) -> Range:
 def non_torch(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:
     """GiB of non-torch memory on this GPU, of so many. Graphs may be captured to estimate what they take."""
     found = linked(gpu, gpus, options)
-    estimates = not options.enforce_eager and holds("graphs are of its share", options)
+    estimates = not options.enforce_eager and holds("graphs are estimated", options)
     more = PROFILED if estimates and gpu.platform == "cuda" else NONE
     return Range(low=found.low + more.low, high=found.high + more.high)
 

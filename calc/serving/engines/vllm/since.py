@@ -20,6 +20,7 @@ Change = Literal[
     "scales of experts are freed",
     "groups half as large again",
     "states have a block each",
+    "graphs are estimated",
     "0.92 of the GPU",
     "its share must be free",
     "graphs are of its share",
@@ -49,6 +50,7 @@ SINCE: dict[Change, Version] = {
     "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)
     "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
+    "graphs are estimated": (0, 18),  # of which some memory stays, see PROFILED
     "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
     "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
     "its share must be free": (0, 8),  # before, it does not look
