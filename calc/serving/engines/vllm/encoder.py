@@ -20,13 +20,14 @@ class Images(NamedTuple):
     patches: int = 0  # that pass the encoder; 0 where its pass is not known
 
 
-def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int) -> Images:
-    """Those that profiling encodes, however long requests may be (`multimodal/encoder_budget.py`)."""
+def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int, max_model_len: int) -> Images:
+    """Those that profiling encodes, one item at least, however short requests are (`multimodal/encoder_budget.py`)."""
     family = habits(architecture)
     if architecture.vision is None or options.language_model_only or not family.item_tokens:
         return Images()
     spelled = family.spelled_video if not holds("videos count without timestamps", options) else 0
-    item = spelled or family.item_tokens
+    longest = max(1, min(family.video_items, max_model_len // family.item_tokens))
+    item = spelled or longest * family.item_tokens
     tokens = max(1, step_tokens // item) * item
     return Images(tokens, family.merged * (int(tokens / SPELLED_OUT) if spelled else tokens))
 
@@ -41,18 +42,19 @@ def image_bytes(architecture: Architecture, options: VLLMOptions, images: Images
 
 
 def encoder_pass(tower: ListedTower, patches: int, tp: int) -> dict[str, int]:
-    """Bytes of tensors that are alive in a layer of Qwen3-VL's encoder, in 16 bits (`Qwen3_VisionBlock`,
-    `Qwen2_5_VisionAttention`): in its attention, or in its feed-forward where that takes more; nothing where no
-    image passes."""
+    """Bytes of tensors that are alive in a layer of Qwen's encoders, in 16 bits (`Qwen3_VisionBlock`,
+    `Qwen2_5_VisionBlock`, `Qwen2_5_VisionAttention`): in its attention, or in its feed-forward where that takes more;
+    nothing where no image passes."""
     if not patches:
         return {}
     hidden, pixels = shape_of(tower, "patch_embed.proj.weight")
-    inner, _ = shape_of(tower, "mlp.linear_fc1.weight")
+    gated = any(name.endswith("mlp.gate_proj.weight") for name, *_ in tower.modules)
+    inner, _ = shape_of(tower, "mlp.gate_proj.weight" if gated else "mlp.linear_fc1.weight")
     heads = 3 * hidden + 2 * hidden + 2 * hidden + hidden  # projected, queries and keys apart, turned; the output
     return {
         "pixels": 2 * patches * pixels,
         "positions, input, its norm and output": 2 * patches * 4 * hidden,
-        "in attention or in the feed-forward": 2 * patches * max(heads, 2 * inner) // tp,
+        "in attention or in the feed-forward": 2 * patches * max(heads, (3 if gated else 2) * inner) // tp,
     }
 
 

@@ -15,7 +15,8 @@ class Habits(NamedTuple):
     window_shift: int = 0  # tokens that vLLM's window counts more than the model's
     chunks: bool = False  # a window is a chunk of the context that ends where the next begins
     item_tokens: int = 0  # of the largest image or video, which passes in one step where its tokens see each other
-    merged: int = 0  # patches of Qwen3-VL's encoder that make a token
+    video_items: int = 1  # such items that the largest video is, where the longest request has room for them
+    merged: int = 0  # patches that make a token, of encoders whose pass is known: Qwen2.5-VL's and Qwen3-VL's
     spelled_video: int = 0  # tokens of the largest video with timestamps, by which vLLM before 0.13 counted
     item_rows: int = 1  # that the encoder makes of each of them: Qwen3-VL's layers get rows of their own (deepstack)
     attention_free: bool = False  # nothing but states: prefixes are cached only when asked
@@ -40,9 +41,10 @@ HABITS: dict[str, Habits] = {
     "mamba2": Habits(attention_free=True),
     "falcon_mamba": Habits(attention_free=True),
     "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
-    # "Encoder cache will be initialized with a budget of .. tokens" of public logs: a video of Qwen3-VL-30B (0.12) and
-    # Qwen2.5-VL, an image of Qwen3.5 and Qwen3.6, whose processor Qwen3-VL has too
-    "qwen2_5_vl": Habits(item_tokens=32_768),
+    # "Encoder cache will be initialized with a budget of .. tokens" of public logs: a video of Qwen2.5-VL, of up to 14
+    # frames, two together (model_executor/models/qwen2_vl.py), and of Qwen3-VL-30B (0.12), an image of Qwen3.5 and
+    # Qwen3.6, whose processor Qwen3-VL has too
+    "qwen2_5_vl": Habits(item_tokens=16_384, video_items=7, merged=4),
     "qwen3_vl": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
     "qwen3_vl_moe": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
     "qwen3_next": Habits(delta_checkpoint=True),  # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py

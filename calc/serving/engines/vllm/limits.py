@@ -26,7 +26,7 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     if options.max_num_seqs is None:
         sequences = min(sequences, tokens)
     share = options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
-    images = profiled_images(architecture, options, tokens)
+    images = profiled_images(architecture, options, tokens, max_model_len)
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
