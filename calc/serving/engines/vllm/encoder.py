@@ -11,6 +11,8 @@ from calc.serving.engines.vllm.since import holds
 
 SPELLED_OUT = 12.5
 """Tokens of a video's prompt for each that its encoder makes, as 0.12 counts them (`models/qwen3_vl.py`)."""
+PIXELS, PLAIN, GATED = "patch_embed.proj.weight", "mlp.linear_fc1.weight", "mlp.gate_proj.weight"
+"""Matrices of Qwen's encoders: of a patch, and the first of a feed-forward."""
 
 
 class Images(NamedTuple):
@@ -29,7 +31,9 @@ def profiled_images(architecture: Architecture, options: VLLMOptions, step_token
     longest = max(1, min(family.video_items, max_model_len // family.item_tokens))
     item = spelled or longest * family.item_tokens
     tokens = max(1, step_tokens // item) * item
-    return Images(tokens, family.merged * (int(tokens / SPELLED_OUT) if spelled else tokens))
+    known = has(architecture.vision, PIXELS) and (has(architecture.vision, PLAIN) or has(architecture.vision, GATED))
+    encoded = int(tokens / SPELLED_OUT) if spelled else tokens
+    return Images(tokens, known * family.merged * encoded)
 
 
 def image_bytes(architecture: Architecture, options: VLLMOptions, images: Images) -> int:
@@ -38,7 +42,7 @@ def image_bytes(architecture: Architecture, options: VLLMOptions, images: Images
     embeddings = images.tokens * architecture.hidden * habits(architecture).item_rows
     if architecture.vision is None or not images.patches or holds("the second runner", options):
         return 2 * embeddings
-    return 2 * (embeddings + images.patches * shape_of(architecture.vision, "patch_embed.proj.weight")[1])
+    return 2 * (embeddings + images.patches * shape_of(architecture.vision, PIXELS)[1])
 
 
 def encoder_pass(tower: ListedTower, patches: int, tp: int) -> dict[str, int]:
@@ -47,15 +51,19 @@ def encoder_pass(tower: ListedTower, patches: int, tp: int) -> dict[str, int]:
     nothing where no image passes."""
     if not patches:
         return {}
-    hidden, pixels = shape_of(tower, "patch_embed.proj.weight")
-    gated = any(name.endswith("mlp.gate_proj.weight") for name, *_ in tower.modules)
-    inner, _ = shape_of(tower, "mlp.gate_proj.weight" if gated else "mlp.linear_fc1.weight")
+    hidden, pixels = shape_of(tower, PIXELS)
+    gated = has(tower, GATED)
+    inner, _ = shape_of(tower, GATED if gated else PLAIN)
     heads = 3 * hidden + 2 * hidden + 2 * hidden + hidden  # projected, queries and keys apart, turned; the output
     return {
         "pixels": 2 * patches * pixels,
         "positions, input, its norm and output": 2 * patches * 4 * hidden,
         "in attention or in the feed-forward": 2 * patches * max(heads, (3 if gated else 2) * inner) // tp,
     }
+
+
+def has(tower: ListedTower, name: str) -> bool:
+    return any(module.endswith(name) for module, *_ in tower.modules)
 
 
 def shape_of(tower: ListedTower, name: str) -> tuple[int, int]:
