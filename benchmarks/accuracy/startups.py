@@ -177,13 +177,13 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
         raise ConfigError(f"No config of {row['model']}.")
     options = {name: value for name, value in row.get("options", {}).items() if value is not None}
     cache = options.pop("kv_cache_dtype", None)
-    version = re.search(r"\d+\.\d+(\.\d+)?", row.get("version") or row.get("image") or "")
+    version = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", row.get("version") or row.get("image") or "")
     draft = "mtp" if row.get("speculative") == "mtp" else "none"
     if row["engine"] == "sglang":
         fields = SGLangOptions.model_fields
         engine = SGLang(SGLangOptions(**{name: value for name, value in options.items() if name in fields}))
     else:
-        stated = version[0] if version and row["engine"] == "vllm" and version[0].startswith("0.") else None
+        stated = version[1] if version and row["engine"] == "vllm" and version[1].startswith("0.") else None
         fields = VLLMOptions.model_fields
         chosen = {name: value for name, value in options.items() if name in fields}
         engine = VLLM(VLLMOptions(**chosen, version=stated, speculative=draft))

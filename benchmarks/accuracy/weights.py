@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.accuracy import records
+from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.found import Comparison, Found, LeftOut
 from benchmarks.accuracy.records import Run
 from calc import Architecture, Overhead
-from calc.serving.engines.loading import ExpertKernel
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -17,10 +17,12 @@ from calc.units import GIB
 
 def parts(run: Run) -> LoadedWeights:
     """The most loaded stage of the pipeline. Models with a vision encoder are taken to load it."""
-    kernel: ExpertKernel = "triton" if "triton" in str(run.record["quant"]) else "marlin"
+    quant = str(run.record["quant"])
+    kernel = next((name for name in ("triton", "marlin") if name in quant), None)
     architecture = Architecture.from_config(run.config)
     draft = "mtp" if architecture.prediction else "eagle"  # Qwen3-Next's config does not say its own, which is like it
-    engine = VLLM(VLLMOptions(mxfp4_kernel=kernel, speculative=draft if run.draft else "none"))
+    speculative, version = draft if run.draft else "none", version_of(run.record["version"])
+    engine = VLLM(VLLMOptions(mxfp4_kernel=kernel, speculative=speculative, version=version))
     stages = Serving(architecture, engine, run.precision, run.layout, Overhead()).laid_out.stages
     return max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 

@@ -64,7 +64,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "sequence": ("S", "tokens of a sequence"),
     "tokens": ("T", "tokens of a micro-batch on one GPU"),
     "step_tokens": ("T", "tokens of a forward pass"),
-    "encoder_bytes": ("E", "bytes of the embeddings of images"),
+    "encoder_bytes": ("E", "bytes kept of images"),
     "rows": ("T_x", "tokens times the experts of each, on one GPU"),
     "logits": ("T_l", "tokens whose logits are computed"),
     "latent_rows": ("T_c", "tokens whose keys and values are made of latents"),

@@ -23,6 +23,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages, and
     with whole experts. Each number of stages is tried, since more may fit worse: layers do not divide evenly, and each
     stage has a step in flight. What cannot hold its weights and cache is not laid out."""
+    serving = serving.for_gpu(gpu)
     alone = serving.with_layout(Layout())
     if alone.on(gpu, workload).surely_fits:
         return alone.layout

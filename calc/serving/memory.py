@@ -49,6 +49,7 @@ class Serving:
         self.layouts = dict[Layout, Serving]()
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
+        self.reloaded = dict[str, Serving]()  # under flags that load other weights
         self._lay_out(layout)
 
     def _lay_out(self, layout: Layout) -> None:
@@ -123,17 +124,26 @@ class Serving:
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
         if not self.engine.loads_same_weights(engine):
-            return Serving(self.architecture, engine, self.precision, self.layout, self.overhead)
+            flags = engine.options.model_dump_json()
+            if flags not in self.reloaded:
+                model = self.architecture, engine, self.precision, self.layout, self.overhead
+                self.reloaded[flags] = Serving(*model)
+            return self.reloaded[flags].spread(self.layout)
         other = copy(self)
         other.engine, other.layouts = engine, {self.layout: other}
         other._know_nothing()
         return other
 
+    def for_gpu(self, gpu: GPU) -> "Serving":
+        """The same with the weights that the engine holds on this kind of GPU."""
+        engine = self.engine.for_gpu(gpu, self.architecture)
+        return self if engine is self.engine else self.with_engine(engine)
+
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
-        share = workload.of_copy(self.layout.dp)
-        engine = self.engine.settled(self.laid_out, gpu, share, self.overhead_high)
-        return Allocation(self if engine is self.engine else self.with_engine(engine), gpu, share)
+        serving, share = self.for_gpu(gpu), workload.of_copy(self.layout.dp)
+        engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead_high)
+        return Allocation(serving if engine is serving.engine else serving.with_engine(engine), gpu, share)
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """What GPUs with the kernels and links of this one need, under these limits."""

@@ -254,15 +254,24 @@ def assumptions(
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
         if engine.loads_vision:
-            yield Message(
-                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
-                "take while they read an image is not counted.",
-                n=n,
-                gib=gib,
-            )
+            if limits.image_patches:
+                yield Message(
+                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. Profiling passes "
+                    "images of {patches:,} patches through it.",
+                    n=n,
+                    gib=gib,
+                    patches=limits.image_patches,
+                )
+            else:
+                yield Message(
+                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
+                    "take while they read an image is not counted.",
+                    n=n,
+                    gib=gib,
+                )
             if limits.encoder_bytes:
                 yield Message(
-                    "Profiling holds the embeddings of the largest images or video: {gib:.2f} GiB.",
+                    "Profiling keeps {gib:.2f} GiB of the largest images or video.",
                     gib=limits.encoder_bytes / GIB,
                 )
         else:

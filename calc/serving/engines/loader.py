@@ -7,6 +7,7 @@ from typing import Self
 from calc.errors import Message
 from calc.formats import Precision
 from calc.formats.stored import Piece, stored
+from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import LoadedWeights, Stage
@@ -29,6 +30,10 @@ class Loader(StartedEngine):
     def with_draft(self, architecture: Architecture) -> Architecture:
         """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
         return architecture
+
+    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
+        """The engine with what it decides by the kind of GPU that changes the weights it holds."""
+        return self
 
     def left_out(self) -> Iterator[Message]:
         """What its options start that is not counted."""

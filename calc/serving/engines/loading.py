@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 from calc.formats import FORMATS
 from calc.formats.scheme import is_matrix, matrices
@@ -18,7 +18,17 @@ from calc.units import MIB
 
 ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ssm_linear"})
 """Components whose matrices may have adapters."""
-ExpertKernel = Literal["marlin", "triton"]
+
+
+class ExpertPadding(NamedTuple):
+    """What a kernel makes of routed experts in MXFP4, whose rows are an expert's outputs."""
+
+    hidden: int = 1  # multiples of which the model's width comes in
+    inner: int = 1  # that of an expert on a rank
+    row_bytes: int = 1  # that of a row's packed values
+    scale_rows: int = 1  # that of the rows of an expert's scales
+    keeps_scales: bool = False  # the file's scales stay next to those that the kernel reads
+    fp32_bias: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,8 +42,8 @@ class TensorLoader:
     undoes_double_quantization: bool = False
     absorbs_latents: bool = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
-    experts: ExpertKernel | None = None
-    """Kernel that pads experts in MXFP4."""
+    experts: ExpertPadding | None = None
+    """Of experts in MXFP4."""
     adapter_rows: int = 0
     """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns of B
     [out]."""
@@ -88,9 +98,11 @@ class TensorLoader:
         if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[:1] == (rank.vocab,):
             rows = up_to(rank.vocab, self.vocabulary)
             return piece.form.nbytes((rows, *tensor.shape[1:])) - piece.nbytes
-        if self.experts and tensor.component == "experts_routed" and piece.form == FORMATS["mxfp4"]:
+        if self.experts is None or tensor.component != "experts_routed":
+            return 0
+        if piece.form == FORMATS["mxfp4"]:
             return padded_experts(piece, rank, self.experts)
-        return 0
+        return piece.nbytes if self.experts.fp32_bias and tensor.name.endswith("_bias") else 0
 
 
 def rotary_tables(rank: Architecture) -> LoadedWeights:
@@ -120,18 +132,19 @@ def rounded(nbytes: int) -> int:
     return segment if segment - nbytes <= MIB else nbytes
 
 
-def padded_experts(piece: Piece, rank: Architecture, kernel: ExpertKernel) -> int:
-    """Marlin (`oracle/mxfp4.py`): the hidden width in multiples of 256, a rank's inner width of 128. Triton on Hopper
-    (triton_kernels, `hopper_value.py`): the packed bytes of a row in multiples of 128, the scales as they are."""
+def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> int:
+    """Bytes that a kernel adds to an occurrence of a rank's experts."""
     tensor = piece.tensor
     blocks = (*rank.blocks, *(module.block for module in rank.prediction))
     moe = next(block.ffn for block in blocks if isinstance(block.ffn, MoE) and tensor.layers[0] in block.layers)
     hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
-    matrices = tensor.numel // (hidden * inner)
-    if kernel == "marlin":
-        return piece.form.nbytes((matrices * up_to(inner, 128), up_to(hidden, 256))) - piece.nbytes
-    columns, rows = (inner, hidden) if "down" in tensor.name else (hidden, inner)
-    return matrices * rows * (up_to(columns, 256) - columns) // 2
+    experts = matrices(tensor)
+    width, depth = up_to(hidden, padding.hidden), up_to(inner, padding.inner)
+    together = tensor.numel // (experts * hidden * inner)  # 2 where gate and up are one matrix
+    rows, columns = (width, depth) if "down" in tensor.name else (together * depth, width)
+    values = experts * rows * up_to(columns // 2, padding.row_bytes)
+    scales = experts * up_to(rows, padding.scale_rows) * (columns // 32)
+    return values + scales + padding.keeps_scales * piece.scales - piece.nbytes
 
 
 def up_to(size: int, multiple: int) -> int:

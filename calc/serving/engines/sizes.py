@@ -29,7 +29,9 @@ class Limits:
     kept_free: int = 0
     """Bytes of what is set aside that the cache does not get."""
     encoder_bytes: int = 0
-    """Bytes of the embeddings of images that are there in the largest forward pass."""
+    """Bytes of images, and of their embeddings, that are there in the largest forward pass."""
+    image_patches: int = 0
+    """Patches of images that pass a vision encoder before."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
 

@@ -160,8 +160,9 @@ class StartupLog(ABC):
         }
         return made(Layout, {name: degree or 1 for name, degree in degrees.items()})
 
-    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
-        """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so."""
+    def loadings(self, started: Engine, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
+        """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so;
+        `started`: with the log's own flags."""
         if vision:
             yield Message("The weights with the vision encoder"), self.engine()
         yield Message("The weights"), self.engine().with_options(language_model_only=vision)

@@ -51,7 +51,7 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
         yield from refused_rows(log, cache)
     yield from _start(log, ours)
     if known is not None and known.share_of_free:
-        held = nearest(known, architecture, ours, log.weights)
+        held = nearest(log, known, architecture, ours)
         yield from shared_rows(log, known, held.total, ours)
     if known is not None:
         yield from graph_rows(log, known, ours)
@@ -61,7 +61,7 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
 
 def _weights(log: Log, weights: int, known: StartupLog, architecture: Architecture, ours: Report) -> Difference:
     """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
-    found = dict(_candidates(known, architecture, ours))
+    found = dict(_candidates(log, known, architecture, ours))
     what = min(found, key=lambda name: abs(found[name].total - weights))
     held = found[what]
     off = weights - held.total
@@ -86,10 +86,13 @@ def _beside(held: LoadedWeights) -> int:
     return held.rotary + held.padding + held.rounding
 
 
-def _candidates(known: StartupLog, architecture: Architecture, ours: Report) -> Iterator[tuple[Message, LoadedWeights]]:
+def _candidates(
+    log: Log, known: StartupLog, architecture: Architecture, ours: Report
+) -> Iterator[tuple[Message, LoadedWeights]]:
     """What the most loaded rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
-    for what, engine in known.loadings(precision, vision=bool(ours.parameters.not_in_total["vision"])):
+    vision = bool(ours.parameters.not_in_total["vision"])
+    for what, engine in known.loadings(engine_of(log), precision, vision=vision):
         stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
         yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
@@ -125,9 +128,9 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
         yield _budget(log, log.kv_bytes, ours)
 
 
-def nearest(known: StartupLog, architecture: Architecture, ours: Report, weights: int | None) -> LoadedWeights:
+def nearest(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> LoadedWeights:
     """What an engine may have loaded that is nearest to what the log states; the first where it does not."""
-    found = [held for _, held in _candidates(known, architecture, ours)]
+    found, weights = [held for _, held in _candidates(log, known, architecture, ours)], log.weights
     return found[0] if weights is None else min(found, key=lambda held: abs(held.total - weights))
 
 

@@ -128,7 +128,7 @@ def test_copies_of_the_attention_are_found():
         pytest.param(
             "openai/gpt-oss-120b",
             "h100-sxm",
-            {"context": 131_072},
+            {"mxfp4_kernel": "marlin", "context": 131_072},
             ("--gpu-memory-utilization 0.95", "--max-num-seqs 256"),
             id="two flags where one does not do",
         ),
@@ -137,7 +137,7 @@ def test_copies_of_the_attention_are_found():
         pytest.param(
             "openai/gpt-oss-120b",
             "h100-sxm",
-            {"max_num_seqs": 1024, "context": 131_072},
+            {"mxfp4_kernel": "marlin", "max_num_seqs": 1024, "context": 131_072},
             ("--gpu-memory-utilization 0.95", "--max-num-batched-tokens 2048"),
             id="a flag that is set stays",
         ),
@@ -205,7 +205,7 @@ def test_the_range_of_the_overhead_decides():
             id="too long",
         ),
         pytest.param(
-            {"model": GPT_OSS, "gpu_memory_utilization": 0.885},
+            {"model": GPT_OSS, "mxfp4_kernel": "marlin", "gpu_memory_utilization": 0.885},
             "Whether vLLM starts hangs on the overhead: it leaves 0.00 to {most:.2f} GiB for the cache, of which a "
             "request of 8,192 tokens needs {need:.2f}.",
             id="the range decides whether it starts",

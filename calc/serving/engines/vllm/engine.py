@@ -24,6 +24,8 @@ from calc.serving.engines.launch import Launch, cached, degrees, quantized, stat
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.encoder import encoder_pass
+from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
@@ -50,7 +52,7 @@ VOCABULARY = 64
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
-SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager"})
+SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
 """Options on which the cache's groups and blocks do not depend."""
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
@@ -152,9 +154,14 @@ class VLLM(Engine):
             vocabulary=VOCABULARY,
             undoes_double_quantization=True,
             absorbs_latents=True,
-            experts=self.options.mxfp4_kernel,
+            experts=expert_padding(self.options),
             adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
         )
+
+    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
+        if self.options.mxfp4_kernel is not None or expert_kernel(self.options, architecture, gpu) == "marlin":
+            return self
+        return self.with_options(mxfp4_kernel="triton")
 
     def loads_same_weights(self, other: Self) -> bool:
         loads = self.loads_vision, self.options.speculative
@@ -192,7 +199,7 @@ class VLLM(Engine):
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""
-        one = laid_out.stages[stage]
+        one, tower = laid_out.stages[stage], laid_out.whole.vision
         return profile_peaks(
             [write.apply(block) for block in one.blocks],
             write.of("hidden", laid_out.rank.hidden),
@@ -202,6 +209,7 @@ class VLLM(Engine):
             width=laid_out.precision.activation_bytes,
             sampler_bytes=SAMPLER_BYTES if holds("sampling does not sort", self.options) else SORTING_BYTES,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
+            encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if one.last and tower else {},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
@@ -212,8 +220,7 @@ class VLLM(Engine):
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
         gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
         graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1)
-        estimates = not self.options.enforce_eager and holds("graphs are of its share", self.options)
-        outside = non_torch(gpu, gpus, estimates=estimates)
+        outside = non_torch(gpu, gpus, self.options)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
     def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:

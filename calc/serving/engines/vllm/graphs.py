@@ -4,6 +4,7 @@ Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public
 """
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 from calc.errors import Message
 from calc.hardware.gpu import GPU
@@ -20,16 +21,18 @@ ANY = Range(low=0, high=2.4)
 EACH, LAYER = 3.2, 0.085
 """MiB of a graph, and of each layer in it: seven starts of five models of 28 to 80 layers with 7 to 102 graphs, V1
 runner of 0.12 to 0.28, on one to eight GPUs; all within 0.05 GiB."""
-OLD_EACH, OLD_LAYER, OLD_SEVERAL = 2.3, 0.17, 1.7
-"""The same up to 0.11: four starts on one GPU; several GPUs take 1.4 to 2 times as much, on three starts. Two more, on
-one GPU, took 2.2 and 2.9 GiB, which is not explained."""
-SECOND_RUNNER = 0.5
-"""What the V2 runner's graphs take of that; eight starts."""
+OLD_EACH, OLD_LAYER, OLD_SEVERAL = 2.3, 0.17, 1.43
+"""The same of a graph in pieces up to 0.11: four starts on one GPU; several GPUs take 1.36 and 1.51 times as much."""
+OLD_LEAST = 0.7
+"""The least that logs have of the formula up to 0.11: eight starts, 0.68 to 1.55 of it. Four more took 2.2 to 2.9 GiB,
+which is not explained, so that the usual range stays the most."""
+SECOND_RUNNER, SECOND_LEAST = 0.5, 0.31
+"""What the V2 runner's graphs take of that, eight starts; and the most GiB of one or two graphs, 0.04 to 0.31 on nine
+starts."""
 LEAST = 0.06
 """GiB of one or two graphs; six starts."""
-SPREAD, OLD_LEAST = 0.25, 0.4
-"""How far logs lie from the formula, as a share of it; and the least that they have of it up to 0.11, where some take
-all of the usual range."""
+SPREAD = 0.25
+"""How far logs lie from the formula, as a share of it."""
 DRAFTS = Range(low=0.45, high=1.9)
 """GiB with a draft on the V1 runner: six starts of three models, 0.49 to 1.89."""
 ROCM = Range(low=0.4, high=4.1)
@@ -43,22 +46,30 @@ def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
     return SIZES[: bisect_right(SIZES, min(2 * limits.sequences, limits.step_tokens))]
 
 
-def captured_graphs(options: VLLMOptions, limits: Limits) -> int:
-    """Number of graphs: one for each size, in pieces between attention, and a full one for each batch of decode steps
-    that may run."""
+class Graphs(NamedTuple):
+    """Number of graphs that are captured."""
+
+    pieces: int  # between attention, one for each size
+    full: int  # one for each batch of decode steps that may run
+
+    @property
+    def both(self) -> int:
+        return self.pieces + self.full
+
+
+def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
     sizes = captured_sizes(options, limits)
-    if not holds("graphs up to twice the sequences", options):
-        return len(sizes)
-    return len(sizes) + bisect_right(sizes, limits.sequences)
+    full = bisect_right(sizes, limits.sequences) if holds("graphs of whole decode steps", options) else 0
+    return Graphs(len(sizes), full)
 
 
-def graphs_gib(graphs: int, layers: int, options: VLLMOptions, *, several: bool) -> float:
-    """GiB of so many graphs of a stage of so many layers; `several`: GPUs that share them."""
+def graphs_gib(graphs: Graphs, layers: int, options: VLLMOptions, *, several: bool) -> float:
+    """GiB of the graphs of a stage of so many layers; `several`: GPUs that share them."""
+    each = EACH + LAYER * layers
     if not holds("graphs up to twice the sequences", options):
-        more = OLD_SEVERAL if several else 1
-        return more * graphs * (OLD_EACH + OLD_LAYER * layers) / 1024
-    share = SECOND_RUNNER if holds("the second runner", options) else 1
-    return share * graphs * (EACH + LAYER * layers) / 1024
+        old = (OLD_SEVERAL if several else 1) * (OLD_EACH + OLD_LAYER * layers)
+        return (graphs.pieces * old + graphs.full * each) / 1024
+    return (SECOND_RUNNER if holds("the second runner", options) else 1) * graphs.both * each / 1024
 
 
 def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
@@ -76,7 +87,7 @@ def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message
     return Message(
         "CUDA graphs: {graphs:,} of them, each {each:g} MiB and {layer:g} MiB for each of {layers:,} layers with "
         "vLLM's first model runner; half of that with its second, the default from 0.29 on.",
-        graphs=captured_graphs(options, limits),
+        graphs=captured_graphs(options, limits).both,
         each=each,
         layer=layer,
         layers=layers,
@@ -96,4 +107,7 @@ def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *,
     middle = max(LEAST, graphs_gib(graphs, layers, options, several=several))
     if not holds("graphs up to twice the sequences", options):
         return Range(low=OLD_LEAST * middle, high=max(ANY.high, middle))
-    return Range(low=(1 - SPREAD) * middle, high=(1 + SPREAD) * middle)
+    most = (1 + SPREAD) * middle
+    if holds("the second runner", options):
+        most = max(SECOND_LEAST, most)
+    return Range(low=(1 - SPREAD) * middle, high=most)

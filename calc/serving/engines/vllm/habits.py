@@ -15,9 +15,13 @@ class Habits(NamedTuple):
     window_shift: int = 0  # tokens that vLLM's window counts more than the model's
     chunks: bool = False  # a window is a chunk of the context that ends where the next begins
     item_tokens: int = 0  # of the largest image or video, which passes in one step where its tokens see each other
+    video_items: int = 1  # such items that the largest video is, where the longest request has room for them
+    merged: int = 0  # patches that make a token, of encoders whose pass is known: Qwen2.5-VL's and Qwen3-VL's
+    spelled_video: int = 0  # tokens of the largest video with timestamps, by which vLLM before 0.13 counted
     item_rows: int = 1  # that the encoder makes of each of them: Qwen3-VL's layers get rows of their own (deepstack)
     attention_free: bool = False  # nothing but states: prefixes are cached only when asked
     fp32_state: bool = False  # where neither config nor option says anything
+    triton_experts: bool = False  # experts in MXFP4 run by Triton where it does (oracle/mxfp4.py)
     delta_checkpoint: bool = False  # FlashInfer's prefill of a delta net hands out a state inside a prompt
 
 
@@ -32,18 +36,20 @@ HABITS: dict[str, Habits] = {
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
     "gemma4": Habits(item_tokens=32 * 78),  # model_executor/models/gemma4_mm.py: a video of 32 frames
     "gemma4_unified": Habits(item_tokens=32 * 78),
+    "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
     "mamba": Habits(attention_free=True),  # model_executor/models/mamba.py, mamba2.py
     "mamba2": Habits(attention_free=True),
     "falcon_mamba": Habits(attention_free=True),
     "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
-    # "Encoder cache will be initialized with a budget of .. tokens" of public logs: a video of Qwen3-VL-30B and
-    # Qwen2.5-VL, an image of Qwen3.5 and Qwen3.6
-    "qwen2_5_vl": Habits(item_tokens=32_768),
-    "qwen3_vl": Habits(item_tokens=153_600, item_rows=4),
-    "qwen3_vl_moe": Habits(item_tokens=153_600, item_rows=4),
+    # "Encoder cache will be initialized with a budget of .. tokens" of public logs: a video of Qwen2.5-VL, of up to 14
+    # frames, two together (model_executor/models/qwen2_vl.py), and of Qwen3-VL-30B (0.12), an image of Qwen3.5 and
+    # Qwen3.6, whose processor Qwen3-VL has too
+    "qwen2_5_vl": Habits(item_tokens=16_384, video_items=7, merged=4),
+    "qwen3_vl": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
+    "qwen3_vl_moe": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
     "qwen3_next": Habits(delta_checkpoint=True),  # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
-    "qwen3_5": Habits(delta_checkpoint=True, item_tokens=16_384),
-    "qwen3_5_moe": Habits(delta_checkpoint=True, item_tokens=16_384),
+    "qwen3_5": Habits(delta_checkpoint=True, item_tokens=16_384, merged=4),
+    "qwen3_5_moe": Habits(delta_checkpoint=True, item_tokens=16_384, merged=4),
 }
 PLAIN = Habits()
 
@@ -51,16 +57,6 @@ PLAIN = Habits()
 def habits(architecture: Architecture) -> Habits:
     """What vLLM does with this model's family, be it in a wrapper or not."""
     return HABITS.get(architecture.model_type.removesuffix("_text"), PLAIN)
-
-
-def profiled_items(architecture: Architecture, options: VLLMOptions, step_tokens: int) -> int:
-    """Tokens of the images, or of the video, whose embeddings are there while profiling passes the language model: as
-    many items as a step has tokens for, at least the largest alone, however long requests may be
-    (`multimodal/encoder_budget.py`; a log of 65,536 tokens has a video of 153,600)."""
-    item = habits(architecture).item_tokens
-    if architecture.vision is None or options.language_model_only or not item:
-        return 0
-    return max(1, step_tokens // item) * item
 
 
 def sees_images_whole(architecture: Architecture, options: VLLMOptions) -> bool:

@@ -151,7 +151,8 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
     yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
-    if mixer.indexer is not None and mixer.indexer.owned:
+    shared_too = not holds("shared choices cache no index keys", setting.options)
+    if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
         yield Cached("mla", index, (1, index, 0), 0, INDEXER if asked.capability is not None else kernel)
 

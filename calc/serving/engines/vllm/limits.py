@@ -3,7 +3,8 @@
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import Limits
-from calc.serving.engines.vllm.habits import habits, profiled_items, sees_images_whole
+from calc.serving.engines.vllm.encoder import image_bytes, profiled_images
+from calc.serving.engines.vllm.habits import habits, sees_images_whole
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 from calc.units import GIB
@@ -25,14 +26,14 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     if options.max_num_seqs is None:
         sequences = min(sequences, tokens)
     share = options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
-    items = profiled_items(architecture, options, tokens)
-    encoder_bytes = 2 * items * architecture.hidden * habits(architecture).item_rows  # in 16 bits, whole on every rank
+    images = profiled_images(architecture, options, tokens, max_model_len)
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
         share=share,
         in_flight_tokens=tokens * steps_in_flight(options, pp),
-        encoder_bytes=encoder_bytes,
+        encoder_bytes=image_bytes(architecture, options, images),
+        image_patches=images.patches,
     )
 
 

@@ -48,8 +48,8 @@ class VLLMOptions(Frozen):
     max_lora_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(
         default=16, description="Largest rank of an adapter, with enable_lora."
     )
-    mxfp4_kernel: Literal["marlin", "triton"] = Field(
-        default="marlin", description="Kernel that pads experts in MXFP4: Marlin, or Triton on Hopper."
+    mxfp4_kernel: Literal["marlin", "triton"] | None = Field(
+        default=None, description="Kernel of experts in MXFP4; on Hopper, gpt-oss runs by Triton."
     )
     version: str | None = Field(
         default=None,

@@ -4,7 +4,8 @@ Read in vLLM 0.33 (`gpu_worker.py`, `gpu/model_runner.py: profile_run`): one pas
 then sampling for as many sequences as may run at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from calc.errors import Message
@@ -23,6 +24,7 @@ start-up logs (median 1.3 %, most 5.4 % off); their addresses are the sources of
 ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
 EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
 FEED_FORWARD = Message("a pass in the feed-forward")
+ENCODER = Message("a pass in the vision encoder")
 
 Elements = dict[str, Any]
 """Elements a token, by name; numbers or formulas."""
@@ -38,12 +40,13 @@ def profile_peaks(
     width: int = 2,
     sampler_bytes: int = SAMPLER_BYTES,
     encoder_bytes: Any = 0,
+    encoder: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
-    on every rank. `encoder_bytes` are what the encoder has made of the largest images or video before, which is there
-    all the time."""
-    images = {"embeddings of images": encoder_bytes} if encoder_bytes else {}
-    peaks = []
+    on every rank. The largest images or video pass the encoder before, where `encoder` is alive; `encoder_bytes` of
+    them stay."""
+    images = {"kept of images": encoder_bytes} if encoder_bytes else {}
+    peaks = [Peak(ENCODER, encoder)] if encoder else []
     for block in blocks:
         for what, elements in layer_elements(block, hidden):
             tensors = {"input, residual and output": 3 * hidden} | elements

@@ -10,9 +10,17 @@ Change = Literal[
     "prompts are cut into chunks",
     "windows free their blocks",
     "sampling does not sort",
+    "graphs of whole decode steps",
+    "links take less",
     "graphs up to twice the sequences",
+    "videos count without timestamps",
+    "Triton comes with it",
+    "rows of experts are padded",
+    "rows of experts are as they are",
+    "scales of experts are freed",
     "groups half as large again",
     "states have a block each",
+    "graphs are estimated",
     "0.92 of the GPU",
     "its share must be free",
     "graphs are of its share",
@@ -20,6 +28,7 @@ Change = Literal[
     "windows choose their blocks",
     "steps in flight",
     "hybrids cache prefixes",
+    "shared choices cache no index keys",
     "latents beside states in blocks of 128",
     "16,384 tokens from 160 GiB on",
     "the null block is reserved",
@@ -31,8 +40,17 @@ SINCE: dict[Change, Version] = {
     "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
-    "graphs up to twice the sequences": (0, 12),  # before, up to 512, and in pieces alone
+    "graphs of whole decode steps": (0, 11),  # before, in pieces alone (cudagraph_mode)
+    "graphs up to twice the sequences": (0, 12),  # before, up to 512
+    "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
+    "links take less": (0, 12),  # outside of PyTorch, by start-up logs
+    "videos count without timestamps": (0, 13),
+    "rows of experts are padded": (0, 17),  # by its Triton kernels, until
+    "rows of experts are as they are": (0, 22),
+    "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)
+    "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
+    "graphs are estimated": (0, 18),  # of which some memory stays, see PROFILED
     "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
     "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
     "its share must be free": (0, 8),  # before, it does not look

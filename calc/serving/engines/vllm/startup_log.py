@@ -128,18 +128,20 @@ class VLLMLog(StartupLog):
         for cached, ahead in product(caches, (None, False) if scheduling is None else (scheduling,)):
             yield engine.with_options(enable_prefix_caching=cached, async_scheduling=ahead)
 
-    def loadings(self, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
+    def loadings(self, started: Engine, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
         """Experts in MXFP4 are padded by either kernel."""
         if precision.weights != "mxfp4":
-            yield from super().loadings(precision, vision)
+            yield from super().loadings(started, precision, vision)
             return
-        marlin, triton = VLLMOptions(mxfp4_kernel="marlin"), VLLMOptions(mxfp4_kernel="triton")
+        assert isinstance(started.options, VLLMOptions)
+        version = started.options.version
+        marlin, triton = (VLLM(VLLMOptions(mxfp4_kernel=name, version=version)) for name in ("marlin", "triton"))
         if vision:
-            yield Message("The weights with the vision encoder, experts padded for Marlin,"), VLLM(marlin)
-            yield Message("The weights with the vision encoder, experts padded for Triton,"), VLLM(triton)
+            yield Message("The weights with the vision encoder, experts padded for Marlin,"), marlin
+            yield Message("The weights with the vision encoder, experts padded for Triton,"), triton
         text = {"language_model_only": vision}
-        yield Message("The weights, experts padded for Marlin,"), VLLM(marlin).with_options(**text)
-        yield Message("The weights, experts padded for Triton,"), VLLM(triton).with_options(**text)
+        yield Message("The weights, experts padded for Marlin,"), marlin.with_options(**text)
+        yield Message("The weights, experts padded for Triton,"), triton.with_options(**text)
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         return Message("a draft model sits in the log's") if settings.speculative else None

@@ -13,9 +13,10 @@ from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
 from calc.serving.engines.loading import rounded
 from calc.serving.engines.sizes import LoadedWeights
+from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from calc.units import GIB, MIB
-from presets import models
+from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
 
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -53,10 +54,34 @@ def test_weights_of_a_rank_as_logged(model, weights, changes, tp, gib):
     assert held.total / GIB == pytest.approx(gib, rel=5e-4)
 
 
-def test_gpt_oss_on_triton_as_logged():
-    """gpt-oss-120b on an H100, vLLM 0.14.1: 64.38 GiB, github.com/vllm-project/vllm/issues/33155."""
-    (held,) = loaded("openai/gpt-oss-120b", "mxfp4", options={"mxfp4_kernel": "triton"})
-    assert held.total / GIB == pytest.approx(64.38, abs=0.005)
+@pytest.mark.parametrize(
+    ("version", "gib", "off"),
+    [
+        pytest.param("0.14.1", 64.38, 0.005, id=f"scales twice: {LOGS}/33155"),
+        pytest.param("0.25.1", 61.29, 0.3, id="once, public record 68290709404 of a file index"),
+    ],
+)
+def test_gpt_oss_on_triton_as_logged(version, gib, off):
+    """gpt-oss-120b on one H100."""
+    (held,) = loaded("openai/gpt-oss-120b", "mxfp4", options={"mxfp4_kernel": "triton", "version": version})
+    assert held.total / GIB == pytest.approx(gib, abs=off)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "options", "kernel"),
+    [  # get_mxfp4_backend of 0.12, select_gpt_oss_mxfp4_moe_backend of 0.25
+        ("openai/gpt-oss-120b", "h100-sxm", {}, "triton"),
+        ("openai/gpt-oss-20b", "h200-sxm", {}, "triton"),
+        ("openai/gpt-oss-120b", "h100-sxm", {"version": "0.11.0"}, None),
+        ("openai/gpt-oss-120b", "h100-sxm", {"enable_lora": True}, None),
+        ("openai/gpt-oss-120b", "a100-sxm-80gb", {}, None),
+        ("openai/gpt-oss-120b", "h100-sxm", {"mxfp4_kernel": "marlin"}, "marlin"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "h200-sxm", {}, None),
+    ],
+)
+def test_the_kernel_of_experts_on_a_gpu(model, gpu, options, kernel):
+    engine = ENGINES["vllm"](VLLMOptions(**options))
+    assert engine.for_gpu(gpus()[gpu], ARCHITECTURES[model]).options.mxfp4_kernel == kernel
 
 
 def test_gemma_with_its_vision_encoder_as_logged():

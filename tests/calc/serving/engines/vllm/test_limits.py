@@ -4,6 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.encoder import Images, encoder_pass, image_bytes, profiled_images
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from presets import models
@@ -78,3 +79,64 @@ def test_bounds(options, length, tokens, sequences):
 )
 def test_a_video_passes_in_one_step(options, gpu, tokens):
     assert reserved("google/gemma-4-31B-it", gpu, **options).step_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "images"),
+    [  # "Encoder cache will be initialized with a budget of 153600 tokens, and profiled with 1 video items", 0.12: its
+        # encoder makes 12,288 of them; "of 16384 tokens, and profiled with 1 image items", 0.19
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "0.12.0", (153_600, 4 * 12_288)),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "0.14.1", (16_384, 4 * 16_384)),
+        ("Qwen/Qwen3.5-27B", "0.19.0", (16_384, 4 * 16_384)),
+        ("google/gemma-4-26B-A4B", "0.25.1", (2496, 0)),
+        ("Qwen/Qwen3-8B", None, (0, 0)),
+    ],
+)
+def test_images_of_profiling(model, version, images):
+    architecture = Architecture.from_config(models()[model].config)
+    assert profiled_images(architecture, VLLMOptions(version=version), 2048, 65_536) == images
+
+
+def test_pixels_stay_with_the_first_runner():
+    """`batched_dummy_mm_inputs` of 0.20 lives as long as `profile_run`; 65,536 patches of 2 x 3 x 16 x 16."""
+    architecture = Architecture.from_config(models()["Qwen/Qwen3.5-27B"].config)
+    embeddings, pixels = 2 * 16_384 * 5120, 2 * 65_536 * 1536
+    for version, nbytes in (("0.20.0", embeddings + pixels), ("0.33", embeddings)):
+        options = VLLMOptions(version=version)
+        assert image_bytes(architecture, options, Images(16_384, 65_536)) == nbytes
+
+
+QWEN2_5_VL = {
+    "model_type": "qwen2_5_vl",
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152_064,
+    "vision_config": {
+        "depth": 32,
+        "hidden_size": 1280,
+        "intermediate_size": 3420,
+        "num_heads": 16,
+        "out_hidden_size": 3584,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    },
+}
+
+
+@pytest.mark.parametrize(("length", "tokens"), [(8192, 16_384), (32_768, 32_768), (128_000, 114_688)])
+def test_the_largest_video_of_qwen2_5_vl(length, tokens):
+    """The log of Qwen2.5-VL-7B-Instruct at its own length has an encoder budget of 114,688 tokens and a video: public
+    record 55021192520 of a file index. Others have 32,768 at 32,768."""
+    architecture = Architecture.from_config(QWEN2_5_VL)
+    assert profiled_images(architecture, VLLMOptions(version="0.23.0"), 2048, length) == (tokens, 4 * tokens)
+
+
+def test_a_pass_of_qwen2_5_vl_as_logged():
+    """0.22 of 79.25 GiB less 15.67 of weights, 0.53 of graphs and -14.28 for the cache: 15.5 GiB for the pass and what
+    lies outside of PyTorch, on an A100 (the same record)."""
+    tower = Architecture.from_config(QWEN2_5_VL).vision
+    assert sum(encoder_pass(tower, 4 * 114_688, 1).values()) / 2**30 == pytest.approx(15.5 - 0.5, rel=0.06)

@@ -1,0 +1,34 @@
+"""How vLLM's kernels hold routed experts in MXFP4, and which of them runs on a GPU (`oracle/mxfp4.py`)."""
+
+from typing import Literal
+
+from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.serving.engines.loading import ExpertPadding
+from calc.serving.engines.vllm.habits import habits
+from calc.serving.engines.vllm.kernels import capability
+from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.since import holds
+
+MARLIN = ExpertPadding(hidden=256, inner=128)
+TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)
+"""`triton_kernels`, which come with vLLM: `hopper_value.py`, `hopper_scale.py` with eight warps."""
+PADDED_ROW = 64
+"""Bytes of which a row of values is a multiple in the `triton_kernels` of 0.17 to 0.21."""
+
+
+def expert_padding(options: VLLMOptions) -> ExpertPadding:
+    """What the kernel in the options makes of experts."""
+    if options.mxfp4_kernel != "triton":
+        return MARLIN
+    padded = holds("rows of experts are padded", options) and not holds("rows of experts are as they are", options)
+    return TRITON._replace(
+        row_bytes=PADDED_ROW if padded else 1,
+        keeps_scales=not holds("scales of experts are freed", options),
+    )
+
+
+def expert_kernel(options: VLLMOptions, architecture: Architecture, gpu: GPU) -> Literal["marlin", "triton"]:
+    """The kernel that runs where no option says so: Triton with gpt-oss on Hopper, whose adapters Marlin serves."""
+    hopper = capability(gpu) == (9, 0) and holds("Triton comes with it", options)
+    return "triton" if hopper and habits(architecture).triton_experts and not options.enable_lora else "marlin"
