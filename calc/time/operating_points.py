@@ -8,6 +8,7 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.cache_rules import check_positions
 from calc.serving.engines.engine import Engine
 from calc.time.forward import Forward, prefill
 from calc.time.roofline import Bound, binds
@@ -28,7 +29,9 @@ class OperatingPoint(Frozen):
 def operating_points(
     architecture: Architecture, engine: Engine, precision: Precision, gpu: GPU, layout: Layout, context: int
 ) -> tuple[OperatingPoint, ...]:
-    """Decode steps of ever more sequences of a context, and the prefill of one prompt as long."""
+    """Decode steps of ever more sequences of a context, and the prefill of one prompt as long. Raises ConfigError where
+    the model can't read as much."""
+    check_positions(architecture, context)
     rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
     stages = (range(architecture.num_layers),)
     speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.name, file=engine.file)

@@ -1,4 +1,4 @@
-"""What any engine asks of a model's cache."""
+"""What any engine asks of a model, its cache and its positions."""
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat
@@ -13,6 +13,22 @@ def reads_another_cache(architecture: Architecture) -> Message | None:
     if any(growth(blocks, "bf16").values()) or state_bytes(blocks):
         return None
     return Message("No layer of this model keeps a cache: it drafts for a larger model and is served beside it only.")
+
+
+def check_positions(architecture: Architecture, context: int) -> None:
+    """Raise ConfigError where a context is longer than the model's learned positions, of which there is a row for each
+    token and no more."""
+    most = architecture.learned_positions
+    if most is not None and context > most:
+        raise ConfigError(
+            Message(
+                "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read.",
+                most=most,
+                context=context,
+            ),
+            "context",
+            [most],
+        )
 
 
 def check_cache(architecture: Architecture, kv: CacheFormat) -> None:
