@@ -8,9 +8,9 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CACHE_BITS, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
-from calc.serving.engines.cache_rules import check_positions
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.question import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word, max_batch, max_context, remedy, said
@@ -171,7 +171,7 @@ class Trials:
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     """The changes with which it fits, the least first; where none does it alone without less work, two together. More
     GPUs come last. Raises ConfigError where the model can't read sequences so long."""
-    check_positions(serving.architecture, workload.context)
+    serving.engine.check(Question(serving.architecture, workload=workload))
     now = Setting(serving.engine, serving.precision, serving.layout, workload)
     trials, before = Trials(gpu, serving), serving.on(gpu, workload)
 

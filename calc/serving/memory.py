@@ -19,6 +19,7 @@ from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
@@ -43,7 +44,7 @@ class Serving:
         layout: Layout,
         overhead: Overhead,
     ) -> None:
-        engine.check(architecture, precision, layout)
+        engine.check(Question(architecture, precision, layout))
         self.architecture, self.engine, self.precision = architecture, engine, precision
         self.whole, self.overhead = engine.with_draft(architecture), overhead
         self.layouts = dict[Layout, Serving]()
@@ -91,7 +92,7 @@ class Serving:
     def with_layout(self, layout: Layout) -> "Serving":
         """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""
         if layout not in self.layouts:
-            self.engine.check_layout(self.architecture, self.precision, layout)
+            self.engine.check(Question(self.architecture, self.precision, layout))
         return self.spread(layout)
 
     def spread(self, layout: Layout) -> "Serving":
@@ -106,9 +107,7 @@ class Serving:
 
     def accepts(self, layout: Layout) -> bool:
         """Whether the engine takes the model laid out so."""
-        if self.engine.layout_refusal(self.architecture, self.precision, layout) is not None:
-            return False
-        return layout.pp <= self.architecture.num_layers and layout.spreads_experts(self.architecture)
+        return not any(self.engine.refusals(Question(self.architecture, self.precision, layout)))
 
     @cached_property
     def shapes(self) -> list[Layout]:
@@ -191,7 +190,13 @@ class Allocation:
         """Why the engine does not run this model on this GPU, whatever memory there is."""
         if not self.requirements.refused:
             return None
-        return next(self.serving.engine.refusals(self.gpu, self.serving.laid_out))
+        return next(self.serving.engine.refusals(Question(laid_out=self.serving.laid_out, gpu=self.gpu))).message
+
+    @property
+    def request_refusal(self) -> Message | None:
+        """Why what is set up at start does not take these sequences, whatever memory there is."""
+        refusals = self.serving.engine.refusals(Question(workload=self.workload, limits=self.limits))
+        return next((refusal.message for refusal in refusals), None)
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
@@ -227,7 +232,7 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
-        if self.refusal is not None or self.serving.engine.refused(self.workload, self.limits) is not None:
+        if self.refusal is not None or self.request_refusal is not None:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch

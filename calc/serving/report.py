@@ -15,9 +15,9 @@ from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
-from calc.serving.engines.cache_rules import check_positions
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.gpu_memory import Memory
 from calc.serving.kv_budget import KVBudget
@@ -139,6 +139,7 @@ def laid_out_report(
     architecture = architecture or Architecture.from_config(config)
     workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
     engine = engine or ENGINES[DEFAULT_ENGINE]()
+    engine.check(Question(architecture, workload=workload))
     precision = precision or engine.precision(native(config))
     checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
@@ -207,11 +208,10 @@ def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memo
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:
-    """A workload within the model's learned positions. Raises ConfigError where a longer context was asked for."""
+    """A workload whose context, where nobody asked for it, is within the model's learned positions."""
     most, usual = architecture.learned_positions, Workload.model_fields["context"].default
     if most is not None and most < workload.context == usual:
         return Workload.model_validate(workload.model_dump() | {"context": most})
-    check_positions(architecture, workload.context)
     return workload
 
 

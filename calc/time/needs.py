@@ -2,9 +2,8 @@
 
 from pydantic import Field, model_validator
 
-from calc.errors import ConfigError, Frozen
+from calc.errors import Frozen
 from calc.model.architecture import Architecture
-from calc.serving.engines.cache_rules import check_positions
 
 
 class Needs(Frozen):
@@ -39,16 +38,11 @@ class Needs(Frozen):
         return self.prompt + self.output
 
     def placed(self, architecture: Architecture) -> "Needs":
-        """These within the model's learned positions: a prompt, or an answer, that nobody asked for is as long as these
-        allow. Raises ConfigError where longer ones were asked for."""
+        """These with a prompt, or an answer, that nobody asked for as long as the model's learned positions allow."""
         most = architecture.learned_positions
         if most is None or self.context <= most:
             return self
         for name, other in (("prompt", self.output), ("output", self.prompt)):
             if getattr(self, name) == type(self).model_fields[name].default and other < most:
                 return self.model_copy(update={name: most - other})
-        try:
-            check_positions(architecture, self.context)
-        except ConfigError as error:
-            raise ConfigError(error.message, "prompt", [most - self.output] if self.output < most else []) from None
         return self

@@ -22,6 +22,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.question import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
@@ -102,6 +103,13 @@ def check_engine(engine: Engine) -> None:
         raise ConfigError(sentence, "engine", PLANNED)
 
 
+def check_lengths(engine: Engine, architecture: Architecture, needs: Needs) -> None:
+    """Raise ConfigError where the model can't read a prompt with its answer, with the longest prompt that it can."""
+    for refusal in engine.refusals(Question(architecture, workload=Workload(context=needs.context))):
+        prompts = [int(most) - needs.output for most in refusal.nearest]
+        raise ConfigError(refusal.message, "prompt", [prompt for prompt in prompts if prompt > 0])
+
+
 def at_place(figures: Array, place: Indices) -> Array:
     """Of each row the figure in this place."""
     return np.asarray(np.take_along_axis(figures, place[:, None], axis=1)[:, 0])
@@ -126,6 +134,7 @@ class Search:
     ) -> None:
         check_engine(engine)
         self.needs = needs = needs.placed(architecture)
+        check_lengths(engine, architecture, needs)
         self.architecture, self.asked = architecture, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]

@@ -26,7 +26,9 @@ def sensitivity(search: Search) -> list[Sensitivity]:
     now = next(iter(search.plans(1)), None)
     if now is None:
         return []
-    return [row(what, now, other and next(iter(other.plans(1)), None)) for what, other in others(search)]
+    return [
+        row(what, now, None if other is None else next(iter(other.plans(1)), None)) for what, other in others(search)
+    ]
 
 
 def others(search: Search) -> Iterator[tuple[Message, Search | None]]:

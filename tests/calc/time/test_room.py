@@ -39,6 +39,5 @@ def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, kind, co
         for place, form in enumerate(formats):
             serving = Serving(architecture, search.engine, search.precisions[form], layout, Overhead())
             allocation = serving.on(gpu, Workload(batch=1, context=context, generated=512))
-            runs = not any(search.engine.refusals(gpu, serving.laid_out))
-            most = max_batch(allocation, layout.dp) if runs else 0
+            most = max_batch(allocation, layout.dp) if allocation.refusal is None else 0
             assert bound[place, 0] >= (MOST_BATCH if most is None else most)
