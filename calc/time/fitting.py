@@ -57,11 +57,13 @@ def in_formats(
     model: Architecture, engine: Engine, precisions: Sequence[Precision], *, count: int = 1, node: int = 8
 ) -> Formats:
     """A model in each format on so many GPUs, as `layout_on` lays it out."""
-    found: dict[WeightFormat, Serving | None] = {}
+    servings: dict[WeightFormat, Serving | None] = {}
+    overhead, like = Overhead(), None
     for precision in precisions:
         layout = layout_on(model, engine, precision, count, node)
-        found[precision.weights] = None if layout is None else Serving(model, engine, precision, layout, Overhead())
-    return found
+        stored = None if layout is None else Serving(model, engine, precision, layout, overhead, like)
+        servings[precision.weights], like = stored, like or stored
+    return servings
 
 
 def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:

@@ -69,10 +69,10 @@ def foreign_cache(kv: CacheFormat) -> Iterator[Refusal]:
 
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
     """Flags that go with this model on no GPU."""
-    attends = has(architecture, GQA | LatentAttention)
-    if options.disable_hybrid_kv_cache_manager and attends and has(architecture, Recurrent):
+    split = options.disable_hybrid_kv_cache_manager
+    if split and has(architecture, GQA | LatentAttention) and has(architecture, Recurrent):
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")
-    if compressed(architecture) and options.block_size is not None and options.block_size % BLOCK:
+    if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
         sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
         yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")
 
