@@ -48,7 +48,8 @@ class Serving:
         """`like` is the same under this engine in other formats: ranks and passes are laid out once for both."""
         engine.check(Question(architecture, precision, layout))
         self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
-        self.whole, self.overhead = engine.with_draft(architecture) if like is None else like.whole, overhead
+        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
+        self.overhead = overhead
         self.layouts = dict[Layout, Serving]()
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()

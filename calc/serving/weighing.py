@@ -64,7 +64,8 @@ class Weighing:
     ) -> None:
         """`like` is the same rank in other formats: its passes take the same memory where activations are as wide."""
         self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
-        self.rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp)) if like is None else like.rank
+        vocab = engine.vocabulary(whole.vocab, layout.tp)
+        self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
         self.peaks = dict[StepSize, KindPeaks]()
