@@ -1,7 +1,7 @@
 """What every module shares: values that never change, sentences for people, and the one error that an input ends in."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
@@ -65,6 +65,14 @@ class ConfigError(ValueError):
         self.message = message if isinstance(message, Message) else Message("{text}", text=message)
         self.field = field
         self.nearest = tuple(nearest)
+
+
+class Refusal(NamedTuple):
+    """Why something can't be done, the config field or option at fault, and valid values close to the one given."""
+
+    message: Message
+    field: str | None = None
+    nearest: Sequence[int | float | str] = ()
 
 
 def printable(text: str) -> str:

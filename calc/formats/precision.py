@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from calc.formats.quantization_config import Native, native
 from calc.formats.quantization_tools import TOOLS
 from calc.formats.scheme import EXPERTS, LINEARS, Rule, Scheme
 from calc.formats.table import FORMATS
+from calc.model.tensor import Component
 
 CALIBRATED: tuple[WeightFormat, ...] = ("int4", "int4-gptq", "int4-w4a16", "nvfp4")
 ANY_TOOL = frozenset(TOOLS)
@@ -18,6 +20,12 @@ ANY_TOOL = frozenset(TOOLS)
 def native_weights(config: Mapping[str, Any]) -> WeightFormat:
     """The format that the checkpoint is stored in, by its `quantization_config`; bf16 when it is not quantized."""
     return native(config).name
+
+
+@lru_cache(maxsize=128)
+def scheme_of_components(weights: WeightFormat, components: frozenset[Component]) -> Scheme:
+    """One format for all matrices of some components."""
+    return Scheme(rules=(Rule(form=FORMATS[weights], components=components),))
 
 
 class Precision(Frozen):
@@ -71,7 +79,7 @@ class Precision(Frozen):
         components = LINEARS - {"ssm_linear"} if self.weights in CALIBRATED else LINEARS
         if self.weights == "mxfp4" and experts:
             components = EXPERTS
-        return Scheme(rules=(Rule(form=FORMATS[self.weights], components=components),))
+        return scheme_of_components(self.weights, components)
 
     def assumptions(self, *, experts: bool) -> Iterator[Message]:
         """What the bytes of weights and cache take for granted, in sentences."""

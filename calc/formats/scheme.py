@@ -104,6 +104,8 @@ class Scheme(Frozen):
 
     def form(self, tensor: Tensor, layer: int) -> Format:
         """The format of a tensor in one layer."""
+        if not self.names_modules:
+            return self._form(tensor, tensor.name)
         name = tensor.name.format(layer=layer - tensor.begins, expert=0)
         key = (name, tensor.component, len(tensor.shape))
         if key not in self.known:
@@ -111,12 +113,15 @@ class Scheme(Frozen):
         return self.known[key]
 
     def _form(self, tensor: Tensor, name: str) -> Format:
-        if not is_matrix(tensor) or self.skip.hold(name):
-            return FORMATS["bf16"]
         for rule in self.rules:
             if rule.modules.hold(name) if rule.modules.names else tensor.component in rule.components:
-                return rule.form
+                return rule.form if is_matrix(tensor) and not self.skip.hold(name) else FORMATS["bf16"]
         return FORMATS["bf16"]
+
+    @cached_property
+    def names_modules(self) -> bool:
+        """Whether it asks for names: otherwise a component has one format in all layers."""
+        return bool(self.skip.names) or any(rule.modules.names for rule in self.rules)
 
     @cached_property
     def differs_by_layer(self) -> bool:

@@ -35,7 +35,7 @@ def needs_of(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> FormatNe
     return needs if gpu.platform in ANSWERS else None
 
 
-def refused_format(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Message | None:
+def missing_kernel(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Message | None:
     """Why an engine has no kernel on a GPU for weights of this format."""
     needs = needs_of(gpu, engine, weights)
     if needs is None or needs.least is None or gpu.platform != "cuda" or gpu.capability is None:

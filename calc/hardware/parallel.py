@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import ConfigError, Frozen, Message, Refusal
 from calc.hardware.division import nearest, undivided
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
@@ -51,14 +51,27 @@ class Degrees(Frozen):
                 return self.of_degree(tp).undivided(architecture) is None
 
             raise ConfigError(message, "tp", nearest(self.tp, allowed))
-        if self.pp > architecture.num_layers:
-            layers = architecture.num_layers
-            raise ConfigError(
-                Message("pp is {pp:,}, but the model has only {layers:,} layers.", pp=self.pp, layers=layers),
-                "pp",
-                [layers],
-            )
-        self.check_experts(architecture)
+        for refusal in self.unspread(architecture):
+            raise ConfigError(*refusal)
+
+    def unspread(self, architecture: Architecture) -> Iterator[Refusal]:
+        """Why the layers can't be spread over the stages, or the routed experts over the ranks."""
+        if self.pp > (layers := architecture.num_layers):
+            sentence = Message("pp is {pp:,}, but the model has only {layers:,} layers.", pp=self.pp, layers=layers)
+            yield Refusal(sentence, "pp", [layers])
+        if self.spreads_experts(architecture):
+            return
+        if not any(isinstance(block.ffn, MoE) for block in architecture.blocks):
+            yield Refusal(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
+            return
+        degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
+        possible = [other.ep for other in degrees if other.spreads_experts(architecture)]
+        sentence = Message(
+            "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks.",
+            ep=self.ep,
+            ranks=self.tp * self.dp,
+        )
+        yield Refusal(sentence, "ep", possible)
 
     def spreads_experts(self, architecture: Architecture) -> bool:
         """Whether its ranks can share the routed experts evenly; without any, nothing is spread."""
@@ -68,17 +81,6 @@ class Degrees(Frozen):
         return ranks % self.ep == 0 and all(
             self.ep <= moe.n_experts and moe.expert.divides(ranks // self.ep) for moe in experts
         )
-
-    def check_experts(self, architecture: Architecture) -> None:
-        """The same for the routed experts."""
-        if self.spreads_experts(architecture):
-            return
-        if not any(isinstance(block.ffn, MoE) for block in architecture.blocks):
-            raise ConfigError(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
-        degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
-        possible = [other.ep for other in degrees if other.spreads_experts(architecture)]
-        sentence = "ep is {ep:,}, which does not share the routed experts over tp times dp, {ranks:,} ranks."
-        raise ConfigError(Message(sentence, ep=self.ep, ranks=self.tp * self.dp), "ep", possible)
 
 
 class Layout(Degrees):

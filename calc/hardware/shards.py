@@ -27,6 +27,8 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
     The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
     draft layers on the last; a tied head is the embedding once more.
     """
+    if len(pieces) == 1:
+        return copies_within_piece(architecture, tensor, pieces[0])
     return sum([copies_within_piece(architecture, tensor, piece) for piece in pieces])
 
 

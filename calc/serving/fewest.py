@@ -8,6 +8,7 @@ from operator import add, sub
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
@@ -103,8 +104,8 @@ class Several:
     def refuse(self, shape: Layout) -> bool:
         """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
         if shape.tp not in self.refusals:
-            refusals = self.alone.engine.refusals(self.gpu, self.alone.weighing_of(shape).unweighed)
-            self.refusals[shape.tp] = any(refusals)
+            question = Question(laid_out=self.alone.weighing_of(shape).unweighed, gpu=self.gpu)
+            self.refusals[shape.tp] = any(self.alone.engine.refusals(question))
         return self.refusals[shape.tp]
 
     def working(self, shape: Layout) -> int:

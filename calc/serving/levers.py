@@ -10,6 +10,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.question import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word, max_batch, max_context, remedy, said
@@ -162,14 +163,15 @@ class Trials:
         serving, precision = self.serving, setting.precision
         if precision not in self.formats:
             model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-            self.formats[precision] = Serving(*model)
+            self.formats[precision] = Serving(*model, like=serving)
         changed = self.formats[precision].with_layout(setting.layout)
         return changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
 
 
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     """The changes with which it fits, the least first; where none does it alone without less work, two together. More
-    GPUs come last."""
+    GPUs come last. Raises ConfigError where the model can't read sequences so long."""
+    serving.engine.check(Question(serving.architecture, workload=workload))
     now = Setting(serving.engine, serving.precision, serving.layout, workload)
     trials, before = Trials(gpu, serving), serving.on(gpu, workload)
 

@@ -19,6 +19,7 @@ from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
@@ -42,10 +43,13 @@ class Serving:
         precision: Precision,
         layout: Layout,
         overhead: Overhead,
+        like: "Serving | None" = None,
     ) -> None:
-        engine.check(architecture, precision, layout)
-        self.architecture, self.engine, self.precision = architecture, engine, precision
-        self.whole, self.overhead = engine.with_draft(architecture), overhead
+        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both."""
+        engine.check(Question(architecture, precision, layout))
+        self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
+        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
+        self.overhead = overhead
         self.layouts = dict[Layout, Serving]()
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
@@ -53,7 +57,7 @@ class Serving:
         self._lay_out(layout)
 
     def _lay_out(self, layout: Layout) -> None:
-        self.layout, self.layouts[layout] = layout, self
+        self.layout = layout
         self.weighing = weighing = self.weighing_of(layout.model_copy(update={"pp": 1}))
         ranges = self.ranges_of(layout.pp)
         self.laid_out = weighing.laid_out(layout, ranges)
@@ -62,7 +66,8 @@ class Serving:
     def weighing_of(self, shape: Layout) -> Weighing:
         """A rank of one pipeline stage."""
         if shape not in self.weighings:
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape)
+            like = None if self.like is None else self.like.weighing_of(shape)
+            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
         return self.weighings[shape]
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
@@ -91,25 +96,29 @@ class Serving:
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""
-        if layout not in self.layouts:
-            self.engine.check_layout(self.architecture, self.precision, layout)
+        if layout != self.layout and layout not in self.layouts:
+            self.engine.check(Question(self.architecture, self.precision, layout))
         return self.spread(layout)
 
     def spread(self, layout: Layout) -> "Serving":
         """The same on other GPUs, in a way that the engine is known to take; laid out once."""
+        if layout == self.layout:
+            return self
+        self.layouts.setdefault(self.layout, self)
         if layout not in self.layouts:
-            copy(self)._lay_out(layout)
+            other = copy(self)
+            other._lay_out(layout)
+            self.layouts[layout] = other
         return self.layouts[layout]
 
     def accepted(self, layout: Layout) -> "Serving | None":
         """The model laid out so; None where the engine does not take it."""
-        return self.spread(layout) if layout in self.layouts or self.accepts(layout) else None
+        known = layout == self.layout or layout in self.layouts
+        return self.spread(layout) if known or self.accepts(layout) else None
 
     def accepts(self, layout: Layout) -> bool:
         """Whether the engine takes the model laid out so."""
-        if self.engine.layout_refusal(self.architecture, self.precision, layout) is not None:
-            return False
-        return layout.pp <= self.architecture.num_layers and layout.spreads_experts(self.architecture)
+        return not any(self.engine.refusals(Question(self.architecture, self.precision, layout)))
 
     @cached_property
     def shapes(self) -> list[Layout]:
@@ -130,7 +139,7 @@ class Serving:
                 self.reloaded[flags] = Serving(*model)
             return self.reloaded[flags].spread(self.layout)
         other = copy(self)
-        other.engine, other.layouts = engine, {self.layout: other}
+        other.engine, other.layouts = engine, {}
         other._know_nothing()
         return other
 
@@ -148,10 +157,11 @@ class Serving:
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """What GPUs with the kernels and links of this one need, under these limits."""
         key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
-        if key not in self.known_requirements:
-            ranges = self.overhead.ranges(self.engine.overhead_on(gpu, self.laid_out, limits))
-            self.known_requirements[key] = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
-        return self.known_requirements[key]
+        if (known := self.known_requirements.get(key)) is not None:
+            return known
+        ranges = self.overhead.ranges(self.engine.overhead_on(gpu, self.laid_out, limits))
+        known = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
+        return self.known_requirements.setdefault(key, known)
 
 
 class Outcome(NamedTuple):
@@ -201,7 +211,13 @@ class Allocation:
         """Why the engine does not run this model on this GPU, whatever memory there is."""
         if not self.requirements.refused:
             return None
-        return next(self.serving.engine.refusals(self.gpu, self.serving.laid_out))
+        return next(self.serving.engine.refusals(Question(laid_out=self.serving.laid_out, gpu=self.gpu))).message
+
+    @property
+    def request_refusal(self) -> Message | None:
+        """Why what is set up at start does not take these sequences, whatever memory there is."""
+        refusals = self.serving.engine.refusals(Question(workload=self.workload, limits=self.limits))
+        return next((refusal.message for refusal in refusals), None)
 
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
@@ -237,7 +253,7 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
-        if self.refusal is not None or self.serving.engine.refused(self.workload, self.limits) is not None:
+        if self.refusal is not None or self.request_refusal is not None:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision, native
 from calc.formats.stored import CheckpointSize
@@ -17,6 +17,7 @@ from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.gpu_memory import Memory
 from calc.serving.kv_budget import KVBudget
@@ -138,6 +139,7 @@ def laid_out_report(
     architecture = architecture or Architecture.from_config(config)
     workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
     engine = engine or ENGINES[DEFAULT_ENGINE]()
+    engine.check(Question(architecture, workload=workload))
     precision = precision or engine.precision(native(config))
     checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
@@ -206,22 +208,11 @@ def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memo
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:
-    """A workload within the model's learned positions, of which there is a row for each token and no more. Raises
-    ConfigError where a longer context was asked for."""
-    most = architecture.learned_positions
-    if most is None or workload.context <= most:
-        return workload
-    if workload.context == Workload.model_fields["context"].default:
+    """A workload whose context, where nobody asked for it, is within the model's learned positions."""
+    most, usual = architecture.learned_positions, Workload.model_fields["context"].default
+    if most is not None and most < workload.context == usual:
         return Workload.model_validate(workload.model_dump() | {"context": most})
-    raise ConfigError(
-        Message(
-            "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read.",
-            most=most,
-            context=workload.context,
-        ),
-        "context",
-        [most],
-    )
+    return workload
 
 
 def contexts(workload: Workload, architecture: Architecture) -> list[int]:

@@ -9,6 +9,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_en
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, StagePeak
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.weighing import Weighing
@@ -63,7 +64,7 @@ class Requirements:
     @cached_property
     def refused(self) -> bool:
         """Whether the engine does not run it on these GPUs, whatever memory they have."""
-        return any(self.engine.refusals(self.gpu, self.laid_out))
+        return any(self.engine.refusals(Question(laid_out=self.laid_out, gpu=self.gpu)))
 
     @cached_property
     def working(self) -> tuple[Peak, ...]:

@@ -172,7 +172,7 @@ def reason(allocation: Allocation) -> Message:
     """What the verdict hangs on."""
     if allocation.refusal is not None:
         return allocation.refusal
-    if (sentence := allocation.serving.engine.refused(allocation.workload, allocation.limits)) is not None:
+    if (sentence := allocation.request_refusal) is not None:
         return sentence
     if allocation.sets_aside:
         return reason_at_start(allocation)

@@ -34,25 +34,44 @@ class LayerBytes(NamedTuple):
         return cls([*accumulate(each, initial=0)], before, behind, beside)
 
 
-class KindPeaks(NamedTuple):
+class BlockPeaks(NamedTuple):
     """What an engine finds at start that a pass takes on a rank, whatever the workload."""
+
+    blocks: list[Peak | None]
+    """In each block."""
+    behind: Peak | None
+    """In what stands behind the layers."""
+
+
+class KindPeaks(NamedTuple):
+    """The same by kinds of layers."""
 
     layers: list[Peak | None]
     """In a layer of each kind."""
     behind: Peak | None
-    """In what stands behind the layers."""
 
 
 class Weighing:
     """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
 
-    def __init__(self, engine: Engine, whole: Architecture, precision: Precision, layout: Layout) -> None:
-        self.engine, self.whole, self.precision, self.layout = engine, whole, precision, layout
-        self.rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
+    def __init__(
+        self,
+        engine: Engine,
+        whole: Architecture,
+        precision: Precision,
+        layout: Layout,
+        like: "Weighing | None" = None,
+    ) -> None:
+        """`like` is the same rank in other formats: its passes take the same memory where activations are as wide."""
+        self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
+        vocab = engine.vocabulary(whole.vocab, layout.tp)
+        self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
         self.peaks = dict[StepSize, KindPeaks]()
-        self.block_peaks = dict[StepSize, list[Peak | None]]()
+        self.block_peaks = dict[StepSize, BlockPeaks]()
+        if like is not None and like.precision.activation_bytes == precision.activation_bytes:
+            self.block_peaks = like.block_peaks
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -88,6 +107,8 @@ class Weighing:
     @cached_property
     def kinds(self) -> list[int]:
         """The number of each layer's kind: layers of one weigh the same."""
+        if self.like is not None and [*self.layers] == [*self.like.layers]:
+            return self.like.kinds
         places = [*(block.runs_in for block in self.rank.all_blocks), *self.layers]
         kinds = layer_kinds(self.rank.num_layers, places)
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
@@ -211,22 +232,23 @@ class Weighing:
         """The same of a layer of each kind, and of what stands behind them."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.peaks:
-            of_blocks = [*zip(self.rank.all_blocks, self.peaks_of_blocks(engine, limits), strict=True)]
+            each, behind = self.peaks_of_blocks(engine, limits)
+            of_blocks = [*zip(self.rank.all_blocks, each, strict=True)]
             runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
-            layers = [largest(peaks) if peaks else None for peaks in runs]
-            self.peaks[size] = KindPeaks(layers, self.peak(engine, limits, self.drafts, last=True))
+            self.peaks[size] = KindPeaks([largest(peaks) if peaks else None for peaks in runs], behind)
         return self.peaks[size]
 
-    def peaks_of_blocks(self, engine: Engine, limits: Limits) -> list[Peak | None]:
+    def peaks_of_blocks(self, engine: Engine, limits: Limits) -> BlockPeaks:
         """The same of each block."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.block_peaks:
-            self.block_peaks[size] = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
+            each = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
+            self.block_peaks[size] = BlockPeaks(each, self.peak(engine, limits, self.drafts, last=True))
         return self.block_peaks[size]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
-        peaks = self.peaks_of_blocks(engine, limits)
+        peaks = self.peaks_of_blocks(engine, limits).blocks
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
     def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool = False) -> Peak | None:

@@ -1,7 +1,7 @@
 """Bytes that a forward pass reads and writes: weights, cache, and what goes in and out of matrix products."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.formats.stored import Piece
@@ -10,6 +10,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
+from calc.model.tensor import Tensor
 from calc.serving.kv_cache import token_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of
 
@@ -20,30 +21,36 @@ def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
     return 1 - (1 - top_k / experts) ** tokens
 
 
-def weight_bytes(
-    architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
-) -> dict[Product, int]:
-    """Bytes of the weights of a stage by the product that reads them, all experts included; the rest by component."""
-    sizes: dict[Product, int] = {}
-    for piece in pieces:
-        tensor = piece.tensor
-        if tensor.excluded_as is None or tensor.excluded_as in included:
+class StoredProducts(NamedTuple):
+    """How the weights of a stage are stored, by the product that reads them; the rest by component."""
+
+    nbytes: dict[Product, int]
+    """Bytes, all experts included."""
+    quantized: dict[Product, bool]
+    """Whether most of a product's weights, in the whole model, are stored in fewer than 16 bits."""
+
+    @classmethod
+    def of(
+        cls, architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
+    ) -> Self:
+        sizes, narrow = dict[Product, int](), dict[Product, int]()
+        for piece in pieces:
+            tensor = piece.tensor
             product = product_of(architecture, tensor)
-            held = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, *stage)
-            sizes[product] = sizes.get(product, 0) + held
-    return sizes
+            if tensor.excluded_as is None or tensor.excluded_as in included:
+                nbytes = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, *stage)
+                sizes[product] = sizes.get(product, 0) + nbytes
+            if is_multiplied(tensor):
+                sign = 1 if piece.form.bits < 16 else -1
+                narrow[product] = narrow.get(product, 0) + sign * tensor.parameters
+        return cls(sizes, {product: balance > 0 for product, balance in narrow.items()})
 
 
-def row_elements(
-    architecture: Architecture, *stage: range, included: frozenset[str] = frozenset()
-) -> dict[Product, int]:
+def row_elements(matrices: Iterable[tuple[Product, Tensor, int]]) -> dict[Product, int]:
     """Elements that one row takes into the matrix products of a stage and brings out of them."""
     widths: dict[Product, int] = {}
-    for tensor in architecture.tensors():
-        if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included):
-            product = product_of(architecture, tensor)
-            wide = sum(tensor.shape[-2:]) * copies_within(architecture, tensor, *stage)
-            widths[product] = widths.get(product, 0) + wide
+    for product, tensor, copies in matrices:
+        widths[product] = widths.get(product, 0) + sum(tensor.shape[-2:]) * copies
     return widths
 
 

@@ -13,10 +13,10 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
-from calc.time.layouts import refusal
 from calc.time.serving_time import speed_laid_out
 from calc.time.sizes import Array, read_only
 
@@ -57,21 +57,21 @@ def in_formats(
     model: Architecture, engine: Engine, precisions: Sequence[Precision], *, count: int = 1, node: int = 8
 ) -> Formats:
     """A model in each format on so many GPUs, as `layout_on` lays it out."""
-    found: dict[WeightFormat, Serving | None] = {}
+    servings: dict[WeightFormat, Serving | None] = {}
+    overhead, like = Overhead(), None
     for precision in precisions:
         layout = layout_on(model, engine, precision, count, node)
-        found[precision.weights] = None if layout is None else Serving(model, engine, precision, layout, Overhead())
-    return found
+        stored = None if layout is None else Serving(model, engine, precision, layout, overhead, like)
+        servings[precision.weights], like = stored, like or stored
+    return servings
 
 
 def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
     """Tensor parallelism over all of them where the engine accepts it, else over as many as it does; None where it
     does not run the model."""
-    if engine.refusal(model, precision) is not None:
-        return None
     for tp in range(min(count, node), 0, -1):
         layout = Layout(tp=tp, pp=count // tp)
-        if count % tp == 0 and refusal(model, engine, precision, layout, node) is None:
+        if count % tp == 0 and not any(engine.refusals(Question(model, precision, layout))):
             return layout
     return None
 

@@ -1,6 +1,7 @@
 """Floating-point operations, 2 for each multiply-add. Norms, rotary embedding, activation functions, softmax and
 sampling are left out: together less than 1 % of a forward pass, and bound by memory."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from calc.hardware.shards import copies_within
@@ -32,34 +33,44 @@ def unrolled(architecture: Architecture) -> Architecture:
 
 def is_multiplied(tensor: Tensor) -> bool:
     """Whether tokens are multiplied by it: no vector, table, norm, or parameter of a recurrence."""
-    module, _, leaf = tensor.name.rpartition(".")
     sides = len(tensor.shape) - (tensor.experts != 1 and "{expert}" not in tensor.name)
-    named_otherwise = leaf in NOT_MULTIPLIED or leaf.endswith("bias") or "norm" in module.rpartition(".")[2]
-    return sides > 1 and tensor.component not in ("embedding", "norms") and not named_otherwise
+    if sides < 2 or tensor.component in ("embedding", "norms"):
+        return False
+    module, _, leaf = tensor.name.rpartition(".")
+    return leaf not in NOT_MULTIPLIED and not leaf.endswith("bias") and "norm" not in module.rpartition(".")[2]
 
 
 def product_of(architecture: Architecture, tensor: Tensor) -> Product:
     """Which product a weight belongs to."""
     if tensor.name.endswith("kv_b_proj.weight"):
         return "latents"
-    cross = f".{architecture.names.cross}."
-    if cross in tensor.name and tensor.name.endswith(("k_proj.weight", "v_proj.weight")):
+    if tensor.name.endswith(("k_proj.weight", "v_proj.weight")) and f".{architecture.names.cross}." in tensor.name:
         return "image"
     return tensor.component
 
 
-def product_flops(
+def matrices_within(
     architecture: Architecture, *stage: range, included: frozenset[str] = frozenset()
+) -> list[tuple[Product, Tensor, int]]:
+    """Every matrix of a stage, in one piece or several, with its product and the number of layers that hold it;
+    `included` are tensors listed apart that run too."""
+    return [
+        (product_of(architecture, tensor), tensor, copies_within(architecture, tensor, *stage))
+        for tensor in architecture.tensors()
+        if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included)
+    ]
+
+
+def product_flops(
+    architecture: Architecture, matrices: Iterable[tuple[Product, Tensor, int]], *stage: range
 ) -> dict[Product, Any]:
-    """FLOPs of one row through every matrix of a stage, in one piece or several: 2 for each weight. A row of routed
-    experts goes through one of them. `included` are tensors listed apart that run too."""
+    """FLOPs of one row through the matrices of a stage: 2 for each weight. A row of routed experts goes through one of
+    them."""
     flops: dict[Product, Any] = {}
-    for tensor in architecture.tensors():
-        if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included):
-            product = product_of(architecture, tensor)
-            each = tensor.active // max(1, len(tensor.layers))
-            each = each // tensor.top_k if product == "experts_routed" else each
-            flops[product] = flops.get(product, 0) + 2 * copies_within(architecture, tensor, *stage) * each
+    for product, tensor, copies in matrices:
+        each = tensor.active // max(1, len(tensor.layers))
+        each = each // tensor.top_k if product == "experts_routed" else each
+        flops[product] = flops.get(product, 0) + 2 * copies * each
     if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)
     return flops

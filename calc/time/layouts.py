@@ -3,28 +3,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""
-
-
-def refusal(
-    architecture: Architecture, engine: Engine, precision: Precision, layout: Layout, node: int = 8
-) -> ConfigError | None:
-    """Why a layout is none to plan with, and what is nearest to it; None where it is."""
-    if layout.tp > node:
-        sentence = "Tensor parallelism over {tp:,} GPUs leaves the node, which has {node:,}: use pipeline stages."
-        return ConfigError(Message(sentence, tp=layout.tp, node=node), "tp", (node,))
-    try:
-        engine.check_layout(architecture, precision, layout)
-    except ConfigError as error:
-        return error
-    return None
 
 
 def accepted_formats(
@@ -32,18 +18,14 @@ def accepted_formats(
 ) -> tuple[Precision, ...]:
     """Those in which the engine takes the model, each pair of weights and cache once. Raises ConfigError where it takes
     it in none."""
-    found: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
-    refused: list[ConfigError] = []
-    for precision in precisions:
-        try:
-            engine.check(architecture, precision, Layout())
-        except ConfigError as error:
-            refused.append(error)
-        else:
-            found.setdefault((precision.weights, precision.kv), precision)
-    if refused and not found:
-        raise refused[0]
-    return tuple(found.values())
+    questions = [Question(architecture, precision, Layout()) for precision in precisions]
+    taken = (one.precision for one in questions if one.precision and not any(engine.refusals(one)))
+    formats: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
+    for precision in taken:
+        formats.setdefault((precision.weights, precision.kv), precision)
+    if questions and not formats:
+        engine.check(questions[0])
+    return tuple(formats.values())
 
 
 def layouts(
@@ -59,19 +41,20 @@ def layouts_by_format(
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """The same in some of these formats, by their numbers."""
     for plain in shapes(architecture, node):
-        if plain.gpus > most or not plain.spreads_experts(architecture):
+        if plain.gpus > most:
             continue
-        refused = (engine.unaccepted(architecture, precision, plain) for precision in precisions)
-        formats = tuple(number for number, why in enumerate(refused) if why is None)
-        for shape in sharing(architecture, engine, plain) if formats else ():
+        refused = [any(engine.refusals(Question(architecture, one, plain))) for one in precisions]
+        formats = tuple(number for number, is_refused in enumerate(refused) if not is_refused)
+        for shape in sharing(architecture, engine, precisions[formats[0]], plain) if formats else ():
             for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
                 if shape.gpus * stages <= most and stages <= architecture.num_layers:
                     yield shape.model_copy(update={"pp": stages}), formats
 
 
-def sharing(architecture: Architecture, engine: Engine, shape: Layout) -> Iterator[Layout]:
+def sharing(architecture: Architecture, engine: Engine, precision: Precision, shape: Layout) -> Iterator[Layout]:
     """The same, and with as many of its ranks as may sharing cached tokens, so that the fewest copies are held."""
     yield shape
     degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
     shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
-    yield from islice((one for one in shared if engine.unshared(architecture, one) is None), 1)
+    taken = (one for one in shared if not any(engine.refusals(Question(architecture, precision, one))))
+    yield from islice(taken, 1)

@@ -14,6 +14,7 @@ from calc.serving.engines.llamacpp.file import layers_of, model_file
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed
+from calc.serving.engines.question import Question
 from calc.serving.workload import Workload
 from calc.time.estimate import Estimate
 from calc.time.offload import OffloadSpeed
@@ -66,7 +67,7 @@ class LocalRun(Frozen):
 
 def reads(architecture: Architecture) -> bool:
     """Whether llama.cpp runs a model of this kind, as far as it is known here."""
-    return LlamaCpp().refusal(architecture, Precision(weights="Q4_K_M")) is None
+    return not any(LlamaCpp().refusals(Question(architecture, Precision(weights="Q4_K_M"))))
 
 
 def room(computer: Computer) -> MachineRoom:

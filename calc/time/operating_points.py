@@ -9,6 +9,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
+from calc.serving.workload import Workload
 from calc.time.forward import Forward, prefill
 from calc.time.roofline import Bound, binds
 from calc.time.serving_time import Speed, speed_of
@@ -28,7 +30,9 @@ class OperatingPoint(Frozen):
 def operating_points(
     architecture: Architecture, engine: Engine, precision: Precision, gpu: GPU, layout: Layout, context: int
 ) -> tuple[OperatingPoint, ...]:
-    """Decode steps of ever more sequences of a context, and the prefill of one prompt as long."""
+    """Decode steps of ever more sequences of a context, and the prefill of one prompt as long. Raises ConfigError where
+    the engine does not take it."""
+    engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
     rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
     stages = (range(architecture.num_layers),)
     speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.name, file=engine.file)

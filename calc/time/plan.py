@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import get_args
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
@@ -23,12 +22,14 @@ from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.question import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
+from calc.time.needs import Needs
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
 from calc.time.room import FittingRows, Rooms
@@ -47,38 +48,6 @@ MOST_NAMED = 6
 HOUR = 3600
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
-
-
-class Needs(Frozen):
-    """What a server must do."""
-
-    users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
-    requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")
-    prompt: int = Field(default=2048, ge=1, le=2**30, description="Tokens of a prompt.")
-    output: int = Field(default=512, ge=1, le=2**30, description="Tokens of an answer.")
-    prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
-    ttft_ms: float | None = Field(default=None, gt=0, description="Longest time to first token (TTFT).")
-    tpot_ms: float | None = Field(default=None, gt=0, description="Longest time per output token (TPOT).")
-
-    @model_validator(mode="after")
-    def _one_load(self) -> "Needs":
-        if self.users is not None and self.requests_per_s is not None:
-            raise ValueError("users and requests a second are two ways to say the same; give one of them")
-        return self
-
-    @property
-    def at_once(self) -> int | None:
-        """Requests that are answered at once, where users are what is known; of one user where nothing is."""
-        return (self.users or 1) if self.requests_per_s is None else None
-
-    @property
-    def cached(self) -> int:
-        """Tokens of a prompt that are cached already."""
-        return min(self.prompt - 1, int(self.prompt * self.prefix_share))
-
-    @property
-    def context(self) -> int:
-        return self.prompt + self.output
 
 
 class Plan(Frozen):
@@ -134,6 +103,13 @@ def check_engine(engine: Engine) -> None:
         raise ConfigError(sentence, "engine", PLANNED)
 
 
+def check_lengths(engine: Engine, architecture: Architecture, needs: Needs) -> None:
+    """Raise ConfigError where the model can't read a prompt with its answer, with the longest prompt that it can."""
+    for refusal in engine.refusals(Question(architecture, workload=Workload(context=needs.context))):
+        prompts = [int(most) - needs.output for most in refusal.nearest]
+        raise ConfigError(refusal.message, "prompt", [prompt for prompt in prompts if prompt > 0])
+
+
 def at_place(figures: Array, place: Indices) -> Array:
     """Of each row the figure in this place."""
     return np.asarray(np.take_along_axis(figures, place[:, None], axis=1)[:, 0])
@@ -157,7 +133,9 @@ class Search:
         weighed: Shards | None = None,
     ) -> None:
         check_engine(engine)
-        self.architecture, self.needs, self.asked = architecture, needs, engine
+        self.needs = needs = needs.placed(architecture)
+        check_lengths(engine, architecture, needs)
+        self.architecture, self.asked = architecture, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:

@@ -14,7 +14,8 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
-from calc.time.plan import Needs, Plan, Search
+from calc.time.needs import Needs
+from calc.time.plan import Plan, Search
 from calc.time.prices import Price, prices
 from calc.time.sensitivity import Sensitivity, sensitivity
 
@@ -66,7 +67,7 @@ def plan_report(
     named = {plan.gpu for plan in plans} - set(prices_stated or {})
     return PlanReport(
         model=model or architecture.model_type,
-        needs=needs,
+        needs=search.needs,
         plans=tuple(plans),
         frontier=tuple(frontier(search)),
         sensitivity=tuple(sensitivity(search)),
@@ -91,6 +92,14 @@ def assumptions(search: Search) -> Iterable[Message]:
         "them.",
         n=needs.output,
     )
+    if (most := search.architecture.learned_positions) is not None:
+        yield Message(
+            "Prompts of {prompt:,} tokens and answers of {output:,}: the model has learned positions for {most:,} "
+            "tokens and none beyond.",
+            prompt=needs.prompt,
+            output=needs.output,
+            most=most,
+        )
     yield Message(
         "GPUs in all: at most {n:,}; nodes have {node:,}, and tensor parallelism stays inside one.",
         n=search.most,

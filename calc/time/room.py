@@ -13,6 +13,7 @@ from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.workload import Workload
 from calc.time.alike import Alike
@@ -111,7 +112,8 @@ class Served:
         key = shard.layout.tp, shard.layout.dcp, precision
         if key not in self.known:
             rank = shard.without_weights(precision)
-            refused = [any(self.engine.refusals(self.gpus[first], rank)) for first in self.by_kernels.first]
+            on_each = (Question(laid_out=rank, gpu=self.gpus[first]) for first in self.by_kernels.first)
+            refused = [any(self.engine.refusals(question)) for question in on_each]
             self.known[key] = ~np.array(refused)[self.by_kernels.which]
         return self.known[key]
 

@@ -1,6 +1,7 @@
 """What other needs, or formats, than those asked for would take."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from calc.errors import Frozen, Message
@@ -25,13 +26,17 @@ def sensitivity(search: Search) -> list[Sensitivity]:
     now = next(iter(search.plans(1)), None)
     if now is None:
         return []
-    return [row(what, now, next(iter(other.plans(1)), None)) for what, other in others(search)]
+    return [
+        row(what, now, None if other is None else next(iter(other.plans(1)), None)) for what, other in others(search)
+    ]
 
 
-def others(search: Search) -> Iterator[tuple[Message, Search]]:
-    """What is changed, and the search with it."""
+def others(search: Search) -> Iterator[tuple[Message, Search | None]]:
+    """What is changed, and the search with it; None where the model has no positions for so many tokens."""
+    most = search.architecture.learned_positions or inf
     for what, change in changes(search):
-        yield what, search.varied(search.needs.model_copy(update=change))
+        needs = search.needs.model_copy(update=change)
+        yield what, None if needs.context > most else search.varied(needs)
     for what, precision in formats(search):
         yield what, search.varied(precisions=[*search.precisions, precision])
 

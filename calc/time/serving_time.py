@@ -29,7 +29,7 @@ from calc.time.roofline import (
     timed,
     usual_shares,
 )
-from calc.time.time_operations import Demand, demand, routing
+from calc.time.time_operations import Demand, demand, occurs, routing
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Speed:
         """Within the layers of a stage, and to the next."""
         row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
         within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
-        if np.any(stage.dcp > 1):
+        if occurs(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
         passed_on = on.all_reduce + forward.tokens * row / on.link

@@ -16,7 +16,7 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import Efficiency, TrainingEfficiency
 from calc.time.estimate import End, Estimate
 from calc.time.figures import Figure, Figures, TimeStep
-from calc.time.flops import pair_flops, product_flops, unrolled
+from calc.time.flops import matrices_within, pair_flops, product_flops, unrolled
 from calc.time.forward import Forward, PassPart
 from calc.time.legend import MACHINE, SHARES
 from calc.time.roofline import Machine, Timed, sharing, usual_shares
@@ -139,7 +139,7 @@ def row_steps(
 ) -> Iterator[TimeStep]:
     """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
     formulas = figures.apply(unrolled(rank))
-    for product, formula in product_flops(formulas, *stage).items():
+    for product, formula in product_flops(formulas, matrices_within(formulas, *stage), *stage).items():
         yield figures.step(f"φ_{product}", Figure(demand.flops[product], formula), "FLOPs")
     stem, pairs = ("φ_qkd", demand.absorbed) if decodes else ("φ_qk", demand.pairs)
     attending = [

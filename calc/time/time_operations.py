@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calc.formats import Precision
-from calc.formats.stored import Piece, StoredAs, stored
+from calc.formats.stored import StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
@@ -16,14 +16,13 @@ from calc.model.feedforward import MoE
 from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.bytes import read_bits, row_elements, touched, weight_bytes, written_bits
+from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
 from calc.time.flops import (
     Product,
     WindowTokens,
-    is_multiplied,
+    matrices_within,
     pair_flops,
     product_flops,
-    product_of,
     scan_flops,
     unrolled,
 )
@@ -153,14 +152,14 @@ class Demand:
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
             found.append(Operation("scores", flops, cache=cache, activations=taken))
-        if np.any(self.state):
+        if occurs(self.state):
             found.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
         return found
 
     def bits_read(self, part: PassPart) -> Any:
         """Of the cache: in decode a rank's share of the tokens; a prompt's context passes every rank."""
         bits = sum(each * part.context(back) for back, each in self.read.items())
-        return bits / self.dcp if part.decodes and np.any(self.dcp > 1) else bits
+        return bits / self.dcp if part.decodes and occurs(self.dcp > 1) else bits
 
 
 def demand(
@@ -178,15 +177,17 @@ def demand(
     state."""
     whole, rank = unrolled(whole), unrolled(rank)
     pieces = file(whole, precision, rank)
+    weights = StoredProducts.of(rank, pieces, *stage, included=included)
+    matrices = matrices_within(rank, *stage, included=included)
     blocks = blocks_within(rank, *stage)
     mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
     attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]
     table = next(piece for piece in pieces if piece.tensor.component == "embedding")
     return Demand(
-        flops=product_flops(rank, *stage, included=included),
-        weights=weight_bytes(rank, pieces, *stage, included=included),
-        elements=row_elements(rank, *stage, included=included),
-        quantized=quantized(rank, pieces),
+        flops=product_flops(rank, matrices, *stage),
+        weights=weights.nbytes,
+        elements=row_elements(matrices),
+        quantized=weights.quantized,
         pairs=of_all_layers(attending, pair_flops),
         absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
         read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
@@ -205,6 +206,11 @@ def demand(
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
     )
+
+
+def occurs(figure: Any) -> bool:
+    """Whether a figure, or one of an array, is not zero."""
+    return bool(figure.any() if isinstance(figure, np.ndarray) else figure)
 
 
 def of_all_layers(
@@ -228,17 +234,6 @@ def exchanged_width(mixer: Any) -> Any:
     if isinstance(mixer, LatentAttention):
         return 2 * mixer.kv_rank + mixer.d_rope
     return mixer.d_head + value_width(mixer)
-
-
-def quantized(rank: Architecture, pieces: Iterable[Piece]) -> dict[Product, bool]:
-    """Whether most of a product's weights are stored in fewer than 16 bits."""
-    narrow: dict[Product, int] = {}
-    for piece in pieces:
-        if is_multiplied(piece.tensor):
-            product = product_of(rank, piece.tensor)
-            sign = 1 if piece.form.bits < 16 else -1
-            narrow[product] = narrow.get(product, 0) + sign * piece.tensor.parameters
-    return {product: balance > 0 for product, balance in narrow.items()}
 
 
 def routing(whole: Architecture, layout: Layout) -> Routing | None:

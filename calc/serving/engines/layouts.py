@@ -1,6 +1,8 @@
 """Rules by which engines refuse to share layers over ranks: what vLLM 0.33 and SGLang 0.5.23 check at start."""
 
-from calc.errors import Message
+from collections.abc import Iterator
+
+from calc.errors import Message, Refusal
 from calc.formats import Precision
 from calc.hardware.division import widths
 from calc.hardware.parallel import Layout
@@ -12,14 +14,14 @@ VOCABULARY = 64
 """Rows that vLLM pads the vocabulary to (`vocab_parallel_embedding.py`)."""
 
 
-def broken_tiles(architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+def broken_tiles(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
     """With block fp8 each rank holds whole tiles (vLLM `fp8.py`, `create_weights`; SGLang has the same): Qwen3-235B's
     experts of 1,536 columns fail at tp 8."""
     if precision.weights != "fp8":
-        return None
+        return
     for wide, ranks in widths(architecture, layout.tp, layout.slices):
         if ranks > 1 and wide % (ranks * TILE):
-            return Message(
+            sentence = Message(
                 "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole fp8 tiles of {tile:,}: "
                 "spread experts (ep) or use pipeline stages.",
                 n=wide,
@@ -27,12 +29,12 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
                 each=wide / ranks,
                 tile=TILE,
             )
-    return None
+            yield Refusal(sentence, "tp")
 
 
-def odd_vocabulary(architecture: Architecture, layout: Layout) -> Message | None:
+def odd_vocabulary(architecture: Architecture, layout: Layout) -> Iterator[Refusal]:
     """vLLM pads the vocabulary to 64 rows, which are then divided; SGLang pads it for each rank."""
     padded = -(-architecture.vocab // VOCABULARY) * VOCABULARY
     if padded % layout.tp:
-        return Message("The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}.", n=padded, tp=layout.tp)
-    return None
+        sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
+        yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")

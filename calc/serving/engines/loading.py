@@ -18,6 +18,8 @@ from calc.units import MIB
 
 ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ssm_linear"})
 """Components whose matrices may have adapters."""
+PADDED = frozenset({"embedding", "lm_head", "experts_routed"})
+"""Components that may get rows or columns."""
 
 
 class ExpertPadding(NamedTuple):
@@ -61,7 +63,8 @@ class TensorLoader:
                 parts["vision"] += vision_share(tensor, layout)
                 continue
             scales, count = piece.scales, copies * piece.a_layer
-            weights, padding = piece.nbytes - scales, self.padding(piece, rank, layout.tp)
+            weights = piece.nbytes - scales
+            padding = self.padding(piece, rank, layout.tp) if tensor.component in PADDED else 0
             if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
             if tensor.excluded_as == "multi_token_prediction":
@@ -70,14 +73,14 @@ class TensorLoader:
                 parts["weights"] += count * weights
                 parts["scales"] += count * scales
             parts["padding"] += count * padding
-            if tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
+            if self.adapter_rows and tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
                 matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
                 parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
             held = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
             held[0] += piece.a_layer * (weights + padding)
             held[1] += piece.a_layer * scales
         for weights, scales, copies in allocations.values():
-            parts["rounding"] += copies * (rounded(weights) - weights + rounded(scales) - scales)
+            parts["rounding"] += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(**parts)
 
     def resident(self, piece: Piece) -> Piece:

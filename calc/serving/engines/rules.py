@@ -4,15 +4,16 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.hardware.division import nearest
 from calc.hardware.engine_rules import EngineSupport, note, runs
-from calc.hardware.format_rules import refused_format
+from calc.hardware.format_rules import missing_kernel
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.cache_rules import check_cache
+from calc.serving.engines.cache_rules import beyond_positions, without_latents
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
@@ -50,53 +51,56 @@ class Rules(StartedEngine):
     def vocabulary(self, rows: int, tp: int) -> int:
         """Rows of the embedding, and of the head, on one of tp ranks."""
 
-    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        """Why it does not take these formats and options for this model; None where it does."""
-        return None
+    def refusals(self, question: Question) -> Iterator[Refusal]:
+        """Why it does not run what is asked, whatever memory there is; nothing where it does. Reasons of the layout
+        come first, then those of the model and its formats, of the GPU, and of the requests."""
+        model, precision, layout, laid_out, gpu, workload, limits = question
+        if model is not None and precision is not None:
+            if layout is not None:
+                if (why := layout.undivided(model)) is not None:
+                    yield Refusal(why, "tp")
+                yield from self.layout_refusals(model, precision, layout)
+            yield from self.model_refusals(model, precision)
+        if gpu is not None and laid_out is not None:
+            yield from self.gpu_refusals(gpu, laid_out)
+        if model is not None and workload is not None:
+            yield from beyond_positions(model, workload.context)
+        if workload is not None and limits is not None:
+            yield from self.request_refusals(workload, limits)
 
-    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        """Why a rule of its own forbids to share layers over so many ranks; None where none does."""
-        return None
+    def check(self, question: Question) -> None:
+        """Raise ConfigError for the first refusal, with the nearest that it takes."""
+        for message, field, near in self.refusals(question):
+            raise ConfigError(message, field, near or self.nearest_degrees(question, field))
 
-    def unshared(self, architecture: Architecture, layout: Layout) -> Message | None:
-        """Why dcp of its tensor-parallel ranks do not share the tokens of a cache; None where they do."""
-        return Message("{engine} does not share cached tokens over ranks (dcp).", engine=self.title)
+    def nearest_degrees(self, question: Question, field: str | None) -> tuple[int, ...]:
+        """Around a refused degree of tensor or decode context parallelism, those to which no rule of it objects."""
+        if question.layout is None or field not in ("tp", "dcp"):
+            return ()
 
-    def layout_refusal(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        """Why it does not share layers over so many ranks, by any rule."""
-        return layout.undivided(architecture) or self.unaccepted(architecture, precision, layout)
+        def accepts(degree: int) -> bool:
+            return all(refusal.field != field for refusal in self.refusals(question.of_degree(field, degree)))
 
-    def check_layout(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
-        """Raise ConfigError where it does not accept a layout, with the nearest that it does."""
+        return nearest(getattr(question.layout, field), accepts)
 
-        def accepts(tp: int) -> bool:
-            return self.layout_refusal(architecture, precision, layout.of_degree(tp)) is None
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+        """Rules of sharing a model over ranks that divide its layers: over stages, experts, and ranks that share cached
+        tokens."""
+        yield from layout.unspread(model)
+        if layout.dcp > 1:
+            yield Refusal(Message("{engine} does not share cached tokens over ranks (dcp).", engine=self.title), "dcp")
 
-        if (sentence := self.layout_refusal(architecture, precision, layout)) is not None:
-            raise ConfigError(sentence, "tp", nearest(layout.tp, accepts))
-        layout.check(architecture)
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        """Rules of families, formats and flags, wherever the model runs."""
+        yield from without_latents(model, precision.kv)
 
-        def shared(dcp: int) -> bool:
-            return dcp == 1 or self.unshared(architecture, layout.model_copy(update={"dcp": dcp})) is None
-
-        if not shared(layout.dcp) and (sentence := self.unshared(architecture, layout)) is not None:
-            raise ConfigError(sentence, "dcp", nearest(layout.dcp, shared))
-
-    def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
-        """Raise ConfigError where the model can't be served so."""
-        self.check_layout(architecture, precision, layout)
-        if (sentence := self.refusal(architecture, precision)) is not None:
-            raise ConfigError(sentence, "engine")
-        check_cache(architecture, precision.kv)
-
-    def refused(self, workload: Workload, limits: Limits) -> Message | None:
-        """Why what is set up at start does not take these sequences, whatever memory there is."""
-        return None
-
-    def refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Message]:
-        """Why it does not run such a rank, on whatever stage, on this GPU, whatever memory there is: for the GPU, for
-        the format of the weights, and by the engine's own rules."""
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        """Rules of a GPU for such a rank, on whatever stage."""
         if not runs(gpu, self.support) and (why := note(gpu, self.support)) is not None:
-            yield why
-        if (why := refused_format(gpu, self.support, laid_out.precision.weights)) is not None:
-            yield why
+            yield Refusal(why, "gpu")
+        if (why := missing_kernel(gpu, self.support, laid_out.precision.weights)) is not None:
+            yield Refusal(why, "weights")
+
+    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
+        """Rules by which what is set up at start does not take these sequences."""
+        yield from ()

@@ -14,6 +14,7 @@ from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed, set_up
 from calc.serving.engines.llamacpp.startup_log import BufferLog
+from calc.serving.engines.question import Question
 from calc.units import MIB
 
 BufferName = Literal["model", "context", "compute"]
@@ -51,7 +52,7 @@ def planned_beside(log: BufferLog, architecture: Architecture, weights: WeightFo
         options = options.model_copy(update={"n_gpu_layers": None, "device": None if gpus else "none"})
     if gpus > 1 and options.tensor_split is None:
         options = options.model_copy(update={"tensor_split": split_of(log, architecture.num_layers)})
-    LlamaCpp(options).check(architecture, Precision(weights=weights), Layout(pp=max(1, gpus)))
+    LlamaCpp(options).check(Question(architecture, Precision(weights=weights), Layout(pp=max(1, gpus))))
     ours = {buffer.device: buffer for buffer in planned(architecture, weights, options, gpus)}
     rows = [
         row

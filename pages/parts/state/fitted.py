@@ -14,6 +14,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.question import Question
 from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
 from calc.time.operating_points import OperatingPoint, operating_points
 from calc.time.sizes import Array, read_only
@@ -82,6 +83,6 @@ def points_on(
     engine = ENGINES[name]()
     layout = layout_on(model, engine, precision, min(count, NODE), NODE)
     if layout is None or layout.pp > 1:
-        engine.check_layout(model, precision, Layout(tp=min(count, NODE)))
+        engine.check(Question(model, precision, Layout(tp=min(count, NODE))))
         layout = Layout()
     return layout, operating_points(model, engine, precision, find_gpu(card), layout, context)

@@ -14,6 +14,7 @@ from calc.hardware.computer import Computer
 from calc.options import checked
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.engines.question import Question
 from calc.time.local import COMMON, LEAST_SPEED, LocalRun, best_file, file_of, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
@@ -142,10 +143,9 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
     try:
         checked(serving.workload)
         checked(scenario.machine)
-        if (
-            why := LlamaCpp().refusal(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
-        ) is not None:
-            raise ConfigError(why, "kv" if reads(model.architecture) else "model", ["q8_0"])
+        question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
+        for refusal in LlamaCpp().refusals(question):
+            raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
     except ConfigError as problem:
         return LocalAnswer(scenario, model, problem)
     answer = LocalAnswer(scenario, model)

@@ -179,7 +179,7 @@ def is_affordable(plan: Plan, budget: float | None) -> bool:
 def weigh(answer: Planned, plan: Plan) -> Scenario:
     """One replica of a plan as Weigh has it."""
     scenario, model = answer.scenario, answer.model
-    engine, needs = answer.plans.search.engine, scenario.planning.needs
+    engine, needs = answer.plans.search.engine, answer.plans.search.needs
     serving = ServingChoice(
         workload=Workload(batch=plan.batch, context=needs.context, generated=needs.output),
         weights=None if plan.weights == model.native else plan.weights,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_FORMATS
 from calc.serving.engines import ENGINES
+from calc.serving.engines.question import Question
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.kv_cache import (
     bytes_per_token,
@@ -147,7 +148,7 @@ SERVED = [
     (name, engine)
     for name, architecture in READ.items()
     for engine in ENGINES
-    if state_bytes(architecture.all_blocks) and ENGINES[engine]().refusal(architecture, Precision()) is None
+    if state_bytes(architecture.all_blocks) and not any(ENGINES[engine]().refusals(Question(architecture, Precision())))
 ]
 
 

@@ -8,11 +8,13 @@ from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
+from calc.serving.engines.question import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier
-from calc.time.layouts import layouts, refusal
-from calc.time.plan import BATCHES, Needs, Search
+from calc.time.layouts import layouts
+from calc.time.needs import Needs
+from calc.time.plan import BATCHES, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
 from calc.time.reply import reply
@@ -43,7 +45,6 @@ def search(
         pytest.param("Qwen/Qwen3-235B-A22B", "fp8", Layout(tp=8), "fp8 tiles", (4,), id="block-fp8"),
         pytest.param("Qwen/Qwen2.5-0.5B", "bf16", Layout(tp=8), "14 attention heads", (2,), id="heads"),
         pytest.param("Qwen/Qwen2.5-0.5B", "bf16", Layout(tp=7), "2 KV heads", (2,), id="kv-heads"),
-        pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(tp=16), "leaves the node", (8,), id="node"),
         pytest.param("meta-llama/Llama-3.1-8B", "bf16", Layout(pp=64), "32 layers", (32,), id="stages"),
         pytest.param(
             "meta-llama/Llama-3.1-8B", "bf16", Layout(tp=2, ep=2), "routed experts, which", (1,), id="no-experts"
@@ -59,10 +60,10 @@ def search(
     ],
 )
 def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, nearest):
-    found = refusal(architecture(model), ENGINES["vllm"](), Precision(weights=weights), layout)
-    assert found is not None
-    assert rule in str(found.message)
-    assert found.nearest == nearest
+    question = Question(architecture(model), Precision(weights=weights), layout)
+    with pytest.raises(ConfigError, match=rule) as caught:
+        ENGINES["vllm"]().check(question)
+    assert caught.value.nearest == nearest
 
 
 def test_a_report_refuses_what_the_engine_does():
@@ -87,19 +88,15 @@ def test_ranks_share_the_copies_of_a_cache():
 
 
 def test_mla_counts_as_one_kv_head():
-    assert (
-        refusal(architecture("deepseek-ai/DeepSeek-V3"), ENGINES["vllm"](), Precision(weights="fp8"), Layout(tp=8))
-        is None
-    )
+    question = Question(architecture("deepseek-ai/DeepSeek-V3"), Precision(weights="fp8"), Layout(tp=8))
+    assert not any(ENGINES["vllm"]().refusals(question))
 
 
 def test_sglang_pads_the_vocabulary_for_each_rank():
     odd = architecture("bigscience/bloom").model_copy(update={"vocab": 64 * 3921})
-    seven = Layout(tp=7)
-    found = refusal(odd, ENGINES["vllm"](), Precision(), seven)
-    assert found is not None
-    assert "vocabulary" in str(found.message)
-    assert refusal(odd, ENGINES["sglang"](), Precision(), seven) is None
+    seven = Question(odd, Precision(), Layout(tp=7))
+    assert "vocabulary" in str(next(ENGINES["vllm"]().refusals(seven)).message)
+    assert not any(ENGINES["sglang"]().refusals(seven))
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-235B-A22B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import ClassVar, Literal, Self
 
-from calc.errors import ConfigError, Message, shown
+from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
 from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
@@ -108,20 +108,6 @@ class LlamaCpp(Engine):
             return None
         return {name: value for name, value in fit.options if value != getattr(self.options, name)}
 
-    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        kind = architecture.model_type
-        if kind not in ARCHITECTURES:
-            return Message("llama.cpp {version} does not read {kind}.", version=self.versions, kind=kind)
-        if (mixer := unknown_mixers(architecture)) is not None:
-            return Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind)
-        if not self.keeps(precision.weights):
-            return Message(
-                "GGUF files do not store weights in {format}; Q4_K_M and Q8_0 are usual.", format=precision.weights
-            )
-        if precision.kv not in CACHE_TYPES:
-            return Message("llama.cpp keeps no cache in {kv}; q8_0 and q4_0 are usual.", kv=precision.kv)
-        return None
-
     @property
     def loads_vision(self) -> bool:
         return self.options.mmproj
@@ -134,103 +120,103 @@ class LlamaCpp(Engine):
     def keeps(cls, weights: WeightFormat) -> bool:
         return weights in MIXES or weights in IN_FILES
 
-    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         if self.options.split_mode == "none" and layout.pp > 1:
-            return Message("With --split-mode none llama.cpp uses one GPU.")
+            yield Refusal(Message("With --split-mode none llama.cpp uses one GPU."), "tp")
         if layout.gpus > layout.pp:
-            return Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp.")
-        return None
-
-    def check(self, architecture: Architecture, precision: Precision, layout: Layout) -> None:
-        super().check(architecture, precision, layout)
-        if self.options.split_mode == "row":
-            raise ConfigError(
-                Message(
-                    "llama.cpp {version} splits matrices by rows on SYCL and Hexagon: with CUDA it stops at "
-                    "--split-mode row.",
-                    version=self.versions,
-                ),
-                "split_mode",
-                ["layer"],
-            )
-        if self.options.split_mode == "tensor":
-            raise ConfigError(
-                Message("What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."),
-                "split_mode",
-                ["layer"],
-            )
+            yield Refusal(Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp."), "tp")
+        yield from super().layout_refusals(model, precision, layout)
         split = shares(self.options, layout.pp)
         if len(split) != layout.pp or not any(split) or not all(0 <= share < inf for share in split):
-            raise ConfigError(
-                Message(
-                    "--tensor-split {split} does not say what each of {n} GPUs takes.",
-                    split=self.options.tensor_split,
-                    n=layout.pp,
-                ),
-                "tensor_split",
-            )
-        self.check_types(architecture, cache_types(self.options, precision.kv))
-        self.check_draft(architecture, precision)
+            sentence = "--tensor-split {split} does not say what each of {n} GPUs takes."
+            yield Refusal(Message(sentence, split=self.options.tensor_split, n=layout.pp), "tensor_split")
 
-    def check_types(
-        self, architecture: Architecture, types: tuple[CacheType, CacheType], of: Literal["", "_draft"] = ""
-    ) -> None:
-        """Raise ConfigError where a cache can't be stored so (llama_init_from_model)."""
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        unread = [Refusal(sentence, "engine") for sentence in self.unread(model, precision)]
+        if unread:
+            yield from unread
+            return
+        yield from super().model_refusals(model, precision)
+        if self.options.split_mode == "row":
+            sentence = Message(
+                "llama.cpp {version} splits matrices by rows on SYCL and Hexagon: with CUDA it stops at "
+                "--split-mode row.",
+                version=self.versions,
+            )
+            yield Refusal(sentence, "split_mode", ["layer"])
+        if self.options.split_mode == "tensor":
+            sentence = Message(
+                "What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."
+            )
+            yield Refusal(sentence, "split_mode", ["layer"])
+        yield from self.type_refusals(model, cache_types(self.options, precision.kv))
+        yield from self.draft_refusals(model, precision)
+
+    def unread(self, model: Architecture, precision: Precision) -> Iterator[Message]:
+        """Why it does not read a file of a model, or has no such cache."""
+        kind = model.model_type
+        if kind not in ARCHITECTURES:
+            yield Message("llama.cpp {version} does not read {kind}.", version=self.versions, kind=kind)
+        elif (mixer := unknown_mixers(model)) is not None:
+            yield Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind)
+        if not self.keeps(precision.weights):
+            yield Message(
+                "GGUF files do not store weights in {format}; Q4_K_M and Q8_0 are usual.", format=precision.weights
+            )
+        if precision.kv not in CACHE_TYPES:
+            yield Message("llama.cpp keeps no cache in {kv}; q8_0 and q4_0 are usual.", kv=precision.kv)
+
+    def type_refusals(
+        self, model: Architecture, types: tuple[CacheType, CacheType], of: Literal["", "_draft"] = ""
+    ) -> Iterator[Refusal]:
+        """Why a cache can't be stored so (llama_init_from_model)."""
         keys, values = types
         fields = f"cache_type_k{of}", f"cache_type_v{of}"
         if values not in FLOATING and self.options.flash_attn == "off":
-            raise ConfigError(Message("Quantized values need flash attention."), fields[1], ["f16"])
-        mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
+            yield Refusal(Message("Quantized values need flash attention."), fields[1], ["f16"])
+        mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
         if keys != values and any(isinstance(mixer, LatentAttention) for mixer in mixers):
-            raise ConfigError(Message("Latent attention keeps keys and values in one type."), fields[1], [keys])
+            yield Refusal(Message("Latent attention keeps keys and values in one type."), fields[1], [keys])
         heads = [(m.d_head, m.d_v or m.d_head) for m in mixers if isinstance(m, GQA) and m.own_keys]
         for kind, field, widths in zip(types, fields, zip(*heads, strict=True), strict=False):
             block = BLOCKS[kind][0]
             if (width := next((width for width in widths if width % block), None)) is not None:
-                raise ConfigError(
-                    Message(
-                        "A head of {width} elements is not a multiple of the {block} that {kind} stores together.",
-                        width=width,
-                        block=block,
-                        kind=kind,
-                    ),
-                    field,
-                    ["f16"],
+                sentence = Message(
+                    "A head of {width} elements is not a multiple of the {block} that {kind} stores together.",
+                    width=width,
+                    block=block,
+                    kind=kind,
                 )
+                yield Refusal(sentence, field, ["f16"])
 
-    def check_draft(self, architecture: Architecture, precision: Precision) -> None:
-        """Raise ConfigError where what guesses tokens can't be had."""
-        if self.options.model_draft is not None and self.options.guess != "draft-simple":
-            raise ConfigError(
-                Message("With --spec-type {kind} no draft model guesses tokens.", kind=self.options.guess),
-                "model_draft",
-            )
-        if self.options.predicts and (architecture.model_type not in PREDICTING or len(architecture.prediction) != 1):
-            raise ConfigError(
-                Message("llama.cpp has no multi-token prediction (MTP) for this model."), "spec_type", ["none"]
-            )
-        types = self.options.cache_type_k_draft, self.options.cache_type_v_draft
-        draft = self.draft_model
-        if draft is None and self.options.model_draft is not None:
-            name = shown(self.options.model_draft)
-            raise ConfigError(Message("{name} is no model that is known here; presets are.", name=name), "model_draft")
-        if draft is not None or self.options.predicts:
-            self.check_types(draft or architecture, types, "_draft")
+    def draft_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        """Why what guesses tokens can't be had."""
+        options, draft = self.options, self.draft_model
+        if options.model_draft is not None and options.guess != "draft-simple":
+            sentence = Message("With --spec-type {kind} no draft model guesses tokens.", kind=options.guess)
+            yield Refusal(sentence, "model_draft")
+        if options.predicts and (model.model_type not in PREDICTING or len(model.prediction) != 1):
+            sentence = Message("llama.cpp has no multi-token prediction (MTP) for this model.")
+            yield Refusal(sentence, "spec_type", ["none"])
+        if draft is None and options.model_draft is not None:
+            sentence = Message("{name} is no model that is known here; presets are.", name=shown(options.model_draft))
+            yield Refusal(sentence, "model_draft")
+        if draft is not None or options.predicts:
+            types = options.cache_type_k_draft, options.cache_type_v_draft
+            yield from self.type_refusals(draft or model, types, "_draft")
         if draft is None:
             return
-        if (why := self.refusal(draft, draft_precision(self.options, precision))) is not None:
-            raise ConfigError(why, "model_draft" if self.options.weights_draft is None else "weights_draft")
-        if abs(draft.vocab - architecture.vocab) > CLOSE_VOCABULARY:
-            raise ConfigError(
-                Message(
-                    "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: llama.cpp takes them "
-                    "together where they differ by at most {most}.",
-                    other=draft.vocab,
-                    own=architecture.vocab,
-                    most=CLOSE_VOCABULARY,
-                ),
-                "model_draft",
+        for sentence in self.unread(draft, draft_precision(options, precision)):
+            yield Refusal(sentence, "model_draft" if options.weights_draft is None else "weights_draft")
+        if abs(draft.vocab - model.vocab) > CLOSE_VOCABULARY:
+            sentence = Message(
+                "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: llama.cpp takes them "
+                "together where they differ by at most {most}.",
+                other=draft.vocab,
+                own=model.vocab,
+                most=CLOSE_VOCABULARY,
             )
+            yield Refusal(sentence, "model_draft")
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """The layers of each GPU; layers on the host stand in none, and the output follows the last."""
@@ -291,18 +277,19 @@ class LlamaCpp(Engine):
         step = min(self.options.ubatch_size, self.options.batch_size)
         return Limits(step_tokens=step, sequences=sequences, share=None, in_flight_tokens=step)
 
-    def refused(self, workload: Workload, limits: Limits) -> Message | None:
+    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
         """More sequences than slots, or longer ones."""
         if workload.batch > limits.sequences:
-            return Message("llama.cpp runs {n} slots, fewer than sequences.", n=limits.sequences)
+            sentence = Message("llama.cpp runs {n} slots, fewer than sequences.", n=limits.sequences)
+            yield Refusal(sentence, "batch", [limits.sequences])
         size = self.options.ctx_size
         if size is None:
-            return None
+            return
         cells = padded(size)
         most = cells // workload.batch if self.options.kv_unified else padded(cells // limits.sequences)
         if workload.context > most:
-            return Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
-        return None
+            sentence = Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
+            yield Refusal(sentence, "context", [most])
 
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
         return state_bytes(blocks)

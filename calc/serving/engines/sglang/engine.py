@@ -7,7 +7,7 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from calc.errors import Message
+from calc.errors import Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
@@ -19,7 +19,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
-from calc.serving.engines.cache_rules import reads_another_cache
+from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
@@ -86,11 +86,13 @@ class SGLang(Engine):
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
-    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        return reads_another_cache(architecture)
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+        yield from broken_tiles(model, precision, layout)
+        yield from super().layout_refusals(model, precision, layout)
 
-    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        return broken_tiles(architecture, precision, layout)
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from without_cache(model)
+        yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""

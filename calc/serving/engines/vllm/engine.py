@@ -5,7 +5,7 @@ from itertools import combinations, product
 from math import ceil
 from typing import ClassVar, Self
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
@@ -18,7 +18,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.cache_rules import reads_another_cache
+from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
@@ -34,7 +34,13 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
 from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
-from calc.serving.engines.vllm.refusal import refused_format, refused_options, refused_sharing
+from calc.serving.engines.vllm.refusal import (
+    foreign_cache,
+    missing_kernels,
+    unfit_flags,
+    unserved_family,
+    unshared_tokens,
+)
 from calc.serving.engines.vllm.since import holds
 from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.workload import Workload
@@ -101,15 +107,18 @@ class VLLM(Engine):
         enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states else [])
         return self.with_options(max_num_seqs=enough[-1]) if enough else self
 
-    def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
-        known = reads_another_cache(architecture)
-        return known or refused_format(precision.kv) or refused_options(architecture, self.options)
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+        yield from broken_tiles(model, precision, layout)
+        yield from odd_vocabulary(model, layout)
+        yield from layout.unspread(model)
+        if layout.dcp > 1:
+            yield from unshared_tokens(model, layout)
 
-    def unaccepted(self, architecture: Architecture, precision: Precision, layout: Layout) -> Message | None:
-        return broken_tiles(architecture, precision, layout) or odd_vocabulary(architecture, layout)
-
-    def unshared(self, architecture: Architecture, layout: Layout) -> Message | None:
-        return refused_sharing(architecture, layout)
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from without_cache(model)
+        yield from foreign_cache(precision.kv)
+        yield from unfit_flags(model, self.options)
+        yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
@@ -192,10 +201,11 @@ class VLLM(Engine):
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp)
         return self.divisions[key]
 
-    def refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Message]:
-        yield from super().refusals(gpu, laid_out)
-        if (why := self.division(laid_out, gpu).refusal(gpu)) is not None:
-            yield why
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        yield from super().gpu_refusals(gpu, laid_out)
+        division = self.division(laid_out, gpu)
+        yield from unserved_family(division.rank, self.options)
+        yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""

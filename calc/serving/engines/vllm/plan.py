@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
@@ -23,7 +22,6 @@ from calc.serving.engines.vllm.layers import (
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.packed import packed_groups, packed_specs
 from calc.serving.engines.vllm.pool import Group, block_bytes, groups
-from calc.serving.engines.vllm.refusal import refused_family, refused_layers
 from calc.serving.engines.vllm.since import holds
 
 
@@ -79,11 +77,6 @@ class Division(NamedTuple):
     layers: Layers
     setting: LayerSetting
     dcp: int
-
-    def refusal(self, gpu: GPU) -> Message | None:
-        """Why vLLM does not start on this GPU."""
-        setting = self.setting._replace(gpu=gpu)
-        return refused_family(self.rank, setting.options) or refused_layers(self.rank, self.layers, setting, self.dcp)
 
     def plan(self, stages: Sequence[range], limits: Limits) -> CachePlan | None:
         """The plan with the layers on these stages; None for a model that caches nothing."""

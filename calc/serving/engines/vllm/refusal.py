@@ -1,9 +1,11 @@
 """What vLLM refuses to start: families, formats and sizes of blocks."""
 
+from collections.abc import Iterator
 from types import UnionType
 
-from calc.errors import Message
+from calc.errors import Message, Refusal
 from calc.formats import CacheFormat
+from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -14,6 +16,7 @@ from calc.serving.engines.vllm.kernels import INDEXER, SHARING
 from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.packed import BLOCK
+from calc.serving.engines.vllm.plan import Division
 
 SUPPORTED_UNTIL: dict[str, Version | None] = {
     "aquila": (0, 24),
@@ -44,94 +47,78 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
 OTHERS_FORMATS: frozenset[CacheFormat] = frozenset(("q8_0", "q4_0"))
 
 
-def refused_family(architecture: Architecture, options: VLLMOptions) -> Message | None:
+def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
+    """Families that it does not serve, or not any more."""
     family = architecture.model_type
     if family not in SUPPORTED_UNTIL:
-        return None
+        return
     last = SUPPORTED_UNTIL[family]
     if last is None:
-        return Message("vLLM does not serve models of the family {family}.", family=family)
-    if options.older(last[0], last[1] + 1):
-        return None
-    version = ".".join(map(str, last))
-    return Message("vLLM serves models of the family {family} up to version {version}.", family=family, version=version)
+        yield Refusal(Message("vLLM does not serve models of the family {family}.", family=family), "engine")
+    elif not options.older(last[0], last[1] + 1):
+        sentence = "vLLM serves models of the family {family} up to version {version}."
+        yield Refusal(Message(sentence, family=family, version=".".join(map(str, last))), "version")
 
 
-def refused_format(kv: CacheFormat) -> Message | None:
+def foreign_cache(kv: CacheFormat) -> Iterator[Refusal]:
+    """Formats of a cache that another engine has."""
     if kv in OTHERS_FORMATS:
-        return Message("{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own.", kv=kv)
-    return None
+        sentence = "{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own."
+        yield Refusal(Message(sentence, kv=kv), "engine")
 
 
-def refused_options(architecture: Architecture, options: VLLMOptions) -> Message | None:
-    """What no GPU would do with this model."""
-    attends = has(architecture, GQA | LatentAttention)
-    if options.disable_hybrid_kv_cache_manager and attends and has(architecture, Recurrent):
-        return Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager.")
-    if compressed(architecture) and options.block_size is not None and options.block_size % BLOCK:
-        return Message(
-            "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}.",
-            least=BLOCK,
-            block=options.block_size,
-        )
-    return None
+def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
+    """Flags that go with this model on no GPU."""
+    split = options.disable_hybrid_kv_cache_manager
+    if split and has(architecture, GQA | LatentAttention) and has(architecture, Recurrent):
+        yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")
+    if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
+        sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
+        yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")
 
 
-def refused_sharing(architecture: Architecture, layout: Layout) -> Message | None:
+def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refusal]:
     """Why tensor-parallel ranks can't share the tokens of a cache: they share copies of KV heads (`ModelConfig.
     verify_with_parallel_config`), of layers that keep the whole context (`SlidingWindowSpec`)."""
     tp, dcp = layout.tp, layout.dcp
     if tp % dcp:
-        return Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp)
+        yield Refusal(Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp), "dcp")
     if compressed(architecture) or any(
         getattr(mixer, "window", None) is not None for block in architecture.all_blocks for mixer in block.mixers
     ):
-        return Message("vLLM does not share the cache of layers with a window over ranks (dcp).")
+        yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
     if not has(architecture, GQA | LatentAttention):
-        return Message("dcp shares cached tokens over ranks, which this model has none of.")
+        yield Refusal(Message("dcp shares cached tokens over ranks, which this model has none of."), "dcp")
     expanded = habits(architecture).expanded
     for block in architecture.all_blocks:
         for mixer in block.mixers:
             if isinstance(mixer, GQA) or (expanded and isinstance(mixer, LatentAttention)):
                 n_kv = mixer.n_kv if isinstance(mixer, GQA) else mixer.n_q
                 if dcp > tp // n_kv:
-                    return Message(
-                        "dcp is {dcp:,}, more than tp {tp:,} over {n:,} KV heads, of which ranks hold copies.",
-                        dcp=dcp,
-                        tp=tp,
-                        n=n_kv,
-                    )
-                if mixer.n_q // n_kv % dcp:
-                    return Message(
-                        "dcp is {dcp:,}, which does not divide the {n:,} query heads of a KV head.",
-                        dcp=dcp,
-                        n=mixer.n_q // n_kv,
-                    )
-    return None
+                    sentence = "dcp is {dcp:,}, more than tp {tp:,} over {n:,} KV heads, of which ranks hold copies."
+                    yield Refusal(Message(sentence, dcp=dcp, tp=tp, n=n_kv), "dcp")
+                if (heads := mixer.n_q // n_kv) % dcp:
+                    sentence = "dcp is {dcp:,}, which does not divide the {n:,} query heads of a KV head."
+                    yield Refusal(Message(sentence, dcp=dcp, n=heads), "dcp")
 
 
-def refused_layers(rank: Architecture, layers: Layers, asked: LayerSetting, dcp: int = 1) -> Message | None:
+def missing_kernels(division: Division, gpu: GPU) -> Iterator[Refusal]:
     """Layers for which there is no kernel on this GPU."""
-    if every_kernel(layers):
-        if dcp == 1 or all(shares(cached, asked) for cached in layers if cached.kind != "state"):
-            return None
-        return Message(
-            "On {gpu}, vLLM's attention kernel for a cache in {kv} does not share tokens over ranks (dcp).",
-            gpu=asked.gpu.name,
-            kv=asked.kv,
-        )
-    free = asked._replace(options=asked.options.model_copy(update={"block_size": None}))
-    if asked.options.block_size is None or not every_kernel(cached_layers(rank, free)):
-        return Message(
-            "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}.",
-            gpu=asked.gpu.name,
-            kv=asked.kv,
-        )
-    return Message(
-        "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens.",
-        gpu=asked.gpu.name,
-        block=asked.options.block_size,
-    )
+    setting = division.setting._replace(gpu=gpu)
+    kv, block = setting.kv, setting.options.block_size
+    if every_kernel(division.layers):
+        attending = (cached for cached in division.layers if cached.kind != "state")
+        if division.dcp > 1 and not all(shares(cached, setting) for cached in attending):
+            sentence = "On {gpu}, vLLM's attention kernel for a cache in {kv} does not share tokens over ranks (dcp)."
+            yield Refusal(Message(sentence, gpu=gpu.name, kv=kv), "dcp")
+        return
+    free = setting._replace(options=setting.options.model_copy(update={"block_size": None}))
+    if block is None or not every_kernel(cached_layers(division.rank, free)):
+        sentence = "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}."
+        yield Refusal(Message(sentence, gpu=gpu.name, kv=kv), "gpu")
+    else:
+        sentence = "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens."
+        yield Refusal(Message(sentence, gpu=gpu.name, block=block), "block_size")
 
 
 def every_kernel(layers: Layers) -> bool:

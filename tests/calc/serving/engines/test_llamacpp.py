@@ -274,8 +274,7 @@ def test_the_lines_of_a_pass_are_tensors_that_come_to_it():
 )
 def test_what_is_set_up_takes_no_more(options, sentence):
     one = allocation(LLAMA, **options)
-    refused = one.serving.engine.refused(one.workload, one.limits)
-    assert sentence in str(refused)
+    assert sentence in str(one.request_refusal)
     assert not one.fits(0)
 
 

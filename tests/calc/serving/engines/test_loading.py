@@ -12,6 +12,7 @@ from calc.formats import FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
 from calc.serving.engines.loading import rounded
+from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
@@ -189,8 +190,8 @@ def test_what_marlin_adds_to_gpt_oss(tp, inner):
 )
 def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, engine):
     architecture, precision = ARCHITECTURES[model], Precision(weights=weights)
-    accepted = (ENGINES[engine]().unaccepted(architecture, precision, Layout(tp=ranks)) for ranks in (tp, 2 * tp))
-    assume(divides(architecture, 2 * tp) and all(message is None for message in accepted))
+    refused = (ENGINES[engine]().refusals(Question(architecture, precision, Layout(tp=n))) for n in (tp, 2 * tp))
+    assume(divides(architecture, 2 * tp) and not any(map(any, refused)))
     (few,), (more,) = (loaded(model, weights, engine, tp=ranks) for ranks in (tp, 2 * tp))
     assert more.weights <= few.weights
     assert more.scales <= few.scales

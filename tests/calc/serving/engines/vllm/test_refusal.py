@@ -6,7 +6,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.refusal import refused_sharing
+from calc.serving.engines.vllm.refusal import unshared_tokens
 from calc.serving.memory import Serving
 from presets import models
 
@@ -53,8 +53,9 @@ def test_refused(model, asked, sentence):
 
 def test_ranks_share_the_query_heads_of_a_kv_head():
     llama = Architecture.from_config(models()["meta-llama/Llama-3.2-3B"].config)
-    assert "3 query heads" in str(refused_sharing(llama, Layout(tp=24, dcp=2)))
-    assert refused_sharing(llama, Layout(tp=24, dcp=3)) is None
+    (refusal,) = unshared_tokens(llama, Layout(tp=24, dcp=2))
+    assert "3 query heads" in str(refusal.message)
+    assert not any(unshared_tokens(llama, Layout(tp=24, dcp=3)))
 
 
 @pytest.mark.parametrize(

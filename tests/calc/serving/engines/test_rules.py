@@ -1,0 +1,88 @@
+"""One stream of refusals: every reason at once, in the order in which they are said, of no part that is left out."""
+
+import pytest
+
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc.hardware.gpus import gpus
+from calc.serving.engines import ENGINES
+from calc.serving.engines.question import Question
+from calc.serving.engines.sizes import Limits
+from calc.serving.memory import Serving
+from presets import models
+
+
+def architecture(name):
+    return Architecture.from_config(models()[name].config)
+
+
+def said(engine, question, **options):
+    return [
+        (str(refusal.message), refusal.field)
+        for refusal in ENGINES[engine]().with_options(**options).refusals(question)
+    ]
+
+
+def starts(found, expected):
+    assert [field for _, field in found] == [field for _, field in expected]
+    for (sentence, _), (part, _) in zip(found, expected, strict=True):
+        assert part in sentence
+
+
+def test_every_reason_is_said_not_the_first_alone():
+    """Each is a line of llama.cpp: `--split-mode`, the types of GGUF, those of `--cache-type-k`."""
+    question = Question(architecture("Qwen/Qwen3-8B"), Precision(weights="fp8", kv="fp8"), Layout(tp=2, pp=2))
+    starts(
+        said("llamacpp", question, split_mode="none"),
+        [
+            ("--split-mode none llama.cpp uses one GPU", "tp"),
+            ("layers of its own", "tp"),
+            ("do not store weights in fp8", "engine"),
+            ("no cache in fp8", "engine"),
+        ],
+    )
+
+
+def test_a_part_that_is_left_out_is_not_asked_about():
+    model, precision = architecture("Qwen/Qwen3-8B"), Precision(weights="fp8", kv="q8_0")
+    whole = Question(model, precision, Layout(tp=3))
+    starts(
+        said("vllm", whole), [("32 attention heads", "tp"), ("does not divide by tp 3", "tp"), ("llama.cpp", "engine")]
+    )
+    starts(said("vllm", whole._replace(layout=None)), [("llama.cpp", "engine")])
+    starts(said("vllm", whole._replace(precision=None)), [])
+
+
+def test_a_gpu_refuses_by_platform_format_and_kernel():
+    """V100 has compute capability 7.0; vLLM's fp8 takes 7.5, its attention kernels for a cache in fp8 more."""
+    serving = Serving(architecture("Qwen/Qwen3-8B"), ENGINES["vllm"](), Precision(weights="fp8"), Layout(), Overhead())
+    volta = Question(laid_out=serving.laid_out, gpu=gpus()["v100-sxm2-16gb"])
+    assert ("vLLM runs fp8 from compute capability 7.5 on; V100 SXM2 16GB has 7.0", "weights") in said("vllm", volta)
+    assert said("vllm", volta._replace(gpu=gpus()["h100-sxm"])) == []
+
+
+def test_requests_are_refused_by_what_is_set_up():
+    limits = Limits(step_tokens=512, sequences=4, share=None, in_flight_tokens=512)
+    question = Question(workload=Workload(batch=5, context=8192), limits=limits)
+    starts(said("llamacpp", question, ctx_size=4096), [("4 slots", "batch"), ("--ctx-size 4,096", "context")])
+    assert said("vllm", question) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", list(models())[::12])
+def test_what_is_not_refused_is_laid_out(name, engine):
+    """The nearest degrees of a refused one are taken."""
+    model, started = architecture(name), ENGINES[engine]()
+    for layout in (Layout(), Layout(tp=2), Layout(tp=3), Layout(pp=3), Layout(tp=8, dcp=4), Layout(tp=2, ep=2)):
+        question = Question(model, Precision(), layout)
+        refused = [*started.refusals(question)]
+        try:
+            serving = Serving(model, started, Precision(), layout, Overhead())
+        except ConfigError as error:
+            assert (error.message, error.field) == refused[0][:2]
+            if error.field in ("tp", "dcp"):
+                for degree in error.nearest:
+                    others = started.refusals(question.of_degree(error.field, degree))
+                    assert error.field not in [refusal.field for refusal in others]
+        else:
+            assert refused == []
+            assert serving.accepts(layout)
