@@ -47,9 +47,10 @@ def test_every_module_stands_in_a_room():
 
 
 def test_imports_of_ours_stand_at_the_top():
-    """None inside a function, and none that the tests, the benchmarks or the documents would have to be there for."""
+    """None inside a function but the door's, which is a method of what it makes; and none that the tests, the
+    benchmarks or the documents would have to be there for."""
     inside = [(name, target) for name, path in MODULES.items() for target, top in imported(path) if not top]
-    assert inside == []
+    assert inside == [("calc.model.architecture", "calc.families")]
     outside = re.compile(r"^(?:from|import) (?:tests|benchmarks|docs)\b", re.MULTILINE)
     assert [name for name, path in MODULES.items() if outside.search(path.read_text(encoding="utf-8"))] == []
 

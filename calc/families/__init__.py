@@ -44,9 +44,6 @@ def read(config: Mapping[str, Any]) -> Architecture:
     return read_with_settings(config)[0]
 
 
-Architecture.read = read
-
-
 def _check_second_names(family: Family, c: Fields) -> None:
     """Raise ConfigError where a field says otherwise than those that it follows from: a class takes one here and the
     other there."""
