@@ -75,6 +75,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         ),
         shared=family.shared(c) if family.shared else (),
         names=family.names,
+        gguf=family.gguf,
         positions=c.size(family.positions) + family.more_positions if family.positions else 0,
         max_positions=max_positions,
         details=read_details(c),

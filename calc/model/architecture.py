@@ -8,6 +8,7 @@ from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.details import Details
 from calc.model.feedforward import MoE
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
@@ -40,6 +41,7 @@ class Architecture(Frozen):
     final_norm: Norm = "rms"
     head_bias: bool = False
     kernels: Kernels = Kernels()
+    gguf: GGUFRules = GGUFRules()
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
     details: Details = Details()

@@ -10,7 +10,6 @@ from typing import ClassVar, Literal, Self
 
 from calc.errors import ConfigError, Message, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
-from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -110,7 +109,7 @@ class LlamaCpp(Engine):
 
     def refusal(self, architecture: Architecture, precision: Precision) -> Message | None:
         kind = architecture.model_type
-        if kind not in ARCHITECTURES:
+        if architecture.gguf.architecture is None:
             return Message("llama.cpp {version} does not read {kind}.", version=self.versions, kind=kind)
         if (mixer := unknown_mixers(architecture)) is not None:
             return Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind)
