@@ -111,14 +111,9 @@ class Serving:
         return layout.pp <= self.architecture.num_layers and layout.spreads_experts(self.architecture)
 
     @cached_property
-    def shapes(self) -> list[Layout]:
-        """The ways to share every layer that the engine takes."""
-        return [shape for shape in shapes(self.architecture) if self.accepts(shape)]
-
-    @cached_property
     def least_stored(self) -> list[tuple[Layout, LayerBytes]]:
-        """The same, with what each rank stores at least."""
-        return [(shape, self.weighing.divided(shape)) for shape in self.shapes]
+        """The ways to share every layer that the engine takes, with what each rank stores at least."""
+        return self.weighing.divided(shape for shape in shapes(self.architecture) if self.accepts(shape))
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
@@ -212,11 +207,11 @@ class Allocation:
             return min(left, -budget.shortage) if budget.shortage else left
         return self.gpu.usable_bytes - memory.total
 
-    @cached_property
+    @property
     def spare(self) -> int:
         return self.spare_of(self.most_loaded)
 
-    @cached_property
+    @property
     def memory(self) -> Memory:
         return self.stages[self.most_loaded].memory
 
@@ -239,7 +234,7 @@ class Allocation:
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= usable
 
-    @cached_property
+    @property
     def surely_fits(self) -> bool:
         """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
         starts at all must be sure."""

@@ -47,18 +47,12 @@ class Requirements:
         self.limits, self.gpu = limits, gpu  # one of them
         fixed = sizes(overhead, 0)  # what hangs on the rest apart
         self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
+        self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
+        """How the engine keeps the cache."""
+        self.pool = self.cache if isinstance(self.cache, Pool) else None
+        """The same where it is set aside at start."""
         self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
-
-    @cached_property
-    def cache(self) -> Cache | None:
-        """How the engine keeps the cache."""
-        return self.engine.cache(self.laid_out, self.gpu, self.limits)
-
-    @cached_property
-    def pool(self) -> Pool | None:
-        """The same where it is set aside at start."""
-        return self.cache if isinstance(self.cache, Pool) else None
 
     @cached_property
     def refused(self) -> bool:

@@ -49,99 +49,54 @@ class Weighing:
     def __init__(self, engine: Engine, whole: Architecture, precision: Precision, layout: Layout) -> None:
         self.engine, self.whole, self.precision, self.layout = engine, whole, precision, layout
         self.rank = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
+        counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
+        self.file: list[Piece] = engine.file(whole, precision, self.rank)
+        """The tensors of the rank, each with the format of the file that it is read from."""
+        self.on_gpus: list[Piece] = engine.on_gpus(whole, self.file)
+        """Those that GPUs hold."""
+        self.pieces = [piece for piece in self.on_gpus if piece.tensor.excluded_as in counted]
+        """The tensors that are loaded."""
+        self.ends = [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.excluded_as is not None]
+        """What stands before the layers and behind them."""
+        layers: dict[tuple[int, ...], list[Piece]] = {}
+        for piece in self.pieces:
+            if piece.tensor.layers and piece.tensor.excluded_as is None:
+                layers.setdefault(piece.tensor.layers, []).append(piece)
+        kinds = layer_kinds(self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *layers])
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        self.kinds: list[int] = [numbers[kind] for kind in kinds]
+        """The number of each layer's kind: layers of one weigh the same."""
+        self.firsts: list[int] = [kinds.index(kind) for kind in numbers]
+        """The first layer of each kind."""
+        self.of_kind = [
+            ([piece for places, alike in layers.items() if first in places for piece in alike], range(first, first + 1))
+            for first in self.firsts
+        ]
+        """The tensors of the first layer of each kind, and that layer."""
+        self.stored_each: list[int] = [sum(piece.nbytes * piece.a_layer for piece in own) for own, _ in self.of_kind]
+        """Bytes of a layer of each kind, as stored."""
+        self.loaded_each = [engine.loaded(self.rank, own, layer, layout) for own, layer in self.of_kind]
+        """What a layer of each kind takes once it is loaded."""
+        self.tables: LoadedWeights = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.shares = dict[Layout, LayerBytes]()
         self.peaks = dict[StepSize, KindPeaks]()
         self.block_peaks = dict[StepSize, list[Peak | None]]()
 
-    @cached_property
-    def file(self) -> list[Piece]:
-        """The tensors of the rank, each with the format of the file that it is read from."""
-        return self.engine.file(self.whole, self.precision, self.rank)
-
-    @cached_property
-    def on_gpus(self) -> list[Piece]:
-        """Those that GPUs hold."""
-        return self.engine.on_gpus(self.whole, self.file)
-
-    @cached_property
-    def pieces(self) -> list[Piece]:
-        """The tensors that are loaded."""
-        engine = self.engine
-        counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        return [piece for piece in self.on_gpus if piece.tensor.excluded_as in counted]
-
-    @cached_property
-    def layers(self) -> dict[tuple[int, ...], list[Piece]]:
-        """Those of the layers, by the layers that hold them."""
-        found: dict[tuple[int, ...], list[Piece]] = {}
-        for piece in self.pieces:
-            if piece.tensor.layers and piece.tensor.excluded_as is None:
-                found.setdefault(piece.tensor.layers, []).append(piece)
-        return found
-
-    @cached_property
-    def ends(self) -> list[Piece]:
-        """What stands before the layers and behind them."""
-        return [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.excluded_as is not None]
-
-    @cached_property
-    def kinds(self) -> list[int]:
-        """The number of each layer's kind: layers of one weigh the same."""
-        places = [*(block.runs_in for block in self.rank.all_blocks), *self.layers]
-        kinds = layer_kinds(self.rank.num_layers, places)
-        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-        return [numbers[kind] for kind in kinds]
-
-    @cached_property
-    def firsts(self) -> list[int]:
-        """The first layer of each kind."""
-        return [self.kinds.index(number) for number in range(len(set(self.kinds)))]
-
-    @cached_property
-    def of_kind(self) -> list[tuple[list[Piece], range]]:
-        """The tensors of the first layer of each kind, and that layer."""
-        return [
-            (
-                [piece for places, alike in self.layers.items() if first in places for piece in alike],
-                range(first, first + 1),
-            )
-            for first in self.firsts
-        ]
-
-    @cached_property
-    def stored_each(self) -> list[int]:
-        """Bytes of a layer of each kind, as stored."""
-        return [sum([piece.nbytes * piece.a_layer for piece in pieces]) for pieces, _ in self.of_kind]
-
-    @cached_property
-    def loaded_each(self) -> list[LoadedWeights]:
-        """The same as loaded."""
-        return [self.engine.loaded(self.rank, pieces, layer, self.layout) for pieces, layer in self.of_kind]
-
-    @cached_property
-    def tables(self) -> LoadedWeights:
-        return self.engine.tables(self.rank)
-
-    @cached_property
-    def parts(self) -> list[tuple[int, int]]:
-        """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
-        behind them."""
-        found, layers = [], self.rank.num_layers
+    def divided(self, shapes: Iterable[Layout]) -> list[tuple[Layout, LayerBytes]]:
+        """Shapes with what a rank of each stores at least: all its ranks share the routed experts, those of a copy all
+        else, and each has whole tables."""
+        parts, layers = list[tuple[int, int]](), self.rank.num_layers
         for pieces, stage in [*self.of_kind, (self.ends, range(0)), (self.ends, range(layers, layers))]:
             sizes = [0, 0]
             for piece in pieces:
                 sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
-            found.append((sizes[True], sizes[False]))
-        return found
+            parts.append((sizes[True], sizes[False]))
 
-    def divided(self, shape: Layout) -> LayerBytes:
-        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and
-        each has whole tables."""
-        if shape not in self.shares:
-            *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
-            self.shares[shape] = LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
-        return self.shares[shape]
+        def on_rank(shape: Layout) -> LayerBytes:
+            *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in parts)
+            return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
+
+        return [(shape, on_rank(shape)) for shape in shapes]
 
     @cached_property
     def loaded(self) -> LayerBytes:
@@ -164,7 +119,7 @@ class Weighing:
         """With the layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
-    @cached_property
+    @property
     def unweighed(self) -> LaidOut:
         """All layers on one stage, weights left out."""
         layers = range(self.rank.num_layers)
