@@ -1,7 +1,6 @@
 """Alibaba's families: Qwen."""
 
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain, count, islice
 from math import isqrt
 
@@ -116,7 +115,6 @@ def ple_width(c: Fields) -> int:
 MAX_PRIMES = 256  # the class takes 16 in each layer that has tables, and those are few
 
 
-@lru_cache(maxsize=16)
 def primes(least: int, number: int) -> tuple[int, ...]:
     """The first primes from `least` on."""
     odd = (n for n in count(max(least, 3) | 1, 2) if all(n % d for d in range(3, isqrt(n) + 1, 2)))
@@ -156,7 +154,8 @@ def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
         )
         raise ConfigError(Message(sentence, tables=len(ids) * heads, most=MAX_PRIMES), "heads_per_ngram")
     first = ids.index(layer + 1) * heads
-    rows = sum(primes(c.size("ngram_vocab_size_base"), len(ids) * heads)[first : first + heads])
+    base = c.size("ngram_vocab_size_base")
+    rows = sum(c.once((primes, base), lambda: primes(base, len(ids) * heads))[first : first + heads])
     divisor = c.size("make_ngram_vocab_size_divisible_by")
     part = -(-(-(-rows // divisor) * divisor) // parts)
     table = "ple.ple_embedding.ngram_embedding"

@@ -77,7 +77,7 @@ class ModuleNames(Frozen):
             regexes=tuple(re.compile(name[3:]) for name in self.names if name[:3] == "re:"),
         )
 
-    @cached_property
+    @property
     def numbered(self) -> bool:
         """Whether any name has a number, so that layers may differ."""
         return any(DIGIT.search(name) for name in self.names)
@@ -118,7 +118,7 @@ class Scheme(Frozen):
                 return rule.form
         return FORMATS["bf16"]
 
-    @cached_property
+    @property
     def differs_by_layer(self) -> bool:
         """Whether any name holds the number of a layer."""
         return self.skip.numbered or any(rule.modules.numbered for rule in self.rules)

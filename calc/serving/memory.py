@@ -193,7 +193,7 @@ class Allocation:
         """One GPU of each stage, at its peak."""
         return self.requirements.stages(self.workload)
 
-    @cached_property
+    @property
     def most_loaded(self) -> int:
         """Number of the stage whose GPUs have the least to spare."""
         return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
@@ -327,7 +327,7 @@ class Allocation:
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
             weights=self.serving.laid_out.stages[index].loaded.total,
-            profile=int(self.requirements.working[index].bytes),
+            profile=int(self.requirements.at_start[index].working.bytes),
             bytes=between.cache,
             bytes_low=tight.cache,
             bytes_high=roomy.cache,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -79,6 +78,10 @@ class Weighing:
         """What a layer of each kind takes once it is loaded."""
         self.tables: LoadedWeights = engine.tables(self.rank)
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
+        each = [loaded.total for loaded in self.loaded_each]
+        before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
+        self.loaded = LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
+        """What the rank takes once it is loaded, with the tables of each stage."""
         self.peaks = dict[StepSize, KindPeaks]()
         self.block_peaks = dict[StepSize, list[Peak | None]]()
 
@@ -97,13 +100,6 @@ class Weighing:
             return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
 
         return [(shape, on_rank(shape)) for shape in shapes]
-
-    @cached_property
-    def loaded(self) -> LayerBytes:
-        """What it takes once it is loaded, with the tables of each stage."""
-        each = [loaded.total for loaded in self.loaded_each]
-        before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
-        return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
 
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
