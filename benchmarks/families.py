@@ -49,7 +49,7 @@ def page() -> str:
         yield f"`{name}`"
         yield family.maker
         yield ", ".join(f"`{wrapper.name}`" for wrapper in family.wrappers)
-        yield f"`{family.gguf}`" if family.gguf else ""
+        yield f"`{family.gguf_headers}`" if family.gguf_headers else ""
         yield str(sum(family_of(each["config"]) == name for each in small) or "")
         yield str(sum(family_of(each["config"]) == name for each in counted) or "")
         yield ", ".join(f"[{model}]({source})" for model, source, config in published if family_of(config) == name)

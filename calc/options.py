@@ -44,6 +44,14 @@ class Option:
     def __init__(self, name: str, field: FieldInfo) -> None:
         self.name, self.field = name, field
         self.kinds = alternatives(field.annotation)
+        self.choices = self._choices()
+        """The values that it may have; none where it is a number or free text."""
+        self.open_below = self._limit(Gt, "gt") is not None
+        self.open_above = self._limit(Lt, "lt") is not None
+        self.least = self._limit(Gt, "gt") if self.open_below else self._limit(Ge, "ge")
+        """The smallest number; None where there is no limit. With `open_below` it is just not reached."""
+        self.most = self._limit(Lt, "lt") if self.open_above else self._limit(Le, "le")
+        """The largest number; None where there is no limit. With `open_above` it is just not reached."""
 
     @property
     def default(self) -> Any:
@@ -58,9 +66,7 @@ class Option:
         """Whether it may be left to whoever knows better."""
         return self.default is None
 
-    @cached_property
-    def choices(self) -> tuple[Any, ...]:
-        """The values that it may have; none where it is a number or free text."""
+    def _choices(self) -> tuple[Any, ...]:
         tables = [item.choices for item in self.field.metadata if isinstance(item, OneOf)]
         if tables:
             return tuple(tables[0])
@@ -81,24 +87,6 @@ class Option:
     @property
     def is_range(self) -> bool:
         return Range in self.kinds
-
-    @cached_property
-    def least(self) -> Any:
-        """The smallest number; None where there is no limit. With `open_below` it is just not reached."""
-        return self._limit(Ge, "ge") if not self.open_below else self._limit(Gt, "gt")
-
-    @cached_property
-    def open_below(self) -> bool:
-        return any(isinstance(item, Gt) for item in self.field.metadata)
-
-    @cached_property
-    def most(self) -> Any:
-        """The largest number; None where there is no limit. With `open_above` it is just not reached."""
-        return self._limit(Le, "le") if not self.open_above else self._limit(Lt, "lt")
-
-    @cached_property
-    def open_above(self) -> bool:
-        return any(isinstance(item, Lt) for item in self.field.metadata)
 
     def _limit(self, kind: type, name: str) -> Any:
         return next((getattr(item, name) for item in self.field.metadata if isinstance(item, kind)), None)

@@ -74,8 +74,8 @@ def room(module: str) -> str:
 
 
 def uses() -> dict[str, set[str]]:
-    """Module -> modules that it imports."""
-    return {name: {target for target, _ in imported(path)} for name, path in modules().items()}
+    """Module -> modules that it imports at its top."""
+    return {name: {target for target, top in imported(path) if top} for name, path in modules().items()}
 
 
 def ordered(graph: dict[str, set[str]]) -> list[str]:

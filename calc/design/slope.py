@@ -1,8 +1,6 @@
 """What one step of a field costs: parameters, weights and KV cache at the point where the design is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from calc.errors import ConfigError, Frozen
@@ -26,20 +24,21 @@ class Slope(Frozen):
     """Of weights and KV cache, on all GPUs together."""
 
 
-@dataclass(frozen=True)
 class Slopes:
-    """Of one design, stored and used so."""
+    """Of one design, stored and used so. Raises ConfigError where the format does not suit the model."""
 
-    config: Mapping[str, Any]
-    architecture: Architecture
-    engine: Engine
-    precision: Precision
-    workload: Workload
-
-    @cached_property
-    def here(self) -> tuple[int, int]:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        architecture: Architecture,
+        engine: Engine,
+        precision: Precision,
+        workload: Workload,
+    ) -> None:
+        self.config, self.architecture, self.engine = config, architecture, engine
+        self.precision, self.workload = precision, workload
+        self.here = weight(architecture, engine, precision, workload)
         """Parameters and bytes of the design itself."""
-        return weight(self.architecture, self.engine, self.precision, self.workload)
 
     def of(self, field: str, now: int, step: int) -> Slope | None:
         """To the next valid value in steps; None where there is none near. A refusal that names the next valid value

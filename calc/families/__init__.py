@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +34,13 @@ IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 """model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 FOURFOLD = ("n_inner", "ffn_hidden_size")
 """Feed-forward widths that are four times the hidden size where a config leaves them null."""
+CLASS_DEFAULTS = MappingProxyType(
+    {
+        name: json.dumps(row)
+        for name, row in json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).items()
+    }
+)
+"""What each class takes for a field that is left out, as JSON: whoever reads it has lists of their own."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -42,9 +48,6 @@ PER_LAYER = ("layer_types", "mlp_layer_types")
 def read(config: Mapping[str, Any]) -> Architecture:
     """The Architecture that a `config.json`-shaped dict describes. Raises ConfigError."""
     return read_with_settings(config)[0]
-
-
-Architecture.read = read
 
 
 def _check_second_names(family: Family, c: Fields) -> None:
@@ -78,6 +81,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         ),
         shared=family.shared(c) if family.shared else (),
         names=family.names,
+        gguf=family.gguf,
         positions=c.size(family.positions) + family.more_positions if family.positions else 0,
         max_positions=max_positions,
         details=read_details(c),
@@ -258,14 +262,6 @@ def continued(words: list[Any], length: int) -> list[Any]:
     return [words[i % period] for i in range(length)]
 
 
-@cache
-def _class_defaults() -> Mapping[str, str]:
-    """What each class takes for a field that is left out, as JSON: whoever reads it has lists of their own."""
-    path = Path(__file__).with_name("defaults.json")
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return MappingProxyType({name: json.dumps(row) for name, row in rows.items()})
-
-
 def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
     if not isinstance(config, Mapping):
         sentence = "A config must be an object of fields, as config.json is; this is {value}."
@@ -284,6 +280,6 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
     text = joined(text, family.section)
-    row = json.loads(_class_defaults().get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
+    row = json.loads(CLASS_DEFAULTS.get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
     defaults = {TIE: False, **row["fields"], **family.own}
     return family, Fields(text, defaults, {**row["aliases"], **family.aliases})

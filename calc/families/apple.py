@@ -5,6 +5,7 @@ from calc.families.family import GATE_UP, PACKED_QKV, Family
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.feedforward import MLP
+from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
 
@@ -70,5 +71,6 @@ APPLE: dict[str, Family] = {
         layers="num_transformer_layers",
         hidden="model_dim",
         max_positions="max_context_length",
+        gguf=GGUFRules("openelm"),
     ),
 }

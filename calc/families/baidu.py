@@ -9,6 +9,7 @@ from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -60,7 +61,7 @@ def ernie_vl_routers(c: Fields, layer: int) -> tuple[Extra, ...]:
 BAIDU: dict[str, Family] = made_by(
     "Baidu",
     {
-        "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD),
+        "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD, gguf=GGUFRules("ernie4_5")),
         "ernie4_5_moe": Family(
             mixer=ERNIE_ATTENTION,
             ffn=ERNIE_EXPERTS,
@@ -78,6 +79,7 @@ BAIDU: dict[str, Family] = made_by(
             ),
             names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
             head_bias="use_bias",
+            gguf=GGUFRules("ernie4_5-moe"),
         ),
         "ernie4_5_vl_moe_text": Family(
             mixer=ERNIE_ATTENTION,

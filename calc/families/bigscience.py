@@ -10,6 +10,7 @@ from calc.families.openai import EVERYWHERE, GPT2_CROSSING, GPT2_FIELDS, GPT2_ML
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -73,6 +74,7 @@ BIGSCIENCE: dict[str, Family] = {
                 }
             }
         ),
+        gguf=GGUFRules("bloom"),
     ),
     "gpt_bigcode": Family(
         maker="BigCode",
@@ -86,6 +88,7 @@ BIGSCIENCE: dict[str, Family] = {
         rotary=None,
         positions="n_positions",
         **GPT2_FIELDS,
+        gguf=GGUFRules("starcoder"),
     ),
     "starcoder2": Family(
         maker="BigCode",
@@ -93,7 +96,8 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=Dense("intermediate_size", "use_bias", gated=False),
         norm="layer",
         names=Names(renamed={"up_proj": "c_fc", "down_proj": "c_proj"}),
-        gguf="starcoder2",
+        gguf_headers="starcoder2",
+        gguf=GGUFRules("starcoder2"),
     ),
     "gpt_neo": Family(
         maker="EleutherAI",
@@ -121,6 +125,7 @@ BIGSCIENCE: dict[str, Family] = {
         names=NEOX_NAMES,
         rotary=Rotary(share=0.25),
         kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
+        gguf=GGUFRules("gptneox"),
     ),
     "gpt_neox_japanese": Family(
         maker="ABEJA",

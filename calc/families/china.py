@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Sliding, shared_width
 from calc.families.deepseek import DEEPSEEK_EXPERTS
-from calc.families.family import MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, extras
+from calc.families.family import LLAMA_FILE, MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
 from calc.families.llama import LLAMA_LIKE
 from calc.families.qwen import QWEN2_ATTENTION
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -184,11 +185,12 @@ CHINA: dict[str, Family] = {
         names=Names(packed={"W_pack": PACKED_QKV}),
         defaults="llama",
         aliases={"model_max_length": "max_position_embeddings"},
+        gguf=GGUFRules("baichuan", splits_qkv=True),
     ),
     "skywork": replace(LLAMA_LIKE, maker="Kunlun"),
-    "xverse": replace(LLAMA_LIKE, maker="XVERSE"),
-    "Yi": replace(LLAMA_LIKE, maker="01.AI", norms=("ln1", "ln2")),
-    "orion": replace(LLAMA_LIKE, maker="OrionStar", norm="layer"),
+    "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
+    "Yi": replace(LLAMA_LIKE, maker="01.AI", norms=("ln1", "ln2"), gguf=LLAMA_FILE),
+    "orion": replace(LLAMA_LIKE, maker="OrionStar", norm="layer", gguf=GGUFRules("orion")),
     "telechat": Family(
         maker="China Telecom",
         mixer=Attention(out_bias=True),
@@ -227,12 +229,18 @@ CHINA: dict[str, Family] = {
         ),
         defaults="llama",
         own={"bias": False},
+        gguf=GGUFRules("internlm2", splits_qkv=True),
     ),
     "internlm3": Family(
-        maker="Shanghai AI Laboratory", mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"), ffn=Dense(bias="bias")
+        maker="Shanghai AI Laboratory",
+        mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"),
+        ffn=Dense(bias="bias"),
+        gguf=LLAMA_FILE,
     ),
-    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", own={"tie_word_embeddings": True}),
-    "minicpm3": Family(maker="OpenBMB", mixer=MLA(d_v=minicpm3_d_v), ffn=Dense()),
+    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", own={"tie_word_embeddings": True}, gguf=GGUFRules("minicpm")),
+    "minicpm3": Family(
+        maker="OpenBMB", mixer=MLA(d_v=minicpm3_d_v), ffn=Dense(), gguf=GGUFRules("minicpm3", splits_latent=False)
+    ),
     "cpmant": Family(
         maker="OpenBMB",
         mixer=Attention(kv=None, head_dim="dim_head"),
@@ -263,6 +271,7 @@ CHINA: dict[str, Family] = {
         mixer=Attention(qkv_bias="attention_bias", out_bias="attention_out_bias"),
         ffn=Dense(),
         kernels=Kernels(dropout=frozenset({"scores", "residual"})),
+        gguf=GGUFRules("seed_oss"),
     ),
     "mimo": Family(
         maker="Xiaomi",
@@ -325,6 +334,7 @@ CHINA: dict[str, Family] = {
         maker="rednote",
         mixer=Attention(bias="attention_bias", qk_norm="head", window=Sliding(after="max_window_layers")),
         ffn=DEEPSEEK_EXPERTS,
+        gguf=GGUFRules("dots1"),
     ),
     "dots3_note_text": Family(
         maker="rednote",
@@ -337,5 +347,5 @@ CHINA: dict[str, Family] = {
         own={"use_sliding_window": True, "first_k_dense_replace": 1, "use_dsa": True},
         wrappers=(Wrapper("dots3_note"),),
     ),
-    "iquestcoder": Family(maker="IQuest", mixer=Attention(bias="attention_bias"), ffn=Dense()),
+    "iquestcoder": Family(maker="IQuest", mixer=Attention(bias="attention_bias"), ffn=Dense(), gguf=LLAMA_FILE),
 }

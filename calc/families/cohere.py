@@ -4,6 +4,7 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
@@ -35,6 +36,7 @@ COHERE: dict[str, Family] = made_by(
             ffn=Dense(),
             norms=ONE_NORM,
             kernels=COHERE_KERNELS,
+            gguf=GGUFRules("command-r"),
         ),
         "cohere2": Family(
             mixer=COHERE_PATTERN,
@@ -46,6 +48,7 @@ COHERE: dict[str, Family] = made_by(
                 Wrapper("aya_vision", tied=True),
                 Wrapper("cohere2_vision"),
             ),
+            gguf=GGUFRules("cohere2"),
         ),
         "cohere2_moe": Family(
             mixer=Attention(bias="attention_bias", window=cohere2_moe_window),

@@ -5,6 +5,7 @@ from calc.families.family import PACKED_QKV, Family
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
 from calc.model.feedforward import MoE
+from calc.model.gguf_rules import GGUFRules
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 
@@ -47,6 +48,7 @@ DATABRICKS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
+        gguf=GGUFRules("mpt"),
     ),
     "dbrx": Family(
         maker="Databricks",
@@ -67,5 +69,6 @@ DATABRICKS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
+        gguf=GGUFRules("dbrx"),
     ),
 }

@@ -10,6 +10,7 @@ from calc.families.fields import Fields, near_divisors
 from calc.model.block import Extra
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import MLP, MoE
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -180,20 +181,23 @@ DEEPSEEK: dict[str, Family] = made_by(
             kernels=Kernels(fp32_weights=True),
             defaults="deepseek_v2",
             own={"head_dim": None},
+            gguf=GGUFRules("deepseek"),
         ),
         "deepseek_v2": Family(
             mixer=MLA(),
             ffn=DEEPSEEK_V2_EXPERTS,
             kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
             wrappers=(Wrapper("deepseek_vl_v2"),),
+            gguf=GGUFRules("deepseek2"),
         ),
         "deepseek_v3": Family(
             mixer=MLA(),
             ffn=DEEPSEEK_EXPERTS,
             prediction=DEEPSEEK_MTP,
-            gguf="deepseek2",
+            gguf_headers="deepseek2",
             wrappers=(Wrapper("kimi_k25"), Wrapper("kimi_vl")),
             kernels=Kernels(turn="pairs"),
+            gguf=GGUFRules("deepseek2"),
         ),
         "deepseek_v32": Family(
             mixer=DSA,

@@ -11,6 +11,7 @@ from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import MAMBA_NAMES, UNBOUNDED, mamba_kernels
 from calc.families.recurrent_rows import BAMBA, Mamba
 from calc.model.attention import GQA
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
@@ -40,6 +41,7 @@ FALCON_7B_AND_40B = Family(
     names=BLOOM_NAMES,
     kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
     aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
+    gguf=GGUFRules("falcon", falcon=True),
 )
 
 FALCON: dict[str, Family] = made_by(
@@ -55,6 +57,7 @@ FALCON: dict[str, Family] = made_by(
             names=MAMBA_NAMES,
             own=UNBOUNDED,
             kernels=mamba_kernels,
+            gguf=GGUFRules("mamba"),
         ),
         "falcon_h1": Family(
             mixer=SideBySide(
@@ -65,6 +68,7 @@ FALCON: dict[str, Family] = made_by(
             names=BAMBA_NAMES,
             own={"head_dim": None},
             kernels=Kernels(multiplied=True),
+            gguf=GGUFRules("falcon-h1"),
         ),
     },
 )

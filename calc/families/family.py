@@ -15,6 +15,7 @@ from calc.families.feedforward_rows import Experts, FeedForwardOf
 from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
 from calc.model.block import Block, Extra, Norm, PredictionModule
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -22,7 +23,9 @@ from calc.model.tensor import Component, Excluded, Shape
 from calc.model.towers.listed import ListedTower
 
 T = TypeVar("T")
-PLAIN, LLAMA_NAMES, WHOLE_HEAD = Kernels(), Names(), Rotary()
+PLAIN, LLAMA_NAMES, WHOLE_HEAD, NOT_IN_GGUF = Kernels(), Names(), Rotary(), GGUFRules()
+LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
+"""What llama.cpp makes of all models that it takes for a Llama."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -181,7 +184,8 @@ class Family:
     names: Names = LLAMA_NAMES
     rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[Wrapper, ...] = ()
-    gguf: str | None = None  # its architecture in GGUF files
+    gguf: GGUFRules = NOT_IN_GGUF
+    gguf_headers: str | None = None  # the architecture of headers that are read as this family
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own

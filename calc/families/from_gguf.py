@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.family_table import FAMILIES
 from calc.model.tensor import Shape
 
-ARCHITECTURES = {family.gguf: model_type for model_type, family in FAMILIES.items() if family.gguf is not None}
+ARCHITECTURES = {family.gguf_headers: name for name, family in FAMILIES.items() if family.gguf_headers is not None}
 """general.architecture -> model_type."""
 FIELDS = {
     "embedding_length": "hidden_size",

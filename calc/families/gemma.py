@@ -11,6 +11,7 @@ from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -241,15 +242,17 @@ GEMMA: dict[str, Family] = made_by(
             mixer=Attention(bias="attention_bias"),
             ffn=Dense(),
             kernels=GEMMA_KERNELS,
-            gguf="gemma",
+            gguf_headers="gemma",
             wrappers=(Wrapper("paligemma"),),
+            gguf=GGUFRules("gemma"),
         ),
         "gemma2": Family(
             mixer=GEMMA2_ATTENTION,
             ffn=Dense(),
             norms=GEMMA_NORMS,
             kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
-            gguf="gemma2",
+            gguf_headers="gemma2",
+            gguf=GGUFRules("gemma2"),
         ),
         "vaultgemma": Family(
             mixer=GEMMA2_ATTENTION,
@@ -268,8 +271,9 @@ GEMMA: dict[str, Family] = made_by(
             rotary=OWN_WITHIN_WINDOWS,
             own={"sliding_window_pattern": 6},
             kernels=GEMMA_KERNELS,
-            gguf="gemma3",
+            gguf_headers="gemma3",
             wrappers=(Wrapper("gemma3"), Wrapper("shieldgemma2")),
+            gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
         ),
         "gemma3n_text": Family(
             mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
@@ -280,6 +284,7 @@ GEMMA: dict[str, Family] = made_by(
             layer_extras=gemma3n_layer_extras,
             kernels=Kernels(norm="rms32", capped_logits=True),
             wrappers=(Wrapper("gemma3n", tied=True),),
+            gguf=GGUFRules("gemma3n"),
         ),
         "gemma4_text": Family(
             mixer=gemma4_attention,
@@ -297,6 +302,7 @@ GEMMA: dict[str, Family] = made_by(
                 scaled_layers=True,
             ),
             wrappers=(Wrapper("gemma4"),),
+            gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
         ),
         "diffusion_gemma_text": Family(
             mixer=gemma4_attention,
@@ -325,6 +331,7 @@ GEMMA: dict[str, Family] = made_by(
             layer_extras=LAYER_SCALAR,
             kernels=GEMMA_KERNELS,
             wrappers=(Wrapper("gemma4_unified"),),
+            gguf=GGUFRules("gemma4"),
         ),
         "gemma4_assistant": replace(
             ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}

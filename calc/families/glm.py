@@ -11,6 +11,7 @@ from calc.families.moonshot import in_section
 from calc.families.recurrent_rows import KimiDelta
 from calc.families.rotary import Rotary
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
@@ -76,9 +77,12 @@ GLM: dict[str, Family] = made_by(
                 "add_qkv_bias": "attention_bias",
                 "seq_length": "max_position_embeddings",
             },
+            gguf=GGUFRules("chatglm"),
         ),
-        "glm": Family(mixer=GLM_ATTENTION, ffn=Dense(), names=GLM_NAMES, rotary=HALF),
-        "glm4": Family(mixer=GLM_ATTENTION, ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF),
+        "glm": Family(mixer=GLM_ATTENTION, ffn=Dense(), names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
+        "glm4": Family(
+            mixer=GLM_ATTENTION, ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4")
+        ),
         "glm4v_text": Family(
             mixer=Attention(qkv_bias=True),
             ffn=Dense(),
@@ -86,6 +90,7 @@ GLM: dict[str, Family] = made_by(
             names=GLM_NAMES,
             rotary=Rotary(share=0.5, axes=3),
             wrappers=(Wrapper("glm46v"), Wrapper("glm4v"), Wrapper("glmga")),
+            gguf=GGUFRules("glm4"),
         ),
         "glm_ocr_text": Family(
             mixer=Attention(),
@@ -93,24 +98,28 @@ GLM: dict[str, Family] = made_by(
             norms=GLM4_NORMS,
             names=GLM_NAMES,
             wrappers=(Wrapper("glm_ocr"),),
+            gguf=GGUFRules("glm4"),
         ),
         "glm4_moe": Family(
             mixer=GLM4_MOE_ATTENTION,
             ffn=DEEPSEEK_EXPERTS,
             rotary=HALF,
             prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
+            gguf=GGUFRules("glm4moe"),
         ),
         "glm4v_moe_text": Family(
             mixer=GLM_ATTENTION,
             ffn=DEEPSEEK_EXPERTS,
             rotary=Rotary(share=0.5, axes=3),
             wrappers=(Wrapper("glm4v_moe"),),
+            gguf=GGUFRules("glm4moe"),
         ),
         "glm4_moe_lite": Family(
             mixer=MLA(),
             ffn=GLM4_LITE_EXPERTS,
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
+            gguf=GGUFRules("deepseek2"),
         ),
         "glm5_next_text": Family(
             mixer=GLM5_MIXER,
@@ -125,6 +134,7 @@ GLM: dict[str, Family] = made_by(
             ffn=DEEPSEEK_EXPERTS,
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
+            gguf=GGUFRules("glm-dsa"),
         ),
     },
 )

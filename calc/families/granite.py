@@ -7,6 +7,7 @@ from calc.families.family import GATE_UP, Family, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import BAMBA
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -45,13 +46,24 @@ GRANITE: dict[str, Family] = made_by(
             mixer=GRANITE_ATTENTION,
             ffn=Dense(),
             kernels=SCALES,
-            gguf="granite",
+            gguf_headers="granite",
             wrappers=(Wrapper("granite_speech"), Wrapper("granite_speech_plus")),
+            gguf=GGUFRules("granite"),
         ),
         "granite_swa": Family(mixer=SINKS_IN_WINDOWS, ffn=Dense(), kernels=SCALES),
-        "granitemoe": Family(mixer=GRANITE_ATTENTION, ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES),
+        "granitemoe": Family(
+            mixer=GRANITE_ATTENTION,
+            ffn=GRANITE_EXPERTS,
+            kernels=SCALES,
+            names=GRANITE_MOE_NAMES,
+            gguf=GGUFRules("granitemoe"),
+        ),
         "granitemoeshared": Family(
-            mixer=GRANITE_ATTENTION, ffn=SHARED_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES
+            mixer=GRANITE_ATTENTION,
+            ffn=SHARED_EXPERTS,
+            kernels=SCALES,
+            names=GRANITE_MOE_NAMES,
+            gguf=GGUFRules("granitemoe", splits_gate_up=True),
         ),
         "granitemoe_swa": Family(
             mixer=SINKS_IN_WINDOWS,
@@ -71,6 +83,7 @@ GRANITE: dict[str, Family] = made_by(
             ffn=replace(SHARED_EXPERTS, sparse=has_experts, dense=Dense("shared_intermediate_size", bias=False)),
             kernels=SCALES,
             names=GRANITE_MOE_NAMES,
+            gguf=GGUFRules("granitehybrid", splits_gate_up=True, heads_by_layer=True),
         ),
         "granite_docling_text": Family(
             mixer=GRANITE_ATTENTION,
@@ -89,6 +102,7 @@ GRANITE: dict[str, Family] = made_by(
             ffn=Dense(),
             norms=FF_NORMS,
             names=BAMBA_NAMES,
+            gguf=GGUFRules("granitehybrid", heads_by_layer=True),
         ),
     },
 )

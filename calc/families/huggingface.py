@@ -7,6 +7,7 @@ from calc.families.family import TWO_NORMS, Family, extras, made_by
 from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.tensor import Component, Shape
 
 # Idefics: between the layers of a Llama others read images, each held back by two learned scalars
@@ -52,7 +53,8 @@ HUGGINGFACE: dict[str, Family] = made_by(
                 window=Sliding(slides_every="no_rope_layer_interval", when="use_sliding_window"),
             ),
             ffn=Dense(),
-            gguf="smollm3",
+            gguf_headers="smollm3",
+            gguf=GGUFRules("smollm3"),
         ),
         "idefics": Family(mixer=IDEFICS_ATTENTION, ffn=IDEFICS_FFN, extras=idefics_extras),
     },

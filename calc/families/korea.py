@@ -8,6 +8,7 @@ from calc.families.family import POST_NORMS, TWO_NORMS, Family, If, Wrapper, ext
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 from calc.model.tensor import Shape
 
@@ -50,6 +51,7 @@ KOREA: dict[str, Family] = {
         ),
         defaults="llama",
         aliases={"num_layers": "num_hidden_layers"},
+        gguf=GGUFRules("exaone"),
     ),
     "exaone4": Family(
         maker="LG AI Research",
@@ -57,6 +59,7 @@ KOREA: dict[str, Family] = {
         ffn=Dense(),
         norms=POST_NORMS,
         wrappers=(Wrapper("exaone4_5"),),
+        gguf=GGUFRules("exaone4"),
     ),
     "exaone_moe": Family(
         maker="LG AI Research",
@@ -88,6 +91,9 @@ KOREA: dict[str, Family] = {
         wrappers=(Wrapper("hyperclovax_vision_v2"),),
     ),
     "solar_open": Family(
-        maker="Upstage", mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)
+        maker="Upstage",
+        mixer=Attention(qkv_bias="attention_bias"),
+        ffn=replace(DEEPSEEK_EXPERTS, first_dense=None),
+        gguf=GGUFRules("glm4moe"),
     ),
 }

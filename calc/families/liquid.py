@@ -5,6 +5,7 @@ from calc.families.family import Family, If, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import short_conv
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -56,6 +57,7 @@ LIQUID: dict[str, Family] = made_by(
             own={"block_ff_dim": None},
             aliases={"tie_embedding": "tie_word_embeddings"},
             wrappers=(Wrapper("lfm2_vl"),),
+            gguf=GGUFRules("lfm2", heads_by_layer=True),
         ),
         "lfm2_moe": Family(
             mixer=LFM2_MIXER,
@@ -64,6 +66,7 @@ LIQUID: dict[str, Family] = made_by(
             names=LFM2_NAMES,
             aliases={"tie_embedding": "tie_word_embeddings"},
             kernels=Kernels(fp32_weights=False, fp32_router=False),
+            gguf=GGUFRules("lfm2moe", heads_by_layer=True),
         ),
         "lfm3": Family(
             mixer=Hybrid(

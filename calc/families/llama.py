@@ -4,6 +4,7 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
+    LLAMA_FILE,
     STACKED_EXPERTS,
     CrossAttention,
     Family,
@@ -16,6 +17,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -108,7 +110,7 @@ LLAMA: dict[str, Family] = made_by(
         "llama": Family(
             mixer=LLAMA_ATTENTION,
             ffn=Dense(),
-            gguf="llama",
+            gguf_headers="llama",
             wrappers=(
                 Wrapper("deepseek_vl"),
                 Wrapper("deepseek_vl_hybrid"),
@@ -124,6 +126,7 @@ LLAMA: dict[str, Family] = made_by(
                 Wrapper("vipllava"),
                 Wrapper("voxtral"),
             ),
+            gguf=LLAMA_FILE,
         ),
         "mllama_text_model": Family(
             mixer=mllama_attention,
@@ -157,6 +160,7 @@ LLAMA: dict[str, Family] = made_by(
                 shared_expert="feed_forward.shared_expert",
             ),
             wrappers=(Wrapper("llama4"),),
+            gguf=GGUFRules("llama4"),
         ),
         "cwm": Family(mixer=Attention(window=Sliding(full_every=4)), ffn=Dense()),
         "opt": Family(

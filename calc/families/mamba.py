@@ -5,6 +5,7 @@ from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import Mamba, Mamba2
 from calc.model.block import Norm
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.linear_attention import MLSTM
 from calc.model.names import Names
@@ -64,6 +65,7 @@ MAMBA: dict[str, Family] = {
         names=MAMBA_NAMES,
         own=UNBOUNDED,
         kernels=mamba_kernels,
+        gguf=GGUFRules("mamba"),
     ),
     "mamba2": Family(
         maker="Dao and Gu",
@@ -73,6 +75,7 @@ MAMBA: dict[str, Family] = {
         names=MAMBA_NAMES,
         own=UNBOUNDED,
         kernels=mamba_kernels,
+        gguf=GGUFRules("mamba2"),
     ),
     "rwkv": Family(
         maker="RWKV",

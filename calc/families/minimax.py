@@ -8,6 +8,7 @@ from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import BlockIndexer
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.linear_attention import LightningAttention
 from calc.model.mixers import Mixer
@@ -82,6 +83,7 @@ MINIMAX: dict[str, Family] = made_by(
             names=MIXTRAL_NAMES,
             rotary=Rotary(share=0.5),
             kernels=Kernels(fp32_router=False),
+            gguf=GGUFRules("minimax-m2"),
         ),
         "minimax_m3_vl_text": Family(
             mixer=m3_attention,

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
 from calc.families.deepseek import owns_indexer
-from calc.families.family import STACKED_EXPERTS, Family, Weights, Wrapper, made_by
+from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, Family, Weights, Wrapper, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -76,16 +77,18 @@ MISTRAL: dict[str, Family] = made_by(
         "mistral": Family(
             mixer=WINDOWED,
             ffn=Dense(),
-            gguf="mistral3",
+            gguf_headers="mistral3",
             wrappers=(Wrapper("idefics2"), Wrapper("mistral3")),
+            gguf=LLAMA_FILE,
         ),
         "ministral": Family(mixer=Attention(window=Sliding()), ffn=Dense()),
-        "ministral3": Family(mixer=WINDOWED, ffn=Dense()),
+        "ministral3": Family(mixer=WINDOWED, ffn=Dense(), gguf=GGUFRules("mistral3")),
         "mixtral": Family(
             mixer=WINDOWED,
             ffn=Experts("num_local_experts", "intermediate_size"),
             names=MIXTRAL_NAMES,
             kernels=Kernels(fp32_weights=True),
+            gguf=LLAMA_FILE,
         ),
         "mistral4": Family(
             mixer=MLA(),

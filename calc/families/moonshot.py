@@ -9,6 +9,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Flag, Size, number
 from calc.families.recurrent_rows import KimiDelta
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
 
@@ -67,7 +68,13 @@ KIMI_EXPERTS = Experts(
 KIMI: dict[str, Family] = made_by(
     "Moonshot AI",
     {
-        "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP),
+        "kimi_k2": Family(
+            mixer=MLA(),
+            ffn=DEEPSEEK_EXPERTS,
+            defaults="deepseek_v3",
+            prediction=DEEPSEEK_MTP,
+            gguf=GGUFRules("deepseek2"),
+        ),
         "kimi_linear": Family(
             mixer=Hybrid(
                 MLA(gate="channels", gate_when="mla_use_output_gate"),
@@ -101,6 +108,7 @@ KIMI: dict[str, Family] = made_by(
                 renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
                 expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
             ),
+            gguf=GGUFRules("kimi-linear", heads_by_layer=True),
         ),
     },
 )

@@ -10,6 +10,7 @@ from calc.families.recurrent_rows import Mamba2
 from calc.families.rotary import Rotary
 from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -147,6 +148,7 @@ NVIDIA: dict[str, Family] = made_by(
             norm="layer",
             kernels=SQUARED,
             rotary=Rotary(share=0.5),
+            gguf=GGUFRules("nemotron"),
         ),
         "nemotron_h": Family(
             mixer=nemotron_mixer,
@@ -167,6 +169,7 @@ NVIDIA: dict[str, Family] = made_by(
             ),
             kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
             wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),
+            gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
         ),
         "nemotron-nas": Family(
             mixer=nas_mixer,
@@ -175,6 +178,7 @@ NVIDIA: dict[str, Family] = made_by(
             defaults="llama",
             own={"block_configs": None},
             layer_extras=nas_extras,
+            gguf=GGUFRules("deci", known_70b="always"),
         ),
         "cosmos3_edge_text": Family(
             mixer=Attention(bias="attention_bias"),

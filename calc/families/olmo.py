@@ -8,6 +8,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.names import Names
@@ -55,16 +56,33 @@ def molmo_attention(c: Fields, layer: int) -> GQA:
 OLMO: dict[str, Family] = made_by(
     "Ai2",
     {
-        "olmo": Family(mixer=OLMO_ATTENTION, ffn=Dense(), norms=(), norm="none", kernels=Kernels(rotation="fp32")),
-        "olmo2": Family(mixer=OLMO2_ATTENTION, ffn=Dense(), norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf="olmo2"),
+        "olmo": Family(
+            mixer=OLMO_ATTENTION,
+            ffn=Dense(),
+            norms=(),
+            norm="none",
+            kernels=Kernels(rotation="fp32"),
+            gguf=GGUFRules("olmo", known_70b="always"),
+        ),
+        "olmo2": Family(
+            mixer=OLMO2_ATTENTION,
+            ffn=Dense(),
+            norms=POST_NORMS,
+            kernels=OLMO2_KERNELS,
+            gguf_headers="olmo2",
+            gguf=GGUFRules("olmo2"),
+        ),
         "olmo3": Family(
             mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),
             ffn=Dense(),
             norms=POST_NORMS,
             kernels=OLMO2_KERNELS,
             rotary=Rotary(own_within_windows=True),
+            gguf=GGUFRules("olmo2"),
         ),
-        "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size")),
+        "olmoe": Family(
+            mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), gguf=GGUFRules("olmoe")
+        ),
         "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
         "olmo_hybrid": Family(
             mixer=OLMO_HYBRID,

@@ -1,10 +1,12 @@
 """OpenAI's families."""
 
+from dataclasses import replace
 from typing import TypedDict
 
 from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, PACKED_QKV, CrossAttention, Family, made_by
 from calc.families.feedforward_rows import Dense, Experts, Times
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
 
@@ -69,14 +71,15 @@ OPENAI: dict[str, Family] = made_by(
             positions="n_positions",
             **GPT2_FIELDS,
         ),
-        "gpt2": GPT2,
+        "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
         "gpt-sw3": GPT2,  # of AI Sweden
         "gpt_oss": Family(
             mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
             ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
             kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
             names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-            gguf="gpt-oss",
+            gguf_headers="gpt-oss",
+            gguf=GGUFRules("gpt-oss", native_mxfp4=True),
         ),
     },
 )

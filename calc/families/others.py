@@ -23,6 +23,7 @@ from calc.families.recurrent_rows import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra, Norm
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
@@ -156,6 +157,7 @@ STABLELM = Family(
     ffn=Dense(bias=False),
     norm="layer",
     defaults="stablelm",
+    gguf=GGUFRules("stablelm"),
 )
 OTHERS: dict[str, Family] = {
     "stablelm_epoch": STABLELM,
@@ -167,6 +169,7 @@ OTHERS: dict[str, Family] = {
         kernels=Kernels(joins_rotated=True, held_states=2),
         names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
         rotary=Rotary(share=0.25),
+        gguf=GGUFRules("stablelm"),
     ),
     "jamba": Family(
         maker="AI21",
@@ -193,8 +196,15 @@ OTHERS: dict[str, Family] = {
             final_norm="model.final_layernorm",
         ),
         rotary=None,
+        gguf=GGUFRules("jamba", heads_by_layer=True),
     ),
-    "arcee": Family(maker="Arcee AI", mixer=BIASED, ffn=Dense(gated=False), kernels=Kernels(activation="squared")),
+    "arcee": Family(
+        maker="Arcee AI",
+        mixer=BIASED,
+        ffn=Dense(gated=False),
+        kernels=Kernels(activation="squared"),
+        gguf=GGUFRules("arcee"),
+    ),
     "afmoe": Family(
         maker="Arcee AI",
         mixer=Attention(
@@ -215,6 +225,7 @@ OTHERS: dict[str, Family] = {
         norms=("attention_layernorm", "feedforward_layernorm"),
         layer_extras=apertus_scalars,
         kernels=Kernels(activation="xielu"),
+        gguf=GGUFRules("apertus"),
     ),
     "persimmon": Family(
         maker="Adept",

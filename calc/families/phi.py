@@ -9,6 +9,7 @@ from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
@@ -71,13 +72,15 @@ PHI: dict[str, Family] = made_by(
             ),
             head_bias=True,
             rotary=Rotary(share=0.5),
+            gguf=GGUFRules("phi2"),
         ),
         "phi3": Family(
             mixer=Attention(window=Window()),
             ffn=Dense(),
             names=PACKED,
-            gguf="phi3",
+            gguf_headers="phi3",
             kernels=Kernels(cuts_rotated=True, slices=True),
+            gguf=GGUFRules("phi3"),
         ),
         "phi3small": Family(
             mixer=Attention(bias=True),
@@ -107,6 +110,7 @@ PHI: dict[str, Family] = made_by(
             norm="layer",
             names=MIXTRAL_NAMES,
             head_bias="lm_head_bias",
+            gguf=GGUFRules("phimoe"),
         ),
         "phi4_multimodal": Family(mixer=Attention(window=Window()), ffn=Dense(), names=PACKED),
         "bitnet": Family(  # norms before the last projections, whose input is quantized
@@ -119,6 +123,7 @@ PHI: dict[str, Family] = made_by(
                 }
             ),
             kernels=Kernels(activation="squared", norms_inside=True),
+            gguf=GGUFRules("bitnet"),
         ),
         "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
             mixer=Attention(bias="attention_bias"),

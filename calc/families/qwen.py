@@ -1,7 +1,6 @@
 """Alibaba's families: Qwen."""
 
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain, count, islice
 from math import isqrt
 
@@ -14,6 +13,7 @@ from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.names import Names
@@ -115,7 +115,6 @@ def ple_width(c: Fields) -> int:
 MAX_PRIMES = 256  # the class takes 16 in each layer that has tables, and those are few
 
 
-@lru_cache(maxsize=16)
 def primes(least: int, number: int) -> tuple[int, ...]:
     """The first primes from `least` on."""
     odd = (n for n in count(max(least, 3) | 1, 2) if all(n % d for d in range(3, isqrt(n) + 1, 2)))
@@ -155,7 +154,8 @@ def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
         )
         raise ConfigError(Message(sentence, tables=len(ids) * heads, most=MAX_PRIMES), "heads_per_ngram")
     first = ids.index(layer + 1) * heads
-    rows = sum(primes(c.size("ngram_vocab_size_base"), len(ids) * heads)[first : first + heads])
+    base = c.size("ngram_vocab_size_base")
+    rows = sum(c.once((primes, base), lambda: primes(base, len(ids) * heads))[first : first + heads])
     divisor = c.size("make_ngram_vocab_size_divisible_by")
     part = -(-(-(-rows // divisor) * divisor) // parts)
     table = "ple.ple_embedding.ngram_embedding"
@@ -198,11 +198,12 @@ QWEN: dict[str, Family] = made_by(
                 "tie_word_embeddings": False,
                 "max_position_embeddings": 8192,
             },
+            gguf=GGUFRules("qwen"),
         ),
         "qwen2": Family(
             mixer=QWEN2_ATTENTION,
             ffn=Dense(),
-            gguf="qwen2",
+            gguf_headers="qwen2",
             wrappers=(
                 Wrapper("fast_vlm"),
                 Wrapper("got_ocr2"),
@@ -215,6 +216,7 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("vibevoice_asr"),
                 Wrapper("video_llama_3"),
             ),
+            gguf=GGUFRules("qwen2", known_70b="always"),
         ),
         "qwen2_moe": Family(
             mixer=Attention(
@@ -223,10 +225,21 @@ QWEN: dict[str, Family] = made_by(
             ffn=QWEN2_EXPERTS,
             names=Names(shared_expert="mlp.shared_expert"),
             kernels=Kernels(shared_first=True),
+            gguf=GGUFRules("qwen2moe"),
         ),
-        "qwen2_vl_text": Family(mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_vl"),)),
+        "qwen2_vl_text": Family(
+            mixer=QWEN2_ATTENTION,
+            ffn=Dense(),
+            rotary=THREE_AXES,
+            wrappers=(Wrapper("qwen2_vl"),),
+            gguf=GGUFRules("qwen2vl"),
+        ),
         "qwen2_5_vl_text": Family(
-            mixer=QWEN2_ATTENTION, ffn=Dense(), rotary=THREE_AXES, wrappers=(Wrapper("qwen2_5_vl"),)
+            mixer=QWEN2_ATTENTION,
+            ffn=Dense(),
+            rotary=THREE_AXES,
+            wrappers=(Wrapper("qwen2_5_vl"),),
+            gguf=GGUFRules("qwen2vl"),
         ),
         "qwen2_5_omni_text": Family(
             mixer=QWEN2_ATTENTION,
@@ -239,7 +252,7 @@ QWEN: dict[str, Family] = made_by(
         "qwen3": Family(
             mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
             ffn=Dense(),
-            gguf="qwen3",
+            gguf_headers="qwen3",
             wrappers=(
                 Wrapper("fun_asr_nano"),
                 Wrapper("lighton_ocr"),
@@ -247,9 +260,13 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("qianfan_ocr"),
                 Wrapper("qwen3_asr"),
             ),
+            gguf=GGUFRules("qwen3"),
         ),
         "qwen3_moe": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")), ffn=QWEN3_EXPERTS, gguf="qwen3moe"
+            mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
+            ffn=QWEN3_EXPERTS,
+            gguf_headers="qwen3moe",
+            gguf=GGUFRules("qwen3moe"),
         ),
         "qwen3_vl_text": Family(
             mixer=QWEN3_ATTENTION,
@@ -257,6 +274,7 @@ QWEN: dict[str, Family] = made_by(
             rotary=THREE_AXES,
             own={"tie_word_embeddings": False},
             wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl")),
+            gguf=GGUFRules("qwen3vl"),
         ),
         "qwen3_vl_moe_text": Family(
             mixer=replace(QWEN3_ATTENTION, window=Window()),
@@ -264,6 +282,7 @@ QWEN: dict[str, Family] = made_by(
             rotary=THREE_AXES,
             names=STACKED_EXPERTS,
             wrappers=(Wrapper("qwen3_vl_moe"),),
+            gguf=GGUFRules("qwen3vlmoe"),
         ),
         "qwen3_omni_moe_text": Family(
             mixer=replace(QWEN3_ATTENTION, window=Window()),
@@ -272,6 +291,7 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("qwen3_omni_moe_thinker"),
                 Wrapper("qwen3_omni_moe", around="qwen3_omni_moe_thinker"),
             ),
+            gguf=GGUFRules("qwen3vlmoe"),
         ),
         "qwen3_next": Family(
             mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
@@ -288,6 +308,7 @@ QWEN: dict[str, Family] = made_by(
             kernels=Kernels(norm="rms32", shared_first=True),
             own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
             prediction=qwen_mtp(QWEN2_EXPERTS),
+            gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
         ),
         "qwen3_5_text": replace(
             QWEN35,
@@ -297,6 +318,7 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("minicpmv4_7"),
                 Wrapper("qwen3_5"),
             ),
+            gguf=GGUFRules("qwen35"),
         ),
         "qwen4_exp_text": Family(
             mixer=Hybrid(
@@ -334,6 +356,7 @@ QWEN: dict[str, Family] = made_by(
             prediction=qwen_mtp(QWEN35_EXPERTS),
             wrappers=(Wrapper("qwen3_5_moe"),),
             kernels=Kernels(norm="rms32", shared_first=True),
+            gguf=GGUFRules("qwen35moe"),
         ),
     },
 )

@@ -9,6 +9,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 from calc.model.tensor import Shape
@@ -49,12 +50,15 @@ def hy4_streams(c: Fields) -> int:
 TENCENT: dict[str, Family] = made_by(
     "Tencent",
     {
-        "hunyuan_v1_dense": Family(mixer=HUNYUAN_ATTENTION, ffn=Dense(), names=Names(renamed=QUERY_LAYERNORM)),
+        "hunyuan_v1_dense": Family(
+            mixer=HUNYUAN_ATTENTION, ffn=Dense(), names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
+        ),
         "hunyuan_v1_moe": Family(
             mixer=HUNYUAN_ATTENTION,
             ffn=hunyuan_moe,
             kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
             names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
+            gguf=GGUFRules("hunyuan-moe"),
         ),
         "hunyuan_vl_text": Family(
             mixer=HUNYUAN_ATTENTION,
@@ -68,6 +72,7 @@ TENCENT: dict[str, Family] = made_by(
             names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
             own={"num_nextn_predict_layers": 0},
             prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
+            gguf=GGUFRules("hy_v3"),
         ),
         "hy_v4": Family(
             mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
@@ -88,6 +93,6 @@ TENCENT: dict[str, Family] = made_by(
                 renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
             ),
         ),
-        "youtu": Family(mixer=MLA(), ffn=Dense()),
+        "youtu": Family(mixer=MLA(), ffn=Dense(), gguf=GGUFRules("deepseek2")),
     },
 )

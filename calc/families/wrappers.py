@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,16 @@ TIES: Mapping[str, Callable[[bool, bool], bool]] = {
 }
 """Whether a head is tied, by what a config says itself and what the language model's section says."""
 
+TIE_RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    json.loads(Path(__file__).with_name("ties.json").read_text(encoding="utf-8"))
+)
+"""The rule of TIES that each class of transformers follows, and what its own field is where it is left out."""
+SECTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8"))
+)
+"""What a wrapper's class takes for fields of the language model's section, where it is left out whole and where in
+part, and where that is not what the language model's own class takes."""
+
 
 def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config of the language model alone, with a model_type that the table may hold. Raises ConfigError."""
@@ -30,31 +39,18 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     section = config if field is None else _section(config, field)
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
-    defaults = sections().get(model_type, {}).get("absent" if field is None else "partial", {})
+    defaults = SECTIONS.get(model_type, {}).get("absent" if field is None else "partial", {})
     found = {**defaults, **section, "model_type": own if known else WRAPPED[model_type]}
     return language({**found, **_tie(model_type, config, section)})
-
-
-@cache
-def ties() -> Mapping[str, Mapping[str, Any]]:
-    """The rule of TIES that each class of transformers follows, and what its own field is where it is left out."""
-    return MappingProxyType(json.loads(Path(__file__).with_name("ties.json").read_text(encoding="utf-8")))
-
-
-@cache
-def sections() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """What a wrapper's class takes for fields of the language model's section, where it is left out whole and where in
-    part, and where that is not what the language model's own class takes."""
-    return MappingProxyType(json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8")))
 
 
 def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the language model is to say of its tie; nothing where its own word, or its class's, stands. Of a wrapper
     without a class in transformers the config goes before the section."""
-    if model_type not in ties():
+    if model_type not in TIE_RULES:
         tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)
         return {TIE: tied}
-    rule, own = ties()[model_type].values()
+    rule, own = TIE_RULES[model_type].values()
     stated = config.get(TIE, own)
     if not isinstance(stated, bool):
         return {TIE: stated}  # which is refused where it is read

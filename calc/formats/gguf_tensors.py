@@ -92,14 +92,6 @@ EXTRAS = {
 }
 QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 DELTA_QKV, DELTA_CONVS = ("in_q", "in_k", "in_v"), ("q_conv1d", "k_conv1d", "v_conv1d")
-SPLIT_QKV = frozenset({"baichuan", "internlm2"})
-"""Families whose packed query, key and value the converter takes apart; it leaves all others packed."""
-SPLIT_GATE_UP = frozenset({"granitemoehybrid", "granitemoeshared"})
-"""The same of gate and up in a dense feed-forward."""
-PACKED_EXPERTS = frozenset({"gemma4_text"})
-"""Families whose experts keep gate and up in one tensor."""
-WHOLE_LATENT = frozenset({"minicpm3"})
-"""Families whose up-projection of the latent is not split into keys and values."""
 NORMS = {
     ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"): (
         "attn_norm",
@@ -112,8 +104,6 @@ NORMS = {
 """Norms of a layer -> their names; else the first two are those before attention and feed-forward."""
 FURTHER_NORMS = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
 """Norms that come on top of these."""
-ROWS = {("gemma3_text", 262_208): 262_144}
-"""Rows of the vocabulary that the converter keeps, where it drops those without a token."""
 F32_MATRICES = (
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
@@ -172,7 +162,8 @@ def gguf_tensors(architecture: Architecture) -> tuple[Tensor, ...]:
 
 def _tensors(model: Architecture) -> Iterator[Tensor]:
     width = model.d_embedding or model.hidden
-    vocab = ROWS.get((model.model_type, model.vocab), model.vocab)
+    full, kept = model.gguf.cut_vocab or (model.vocab, model.vocab)
+    vocab = kept if model.vocab == full else model.vocab
     yield Tensor("token_embd.weight", (vocab + model.extra_rows, width), "embedding")
     if model.positions:
         yield Tensor("position_embd.weight", (model.positions, model.hidden), "embedding")
@@ -213,7 +204,7 @@ def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
 def _rope_factors(model: Architecture) -> Iterator[Tensor]:
     """Factors of the rotary frequencies, which the converter works out of the config."""
     heads = [m.d_head for block in model.blocks for m in block.mixers if isinstance(m, GQA) and m.window is None]
-    if heads and (model.details.rope == "llama3" or model.model_type in PACKED_EXPERTS):
+    if heads and (model.details.rope == "llama3" or model.gguf.rope_factors):
         yield Tensor("rope_freqs.weight", (heads[0] // 2,), "other")
     if model.details.rope == "longrope" and model.details.rope_factors:
         for length in ("long", "short"):
@@ -238,11 +229,10 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
     def tensor(name: str, shape: Shape, component: Component, experts: int = 1, top_k: int = 1) -> Tensor:
         return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, excluded_as)
 
-    kind = model.model_type
     for name in _norms(block):
         for key, shape in _norm(name, block.norm, model.hidden).items():
             yield tensor(key, shape, "norms")
-    packed = [parts for parts in model.names.packed.values() if parts == QKV and kind not in SPLIT_QKV]
+    packed = [parts for parts in model.names.packed.values() if parts == QKV and not model.gguf.splits_qkv]
     for mixer in block.mixers:
         for name, shape in _mixer(mixer, model, packed=bool(packed)).items():
             yield tensor(name, shape, mixer.component)
@@ -258,7 +248,7 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
 def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
     """A mixer's weights by their names in the file."""
     shapes = mixer.shapes(model.hidden)
-    if isinstance(mixer, LatentAttention) and model.model_type not in WHOLE_LATENT:
+    if isinstance(mixer, LatentAttention) and model.gguf.splits_latent:
         del shapes["kv_b_proj.weight"]
         shapes["attn_k_b.weight"] = (mixer.n_q, mixer.kv_rank, mixer.d_nope)
         shapes["attn_v_b.weight"] = (mixer.n_q, mixer.d_v, mixer.kv_rank)
@@ -266,7 +256,7 @@ def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
         shapes = _joined(shapes, QKV, "attn_qkv")
     if mixer.kind == "gated_delta":
         shapes = _joined(_joined(shapes, DELTA_QKV, "in_qkv"), DELTA_CONVS, "conv1d")
-    if mixer.kind == "gated_delta" and model.model_type == "qwen3_next":
+    if mixer.kind == "gated_delta" and model.gguf.packs_beta_alpha:
         shapes = _joined(shapes, ("in_b", "in_a"), "in_ba")
     if isinstance(mixer, Mamba2):
         shapes |= {"A_log": (mixer.n_heads, 1), "D": (mixer.n_heads, 1)}
@@ -290,7 +280,7 @@ def _dense(mlp: MLP, model: Architecture) -> Shapes:
     """A dense feed-forward; packed gate and up are called ffn_up."""
     shapes = mlp.shapes(model.hidden)
     packed = any(set(parts) == set(GATE_UP) for parts in model.names.packed.values())
-    if packed and model.model_type not in SPLIT_GATE_UP:
+    if packed and not model.gguf.splits_gate_up:
         shapes = _joined(shapes, GATE_UP, "ffn_up")
     return {_named(name, MODULES): shape for name, shape in shapes.items()}
 
@@ -308,7 +298,7 @@ def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
     if moe.router_correction != "none":
         yield "exp_probs_b.bias", (rows,), "router", 1, 1
     one = moe.expert_shapes(hidden)
-    if model.model_type in PACKED_EXPERTS:
+    if model.gguf.packs_experts:
         one = _joined(one, GATE_UP, "ffn_gate_up")
     for name, shape in one.items():
         module, _, leaf = _named(name, MODULES).rpartition(".")

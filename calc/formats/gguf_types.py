@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat, WeightFormat
-from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_tensors import in_f32, is_quantized, is_weight
 from calc.formats.mixes import (
     COUNTED,
@@ -30,12 +29,6 @@ from calc.model.tensor import Tensor
 FLOAT_TYPES: dict[FloatFormat, str] = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
 IN_FILES: tuple[WeightFormat, ...] = (*FLOAT_TYPES, "mxfp4")
 """Formats of files beside mixes."""
-NATIVE_MXFP4 = frozenset({"gpt_oss"})
-"""Families whose experts are published in MXFP4 and stay so in every file."""
-OF_70B = frozenset({"llama", "mistral", "mixtral", "nemotron-nas", "olmo", "qwen2", "Yi"})
-"""Families that llama.cpp knows a model of 70 billion of, by its 80 layers."""
-HEADS_BY_LAYER = frozenset({"bamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "lfm2_moe", "nemotron_h"})
-"""Families whose header states KV heads layer by layer: none in layers without attention."""
 
 
 class GGUFTypes:
@@ -128,7 +121,7 @@ class Counted:
             if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
                 where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
         places = {role: {one: place for place, one in enumerate(sorted(found))} for role, found in where.items()}
-        return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.model_type in NATIVE_MXFP4)
+        return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
 
 
 def sizes_of(model: Architecture, values: int) -> ModelSizes:
@@ -140,8 +133,8 @@ def sizes_of(model: Architecture, values: int) -> ModelSizes:
     return ModelSizes(
         layers=model.num_layers,
         values=values,
-        group=0 if first > 0 and model.model_type in HEADS_BY_LAYER else group,
+        group=0 if first > 0 and model.gguf.heads_by_layer else group,
         experts=experts,
-        falcon=ARCHITECTURES.get(model.model_type) == "falcon",
-        of_70b=model.model_type in OF_70B and model.num_layers == 80 and (group > 1 or model.model_type != "llama"),
+        falcon=model.gguf.falcon,
+        of_70b=model.num_layers == 80 and model.gguf.is_70b(grouped=group > 1),
     )

@@ -77,7 +77,7 @@ class ModuleNames(Frozen):
             regexes=tuple(re.compile(name[3:]) for name in self.names if name[:3] == "re:"),
         )
 
-    @cached_property
+    @property
     def numbered(self) -> bool:
         """Whether any name has a number, so that layers may differ."""
         return any(DIGIT.search(name) for name in self.names)

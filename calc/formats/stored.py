@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 from calc.errors import Frozen
@@ -123,7 +122,6 @@ def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[
     return scheme.form, scheme.differs_by_layer
 
 
-@lru_cache(maxsize=64)
 def with_scales(form: Format, bits: int) -> Format:
     """A format with scales of another width, where it has one for a block of fp8."""
     in_blocks = form.bits == 8 and form.block[0] not in (1, None)

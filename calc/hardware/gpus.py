@@ -24,7 +24,6 @@ versions of macOS the one observed for the size, 1/4 kept back where only the ol
 it."""
 
 
-@cache
 def generations() -> Mapping[str, Generation]:
     """All generations by name."""
     return MappingProxyType({name: Generation(**row) for name, row in _read("generations").items()})
@@ -34,7 +33,8 @@ def generations() -> Mapping[str, Generation]:
 def gpus() -> Mapping[str, GPU]:
     """All GPUs by id, in the order of the tables."""
     rows = ((name, row) for file in FILES for name, row in _read(file).items())
-    return MappingProxyType({gpu.id: gpu for name, row in rows for gpu in _variants(name, row)})
+    by_name = generations()
+    return MappingProxyType({gpu.id: gpu for name, row in rows for gpu in _variants(name, row, by_name)})
 
 
 def usual_gpus() -> list[GPU]:
@@ -47,16 +47,16 @@ def _read(file: str) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def _variants(name: str, row: dict[str, Any]) -> Iterator[GPU]:
+def _variants(name: str, row: dict[str, Any], by_name: Mapping[str, Generation]) -> Iterator[GPU]:
     """The GPU of a row, then the same chip with less memory: `also_gb`."""
     smaller = row.pop("also_gb", ())
-    yield _gpu(name, row | {"name": f"{row['name']} {row['memory_gb']}GB"} if smaller else row)
+    generation = by_name[row["generation"]]
+    yield _gpu(name, row | {"name": f"{row['name']} {row['memory_gb']}GB"} if smaller else row, generation)
     for gb in smaller:
-        yield _gpu(f"{name}-{gb}gb", row | {"name": f"{row['name']} {gb}GB", "memory_gb": gb})
+        yield _gpu(f"{name}-{gb}gb", row | {"name": f"{row['name']} {gb}GB", "memory_gb": gb}, generation)
 
 
-def _gpu(name: str, row: dict[str, Any]) -> GPU:
-    generation = generations()[row["generation"]]
+def _gpu(name: str, row: dict[str, Any], generation: Generation) -> GPU:
     implied: dict[str, Any] = {
         "id": name,
         "vendor": generation.vendor,

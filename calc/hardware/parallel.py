@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Self
 
 from pydantic import Field
@@ -103,13 +102,10 @@ def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
             yield layout
 
 
-@lru_cache(maxsize=64)
-def candidates(node: int, *, sparse: bool) -> tuple[Layout, ...]:
+def candidates(node: int, *, sparse: bool) -> Iterator[Layout]:
     """Those of any model, with routed experts or without."""
-    found = [Layout(tp=tp) for tp in range(1, node + 1)]
+    yield from (Layout(tp=tp) for tp in range(1, node + 1))
     if sparse:
-        found += [Layout(tp=tp, ep=tp) for tp in range(2, node + 1)]
-        found += [
-            Layout(tp=tp, dp=ranks // tp, ep=ranks) for ranks in (2, 4, 8, 16, 32, 64) for tp in (1, 2, 4) if tp < ranks
-        ]
-    return tuple(found)
+        yield from (Layout(tp=tp, ep=tp) for tp in range(2, node + 1))
+        several = ((ranks, tp) for ranks in (2, 4, 8, 16, 32, 64) for tp in (1, 2, 4) if tp < ranks)
+        yield from (Layout(tp=tp, dp=ranks // tp, ep=ranks) for ranks, tp in several)

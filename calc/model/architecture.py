@@ -1,13 +1,14 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from calc.errors import Frozen, Message
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, Norm, PredictionModule
 from calc.model.details import Details
 from calc.model.feedforward import MoE
+from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Recurrent
 from calc.model.names import Names
@@ -40,6 +41,7 @@ class Architecture(Frozen):
     final_norm: Norm = "rms"
     head_bias: bool = False
     kernels: Kernels = Kernels()
+    gguf: GGUFRules = GGUFRules()
     extras: tuple[Extra, ...] = ()
     max_positions: int | None = None  # tokens that the model was made for
     details: Details = Details()
@@ -49,13 +51,13 @@ class Architecture(Frozen):
     image_prefix: bool = False  # the tokens of an image see each other, later ones too: Gemma 3 and 4
     assumptions: tuple[Message, ...] = ()
 
-    read: ClassVar[Callable[[Mapping[str, Any]], "Architecture"]]
-    """How a config becomes one; `calc.families`, which builds Architectures, says it."""
+    @staticmethod
+    def from_config(config: Mapping[str, Any]) -> "Architecture":
+        """The model that a `config.json`-shaped dict describes. Raises ConfigError with a sentence when it can't be
+        read."""
+        from calc.families import read  # which builds Architectures: the one import that can't stand at the top
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "Architecture":
-        """Read a `config.json`-shaped dict. Raises ConfigError with a sentence when it can't be read."""
-        return cls.read(config)
+        return read(config)
 
     def __hash__(self) -> int:
         return hash((self.model_type, self.hidden, self.vocab, self.num_layers))

@@ -1,7 +1,6 @@
 """The fewest equal GPUs on which a model fits, and its layout there."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from heapq import heappop, heappush
 from operator import add, sub
 
@@ -70,18 +69,19 @@ class Several:
         self.gpu, self.alone, self.workload = gpu, alone, workload
         self.rooms = dict[tuple[int, int], int]()
         self.refusals = dict[int, bool]()
-
-    @cached_property
-    def starts(self) -> list[tuple[Limits, OverheadSizes]]:
-        """Limits and overhead on each of two GPUs: no engine leaves more on each of more than two."""
-        engine, architecture = self.alone.engine, self.alone.architecture
-        return [
+        engine, architecture = alone.engine, alone.architecture
+        self.starts: list[tuple[Limits, OverheadSizes]] = [
             (
-                engine.limits(self.workload, self.gpu, architecture, layout),
-                self.alone.overhead.sizes(engine.overhead(layout.gpus), 0),
+                engine.limits(workload, gpu, architecture, layout),
+                alone.overhead.sizes(engine.overhead(layout.gpus), 0),
             )
             for layout in TWO
         ]
+        """Limits and overhead on each of two GPUs: no engine leaves more on each of more than two."""
+        limits = self.starts[0][0]
+        peak = None if limits.share is None else alone.weighing.peaks_of(engine, limits).behind
+        self.sampling = 0 if peak is None else int(peak.bytes)
+        """Bytes that the engine finds to be taken behind the layers."""
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, beside so much working memory and this end of the overhead."""
@@ -112,13 +112,6 @@ class Several:
         """Bytes that the engine finds a layer to take on a rank, of those that take least."""
         limits = self.starts[0][0]
         return 0 if limits.share is None else self.alone.weighing_of(shape).least_working(self.alone.engine, limits)
-
-    @cached_property
-    def sampling(self) -> int:
-        """Bytes that the engine finds to be taken behind the layers."""
-        limits, alone = self.starts[0][0], self.alone
-        peak = None if limits.share is None else alone.weighing.peaks_of(alone.engine, limits).behind
-        return 0 if peak is None else int(peak.bytes)
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""

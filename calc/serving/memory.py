@@ -121,14 +121,10 @@ class Serving:
         return not any(self.engine.refusals(Question(self.architecture, self.precision, layout)))
 
     @cached_property
-    def shapes(self) -> list[Layout]:
-        """The ways to share every layer that the engine takes."""
-        return [shape for shape in shapes(self.architecture) if self.accepts(shape)]
-
-    @cached_property
     def least_stored(self) -> list[tuple[Layout, LayerBytes]]:
-        """The same, with what each rank stores at least."""
-        return [(shape, self.weighing.divided(shape)) for shape in self.shapes]
+        """The ways to share every layer that the engine takes, with what each rank stores at least."""
+        accepted = [shape for shape in shapes(self.architecture) if self.accepts(shape)]
+        return [(shape, self.weighing.divided(shape)) for shape in accepted]
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
@@ -224,7 +220,7 @@ class Allocation:
         """One GPU of each stage, at its peak."""
         return self.requirements.stages(self.workload)
 
-    @cached_property
+    @property
     def most_loaded(self) -> int:
         """Number of the stage whose GPUs have the least to spare."""
         return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
@@ -238,11 +234,11 @@ class Allocation:
             return min(left, -budget.shortage) if budget.shortage else left
         return self.gpu.usable_bytes - memory.total
 
-    @cached_property
+    @property
     def spare(self) -> int:
         return self.spare_of(self.most_loaded)
 
-    @cached_property
+    @property
     def memory(self) -> Memory:
         return self.stages[self.most_loaded].memory
 
@@ -265,7 +261,7 @@ class Allocation:
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= usable
 
-    @cached_property
+    @property
     def surely_fits(self) -> bool:
         """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
         starts at all must be sure."""
@@ -358,7 +354,7 @@ class Allocation:
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
             weights=self.serving.laid_out.stages[index].loaded.total,
-            profile=int(self.requirements.working[index].bytes),
+            profile=int(self.requirements.at_start[index].working.bytes),
             bytes=between.cache,
             bytes_low=tight.cache,
             bytes_high=roomy.cache,

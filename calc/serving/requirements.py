@@ -31,6 +31,17 @@ class CacheRoom(NamedTuple):
     """Whether it comes to plan a cache: no GPU has too little for what it takes."""
 
 
+class StageAtStart(NamedTuple):
+    """What an engine finds on a pipeline stage when it starts."""
+
+    loaded: int
+    """Bytes of the weights as they are loaded."""
+    working: Peak
+    """What a pass takes."""
+    stated: int | None
+    """Bytes of the cache, where flags say so."""
+
+
 class Requirements:
     """What a laid-out model needs on all GPUs for which the engine sets the same limits and takes the same kernels,
     however much memory they have."""
@@ -48,18 +59,12 @@ class Requirements:
         self.limits, self.gpu = limits, gpu  # one of them
         fixed = sizes(overhead, 0)  # what hangs on the rest apart
         self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
+        self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
+        """How the engine keeps the cache."""
+        self.pool = self.cache if isinstance(self.cache, Pool) else None
+        """The same where it is set aside at start."""
         self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
-
-    @cached_property
-    def cache(self) -> Cache | None:
-        """How the engine keeps the cache."""
-        return self.engine.cache(self.laid_out, self.gpu, self.limits)
-
-    @cached_property
-    def pool(self) -> Pool | None:
-        """The same where it is set aside at start."""
-        return self.cache if isinstance(self.cache, Pool) else None
 
     @cached_property
     def refused(self) -> bool:
@@ -67,19 +72,15 @@ class Requirements:
         return any(self.engine.refusals(Question(laid_out=self.laid_out, gpu=self.gpu)))
 
     @cached_property
-    def working(self) -> tuple[Peak, ...]:
-        """What an engine finds at start that a pass takes on each stage, whatever the workload."""
-        peaks = self.weighing.peaks_of(self.engine, self.limits)
-        return self.laid_out.of_each_stage(lambda index: self.weighing.working(peaks, self.laid_out, index))
-
-    @cached_property
-    def at_start(self) -> tuple[tuple[int, int, int | None], ...]:
-        """Bytes of each stage's loaded weights and of its working memory, and those that flags ask for its cache."""
+    def at_start(self) -> tuple[StageAtStart, ...]:
+        """What an engine finds on each stage when it starts, whatever the workload."""
         stages, engine, pool = self.laid_out.stages, self.engine, self.pool
+        peaks = self.weighing.peaks_of(engine, self.limits)
 
-        def of(index: int) -> tuple[int, int, int | None]:
+        def of(index: int) -> StageAtStart:
             loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
-            return loaded, int(self.working[index].bytes), None if pool is None else pool.stated_bytes(index)
+            working = self.weighing.working(peaks, self.laid_out, index)
+            return StageAtStart(loaded, working, None if pool is None else pool.stated_bytes(index))
 
         return self.laid_out.of_each_stage(of)
 
@@ -116,7 +117,7 @@ class Requirements:
     def peak(self, index: int, workload: Workload) -> StagePeak:
         """Memory of a stage at its highest. A cache that is set aside is there all the time."""
         if self.limits.share is not None:
-            return StagePeak(self.cache_bytes(index, workload), self.working[index])
+            return StagePeak(self.cache_bytes(index, workload), self.at_start[index].working)
         peaks = self.engine.stage_peaks(self.laid_out, index, self.cache, self.limits, workload)
         return max(peaks, key=lambda peak: peak.bytes)
 
@@ -130,9 +131,12 @@ class Requirements:
         if key not in self.rooms:
             divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
             at_start = self.at_start
-            budgets = self.laid_out.of_each_stage(
-                lambda index: divide(usable_bytes, limits, *at_start[index], overhead)
-            )
+
+            def budget(index: int) -> Budget:
+                loaded, working, stated = at_start[index]
+                return divide(usable_bytes, limits, loaded, int(working.bytes), stated, overhead)
+
+            budgets = self.laid_out.of_each_stage(budget)
             self.rooms[key] = cache_room(budgets, self.pool)
         return self.rooms[key]
 

@@ -49,10 +49,22 @@ class Course:
         self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
         self.by_fsdp = layout.gathered_by_fsdp(recipe)
-        self.units = weights.units_over(layout.replicas) if self.by_fsdp else weights.units
+        self.units = weights.units(layout.replicas if self.by_fsdp else 1)
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
         self.sharded = Sharded(self.runs, layout) if self.by_fsdp else None
+        self.largest_unit = max(map(self.gathered, self.units))
+        """Bytes of the largest unit's weights as they are multiplied."""
+        self.masks = self._masks()
+        """Masks of eager attention: one for each window."""
+        self.shared_keys = self._shared_keys()
+        """Keys and values that the last layers share, where no layer saves them."""
+        self.per_layer_gradients = self._per_layer_gradients()
+        """Gradients of the inputs of single layers, which are one tensor for all of them."""
+        self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * passes.settings.rest), "residual stream")
+        """What one layer hands to the next, or its gradient."""
+        self.depths = self._depths()
+        """What is alive round each part of the model in each phase, at every depth at which it stands."""
         self.peaks = dict[tuple[Bytes, bool], int]()
 
     @property
@@ -74,11 +86,6 @@ class Course:
         """Bytes of a unit's weights as they are multiplied."""
         unit = self.units.get(layer)
         return 0 if unit is None else WIDTH[self.recipe.compute] * unit.gathered
-
-    @cached_property
-    def largest_unit(self) -> int:
-        """The same of the largest unit."""
-        return max(map(self.gathered, self.units))
 
     # The parts of the model in this piece
 
@@ -133,9 +140,7 @@ class Course:
             shards=-(-filled * self.arriving // self.layout.replicas),
         )
 
-    @cached_property
-    def masks(self) -> Tensors:
-        """Masks of eager attention: one for each window."""
+    def _masks(self) -> Tensors:
         mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
         windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
         eager = 0 if self.passes.settings.flash else len(windows)
@@ -170,9 +175,7 @@ class Course:
         """Masks, and keys and values that layers share, which checkpoints hold on to."""
         return [self.masks, self.shared_keys] if self.recomputed else []
 
-    @cached_property
-    def shared_keys(self) -> Tensors:
-        """Keys and values that the last layers share, where no layer saves them."""
+    def _shared_keys(self) -> Tensors:
         columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
         return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.compute), "keys and values that layers share")
 
@@ -228,9 +231,7 @@ class Course:
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
 
-    @cached_property
-    def per_layer_gradients(self) -> Tensors:
-        """Gradients of the inputs of single layers, which are one tensor for all of them."""
+    def _per_layer_gradients(self) -> Tensors:
         trained = self.passes.settings.trains or self.passes.settings.adapters is not None
         columns = self.passes.per_layer_columns if trained else 0
         return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.rest), "gradients of activations")
@@ -254,16 +255,9 @@ class Course:
         beside = {1, run.layers - 2} if self.sharded is not None else set()
         return sorted(ends | {layer for layer in beside if 0 <= layer < run.layers}, reverse=True)
 
-    @cached_property
-    def stream(self) -> Tensors:
-        """What one layer hands to the next, or its gradient."""
-        return Tensors(by(CountedBy.STREAM, self.rank.hidden * self.passes.settings.rest), "residual stream")
-
     # Sums
 
-    @cached_property
-    def depths(self) -> list[list[Surroundings]]:
-        """What is alive round each part of the model in each phase, at every depth at which it stands."""
+    def _depths(self) -> list[list[Surroundings]]:
         parts: dict[tuple[Phase, Profile | None], list[Surroundings]] = {}
         for here in (*self.forward(), *self.backward()):
             if here.tops:

@@ -1,7 +1,5 @@
 """The parts of a model run on the tape, each kind once, as a step trains them."""
 
-from functools import cached_property
-
 from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -80,12 +78,19 @@ class Passes:
     def __init__(self, rank: Architecture, settings: Settings) -> None:
         self.rank, self.settings = rank, settings
         self.layers: dict[tuple[object, ...], Profile] = {}
+        self.per_layer_columns = per_layer_columns(rank)
+        """Columns of the inputs of single layers, side by side."""
+        self.stream_width = self.layer(rank.all_blocks[0], first=True).width
+        """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
+        quantized matrices (bitsandbytes) give what they read."""
+        self.front = self._front()
+        self.norm = self._norm()
+        self.tail = self._tail()
 
     def tape(self) -> Modules:
         return Modules(self.rank.kernels, self.rank.names, self.settings)
 
-    @cached_property
-    def front(self) -> Profile:
+    def _front(self) -> Profile:
         t = self.tape()
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
@@ -98,24 +103,17 @@ class Passes:
 
         return profile(t, [], [], run)
 
-    @cached_property
-    def per_layer_columns(self) -> int:
-        """Columns of the inputs of single layers, side by side."""
-        return per_layer_columns(self.rank)
-
-    @cached_property
+    @property
     def first_layer(self) -> Profile:
         """What the first layer of the model holds."""
         return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
 
-    @cached_property
-    def norm(self) -> Profile:
+    def _norm(self) -> Profile:
         t = self.tape()
         x = self.input(t, gradient=True, width=self.stream_width)
         return profile(t, [], x, lambda inputs: final_norm(t, self.rank, inputs[0]))
 
-    @cached_property
-    def tail(self) -> Profile:
+    def _tail(self) -> Profile:
         t = self.tape()
         x = self.input(t, gradient=True, width=self.norm.width)
         return profile(t, [], x, lambda inputs: head(t, self.rank, inputs[0]))
@@ -129,12 +127,6 @@ class Passes:
         if key not in self.layers:
             self.layers[key] = self.run(block, gradient=gradient, width=width)
         return self.layers[key]
-
-    @cached_property
-    def stream_width(self) -> int:
-        """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
-        quantized matrices (bitsandbytes) give what they read."""
-        return self.layer(self.rank.all_blocks[0], first=True).width
 
     def run(self, block: Block, *, gradient: bool, width: int) -> Profile:
         t = self.tape()

@@ -3,7 +3,6 @@ are counted by their units, so that one profile holds for any batch and any leng
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import ge
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -32,37 +31,34 @@ class Profile:
     outputs: Bytes  # what is held until the whole backward pass is over
     input: int | None  # the storage of what it reads
     width: int  # bytes of an element of what it gives
+    waiting: frozenset[int]  # the storages that wait for its backward pass
     named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # by event, as far as asked for
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
         if event not in self.named:
             names: dict[tuple[Name, bool], list[int]] = {}
-            for number in self.alive(event):
+            for number in alive(self.tape, self.outside, event):
                 name, unit, size = self.tape.sizes[number]
                 names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
             self.named[event] = {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
         return self.named[event]
-
-    def alive(self, event: int) -> list[int]:
-        """The storages that are alive after so many events."""
-        numbers: dict[int, None] = {}
-        for number in self.tape.events[:event]:
-            if number >= 0:
-                numbers[number] = None
-            else:
-                del numbers[-1 - number]
-        return [number for number in numbers if number not in self.outside]
 
     @property
     def keeps_input(self) -> bool:
         """Whether what it reads is saved."""
         return self.input in self.waiting
 
-    @cached_property
-    def waiting(self) -> frozenset[int]:
-        """The storages that wait for the backward pass."""
-        return frozenset(self.alive(self.saved.event))
+
+def alive(tape: Tape, outside: frozenset[int], event: int) -> list[int]:
+    """The storages that are alive after so many events, but for those outside."""
+    numbers: dict[int, None] = {}
+    for number in tape.events[:event]:
+        if number >= 0:
+            numbers[number] = None
+        else:
+            del numbers[-1 - number]
+    return [number for number in numbers if number not in outside]
 
 
 def profile(
@@ -107,6 +103,7 @@ def profile(
         outputs=tuple(outputs),
         input=number,
         width=size[1],
+        waiting=frozenset(alive(tape, numbers, saved)),
     )
 
 

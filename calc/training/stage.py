@@ -35,10 +35,12 @@ class TrainingStage:
         self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
-
-    @cached_property
-    def at_work(self) -> list[PieceAtWork]:
+        self.during = Alive().plus(self.running())
+        """What is there all the time during a micro-batch, beside others that are under way."""
+        self.at_work = self._at_work()
         """The turns of its schedule at which most waits."""
+
+    def _at_work(self) -> list[PieceAtWork]:
         kinds = tuple(self.courses.index(course) for course in self.courses)
         found = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
         return [
@@ -126,7 +128,7 @@ class TrainingStage:
 
     # The step
 
-    @cached_property
+    @property
     def steps(self) -> list[StepMoment]:
         """Before and after the step, and the optimizer's update."""
         tensors, states = self.constant(gradients=False), self.states
@@ -171,11 +173,6 @@ class TrainingStage:
         states = self.states
         states_bytes = states.frozen + states.weights + states.master + states.optimizer
         return states_bytes + (states.gradients if self.recipe.buffers else 0)
-
-    @cached_property
-    def during(self) -> Alive:
-        """What is there all the time during a micro-batch, beside others that are under way."""
-        return Alive().plus(self.running())
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from calc.formats import FORMATS, Precision
 from calc.formats.stored import stored
@@ -28,7 +27,7 @@ class RankWeight:
     nbytes: int  # of one copy, stored as LoRA's base is
     ep: int  # ranks that share its experts
 
-    @cached_property
+    @property
     def numel(self) -> int:
         return self.tensor.numel
 
@@ -82,13 +81,8 @@ class StageWeights:
     trained: list[RankWeight]
     separate_embedding: bool
 
-    @cached_property
-    def units(self) -> dict[int, GatheredUnit]:
-        """Elements of each layer and of what stands outside of them."""
-        return self.units_over(1)
-
-    def units_over(self, replicas: int) -> dict[int, GatheredUnit]:
-        """The same as so many replicas gather them."""
+    def units(self, replicas: int = 1) -> dict[int, GatheredUnit]:
+        """Elements of each layer and of what stands outside of them, as so many replicas gather them."""
         return units_of(self.weights, self.trained, replicas, separate_embedding=self.separate_embedding)
 
 

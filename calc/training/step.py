@@ -96,7 +96,6 @@ class Training:
         self.architecture = architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.shared = shared or Shared()
-        self.shared.steps[work, recipe, layout, frozen] = self
         if layout.tp not in self.shared.ranks:
             self.shared.ranks[layout.tp] = architecture.rank(layout.tp)
         self.rank = self.shared.ranks[layout.tp]
@@ -104,28 +103,28 @@ class Training:
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
         self.known_peaks = dict[bool, list[Bytes]]()
         self.replicated = dict[int, Training | None]()
+        self.alike_pieces = self._alike_pieces()
+        """For each piece of the model the first that weighs the same."""
+        self.alike = alike_stages(self.alike_pieces, layout.pp)
+        """For each stage the first that weighs the same, but for the micro-batches in flight."""
+        self.unlike = sorted(set(self.alike))
+        """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
+        self.size = self.units(work.micro_batch, work.sequence)
+        """The batch by units."""
+        self.overhead_ranges = overhead.ranges(usual_overhead(layout.gpus))
+        self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
+        """Bytes of overhead at the high end of its range, whatever is allocated."""
+        self.shared.steps[work, recipe, layout, frozen] = self
 
     # The stages of the pipeline
 
-    @cached_property
-    def alike_pieces(self) -> list[int]:
-        """For each piece of the model the first that weighs the same."""
+    def _alike_pieces(self) -> list[int]:
         layout = self.layout
         key = layout.tp, layout.pp, layout.vp, self.frozen
         if key not in self.shared.alike:
             tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
             self.shared.alike[key] = alike_pieces(self.rank, layout.pieces(self.rank.num_layers), tensors)
         return self.shared.alike[key]
-
-    @cached_property
-    def alike(self) -> list[int]:
-        """For each stage the first that weighs the same, but for the micro-batches in flight."""
-        return alike_stages(self.alike_pieces, self.layout.pp)
-
-    @cached_property
-    def unlike(self) -> list[int]:
-        """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
-        return sorted(set(self.alike))
 
     @property
     def laid_out_alike(self) -> bool:
@@ -275,11 +274,6 @@ class Training:
 
     # What fits
 
-    @cached_property
-    def size(self) -> Bytes:
-        """The batch by units."""
-        return self.units(self.work.micro_batch, self.work.sequence)
-
     def peaks(self, *, single: bool) -> list[Bytes]:
         """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
         single = single or self.laid_out_alike
@@ -287,15 +281,6 @@ class Training:
             stages = (self.stage(index, single=single).peaks for index in self.unlike)
             self.known_peaks[single] = [moment.bytes for moment in undominated(chain.from_iterable(stages))]
         return self.known_peaks[single]
-
-    @cached_property
-    def overhead_ranges(self) -> dict[OverheadItem, Range]:
-        return self.overhead.ranges(usual_overhead(self.layout.gpus))
-
-    @cached_property
-    def fixed_overhead(self) -> int:
-        """Bytes at the high end of its range, whatever is allocated."""
-        return bounds(sizes(self.overhead_ranges, 0))[1]
 
     def room(self, usable: int) -> int:
         """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
@@ -333,11 +318,11 @@ class Training:
     def unlike_stages(self) -> list[TrainingStage]:
         return [self.stage(index, single=self.work.micro_batch == 1) for index in self.unlike]
 
-    @cached_property
+    @property
     def gathers_experts(self) -> bool:
-        """Whether FSDP gathers routed experts, which stand in one tensor: each of many ranks has whole ones of them."""
-        by_fsdp = self.layout.model_copy(update={"zero": 3, "dp": 2}).gathered_by_fsdp(self.recipe)
-        return by_fsdp and any(isinstance(block.ffn, MoE) for block in self.rank.all_blocks)
+        """Whether FSDP would gather routed experts, which stand in one tensor: each of many ranks has whole ones of
+        them."""
+        return not self.recipe.buffers and any(isinstance(block.ffn, MoE) for block in self.rank.all_blocks)
 
     def replica_bounds(self, most: int) -> list[int]:
         """Numbers of replicas up to each of which, in turn, the fewest are looked for: `most`, for more never hold

@@ -1,7 +1,6 @@
 """What makes a training step smaller: each change with what it saves, and the least of them that make it fit."""
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 from calc.errors import ConfigError, Frozen, Message
@@ -69,11 +68,11 @@ class Smaller:
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
         return limit(most(usable, MOST))
 
-    @cached_property
+    @property
     def before(self) -> int:
         return self.needs(self.now)
 
-    @cached_property
+    @property
     def levers(self) -> tuple[TrainingLever, ...]:
         """Each change that saves something by itself."""
         alone = ((change, change.on(self.largest, self.now)) for change in self.changes)
@@ -95,7 +94,7 @@ class Smaller:
             verdict=word(memory, usable),
         )
 
-    @cached_property
+    @property
     def chosen(self) -> list[StepChange] | None:
         """The least changes with which it fits: the first that does alone and gives nothing up but time; else all that
         help, in their order, less those without which it fits still, the dearest first. None where all of them do not
@@ -118,7 +117,8 @@ class Smaller:
     @property
     def least(self) -> Together | None:
         """The same with what they come to; None where it fits, too."""
-        return self.together(self.chosen, self.after(self.chosen)) if self.chosen else None
+        chosen = self.chosen
+        return self.together(chosen, self.after(chosen)) if chosen else None
 
     def helping(self, *, all_of_them: bool = False) -> Iterator[StepChange]:
         """Changes that save something on top of those before; until it fits, where not all are asked for."""

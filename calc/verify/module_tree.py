@@ -7,7 +7,6 @@ and `)`; equal neighbours in a list once, as `(0-27): 28 x Kind(...)` (`__repr__
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 
 from calc.errors import ConfigError, Message, shown
@@ -59,7 +58,7 @@ class Module:
     parts: list["Module"] = field(default_factory=list)
     last: int = -1  # highest index among its parts
 
-    @cached_property
+    @property
     def arguments(self) -> tuple[list[str], dict[str, str]]:
         """What it says of itself: sizes without a name (`2048`, `14 14`), and values with one."""
         words = [word.strip().removeprefix("torch.Size").strip("[] ") for word in "".join(self.said).split(",")]

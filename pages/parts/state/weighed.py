@@ -97,11 +97,9 @@ class Answer:
             return None
         try:
             precision = model.precision(asked)
-            slopes = Slopes(model.config, model.architecture, asked.started(), precision, checked(asked.workload))
-            assert slopes.here
+            return Slopes(model.config, model.architecture, asked.started(), precision, checked(asked.workload))
         except ConfigError:
             return None
-        return slopes
 
 
 @dataclass(frozen=True)

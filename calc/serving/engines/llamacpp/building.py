@@ -1,7 +1,6 @@
 """The parts that every graph is made of: weights, inputs and cache as tensors, norms and projections."""
 
 from calc.errors import ConfigError, Message
-from calc.formats.gguf_architectures import architecture_of
 from calc.model.block import Block
 from calc.model.feedforward import MoE
 from calc.model.mixers import Mixer
@@ -19,7 +18,8 @@ class Building:
         self.file, self.placement, self.context = file, placement, context
         self.model = file.architecture
         experts = any(isinstance(block.ffn, MoE) for block in self.model.blocks)
-        self.kind = architecture_of(self.model.model_type, experts=experts) or "llama"
+        rules = self.model.gguf
+        self.kind = (rules.with_experts if experts else None) or rules.architecture or "llama"
         self.graph = Graph()
         self.layer = 0
         self.widest_value = widest_value(self.model)

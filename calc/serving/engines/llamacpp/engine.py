@@ -10,7 +10,6 @@ from typing import ClassVar, Literal, Self
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
-from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -155,7 +154,7 @@ class LlamaCpp(Engine):
     def unread(self, model: Architecture, precision: Precision) -> Iterator[Message]:
         """Why it does not read a file of a model, or has no such cache."""
         kind = model.model_type
-        if kind not in ARCHITECTURES:
+        if model.gguf.architecture is None:
             yield Message("llama.cpp {version} does not read {kind}.", version=self.versions, kind=kind)
         elif (mixer := unknown_mixers(model)) is not None:
             yield Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind)

@@ -5,7 +5,6 @@ Source: llama-graph.cpp (build_inp_embd), src/models/*.cpp; llama.cpp 0c1e57098.
 
 from collections.abc import Hashable, Sequence
 
-from calc.formats.gguf_architectures import ARCHITECTURES
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -75,7 +74,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
     deep = model.vision.deepstack if model.vision is not None else 0
-    return deep if ARCHITECTURES.get(model.model_type) in DEEPSTACK else 0
+    return deep if model.gguf.architecture in DEEPSTACK else 0
 
 
 def prediction(file: ModelFile, placement: Placement, context: ContextSizes) -> Graph:
@@ -202,7 +201,7 @@ def through_mixer(b: Building, mixer: Mixer, x: GraphNode) -> GraphNode:
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose graph is not built here; None: all are."""
     known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
-    single = ARCHITECTURES.get(model.model_type) in SINGLE_MIXERS
+    single = model.gguf.architecture in SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"
@@ -279,7 +278,7 @@ def representative(file: ModelFile, placement: Placement, repeats: int | None = 
     grown to their size."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
-    period = 4 if ARCHITECTURES.get(file.architecture.model_type) in ROTATED_BUT_FOURTH else 1
+    period = 4 if file.architecture.gguf.architecture in ROTATED_BUT_FOURTH else 1
 
     def kind(layer: int) -> Hashable:
         weights = file.layers[layer].items()
