@@ -47,8 +47,7 @@ class Speed:
         for stage in self.demands:
             yield from (timed(operation, on) for operation in stage.operations(forward))
             yield Timed("communication", self.communication(stage, forward, on))
-            each, more = (on.layer, on.sparse) if decodes else (on.prefill_layer, on.prefill_sparse)
-            yield Timed("host", stage.layers * each + stage.sparse * more)
+            yield Timed("host", on.host(stage, decodes=decodes))
 
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
         """Within the layers of a stage, and to the next."""

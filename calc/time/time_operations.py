@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
-from calc.model.mixers import Recurrent
+from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.bytes import read_bits, row_elements, touched, weight_bytes, written_bits
@@ -88,6 +88,9 @@ class Demand:
     routing: Routing | None
     layers: int
     sparse: int  # layers with routed experts
+    latent: int  # layers with latent attention
+    linear: int  # layers with a recurrence
+    indexed: int  # layers with an indexer of their own
     hidden: int
     table_row: Any  # bytes of one row of the embedding
     tied_head: Any  # bytes of a tied head
@@ -200,11 +203,22 @@ def demand(
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
         sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),
+        latent=sum(layers for mixer, layers in mixers if isinstance(mixer, LatentAttention)),
+        linear=sum(layers for mixer, layers in mixers if isinstance(mixer, Recurrent)),
+        indexed=sum(layers for mixer, layers in mixers if has_indexer(mixer)),
         hidden=rank.hidden,
         table_row=table.nbytes / table.tensor.shape[0],
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
     )
+
+
+def has_indexer(mixer: Any) -> Any:
+    """Whether a layer picks the tokens that it attends to, and does not take over another layer's choice."""
+    if isinstance(mixer, CompressedAttention):
+        return mixer.n_index is not None
+    indexer = getattr(mixer, "indexer", None)
+    return indexer is not None and getattr(indexer, "owned", True)
 
 
 def of_all_layers(
