@@ -36,6 +36,8 @@ EfficiencyKind = Literal[
     "quantize_us",
     "prefill_layer_us",
     "prefill_sparse_us",
+    "prefill_latent_us",
+    "prefill_linear_us",
     "request_ms",
     "admission_ms",
     "queue",
@@ -166,6 +168,8 @@ class Efficiency(Frozen):
     quantize_us: Estimate
     prefill_layer_us: Estimate
     prefill_sparse_us: Estimate
+    prefill_latent_us: Estimate
+    prefill_linear_us: Estimate
     request_ms: Estimate
     admission_ms: Estimate
     queue: Estimate
@@ -198,6 +202,8 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "quantize_us": ("quantize_us", NARROW),
     "prefill_layer_us": ("prefill_layer_us", None),
     "prefill_sparse_us": ("prefill_sparse_us", None),
+    "prefill_latent_us": ("prefill_latent_us", None),
+    "prefill_linear_us": ("prefill_linear_us", None),
     "request_ms": ("request_ms", None),
     "admission_ms": ("admission_ms", None),
     "queue": ("queue", None),

@@ -89,6 +89,8 @@ class Cards:
             "quantize": share["quantize_us"] * 1e-6,
             "prefill_layer": share["prefill_layer_us"] * 1e-6,
             "prefill_sparse": share["prefill_sparse_us"] * 1e-6,
+            "prefill_latent": share["prefill_latent_us"] * 1e-6,
+            "prefill_linear": share["prefill_linear_us"] * 1e-6,
             "request": share["request_ms"] * 1e-3,
             "admission": share["admission_ms"] * 1e-3,
             "queue": share["queue"],

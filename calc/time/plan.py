@@ -253,10 +253,10 @@ class Search:
 
     def server(self, rows: FittingRows) -> FullServer:
         """All of them under the load that is asked about."""
-        needs = self.needs
-        tokens = needs.prompt - needs.cached
-        chunks = np.array([min(limits.step_tokens, tokens) for limits in self.limits])[rows.kind][:, None]
-        return FullServer(self.speed(rows), needs.prompt, needs.output, chunks, needs.cached)
+        needs, tokens = self.needs, self.needs.prompt - self.needs.cached
+        limits = np.array([(min(limits.step_tokens, tokens), limits.poll) for limits in self.limits])
+        chunks, poll = limits.T[:, rows.kind, None]
+        return FullServer(self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, poll=poll)
 
     def bound_token(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
         """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""

@@ -68,7 +68,7 @@ def full_server(search: Search, plan: Plan, end: End) -> FullServer:
     needs = search.needs
     (limits,) = (limits for gpu, limits in zip(search.gpus, search.limits, strict=True) if gpu.id == plan.gpu)
     chunk = min(limits.step_tokens, needs.prompt - needs.cached)
-    return FullServer(speed_of_plan(search, plan), needs.prompt, needs.output, chunk, needs.cached, end)
+    return FullServer(speed_of_plan(search, plan), needs.prompt, needs.output, chunk, needs.cached, end, limits.poll)
 
 
 def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:

@@ -94,6 +94,8 @@ class Machine:
     quantize: Any  # what quantizing the activations adds
     prefill_layer: Any
     prefill_sparse: Any
+    prefill_latent: Any
+    prefill_linear: Any
     request: Any  # s a request
     admission: Any  # s until a busy server admits one
     queue: Any  # share of the prompts ahead for which one waits
@@ -114,9 +116,10 @@ class Machine:
         return operation.weights / weights + rest / self.bandwidth_cache
 
     def host(self, stage: Demand, *, decodes: bool) -> Seconds:
-        """Seconds in which the host launches a stage's layers; in decode by their kinds, which differ in kernels."""
+        """Seconds in which the host launches a stage's layers, by their kinds, which differ in kernels."""
         if not decodes:
-            return stage.layers * self.prefill_layer + stage.sparse * self.prefill_sparse
+            kinds = stage.latent * self.prefill_latent + stage.linear * self.prefill_linear
+            return stage.layers * self.prefill_layer + stage.sparse * self.prefill_sparse + kinds
         plain = stage.layers * (self.layer + self.quantize) + stage.sparse * self.sparse
         return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
 
@@ -163,6 +166,8 @@ def machine(
         quantize=shares.quantize_us.duration(end) * 1e-6,
         prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
         prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
+        prefill_latent=shares.prefill_latent_us.duration(end) * 1e-6,
+        prefill_linear=shares.prefill_linear_us.duration(end) * 1e-6,
         request=shares.request_ms.duration(end) * 1e-3,
         admission=shares.admission_ms.duration(end) * 1e-3,
         queue=shares.queue.duration(end),

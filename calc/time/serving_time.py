@@ -101,6 +101,8 @@ class FullServer:
     chunk: Any  # tokens of a prompt in one pass; [rows, 1] of machines that are
     cached: int = 0
     end: End = "expected"
+    poll: Any = 1  # steps from one look for new requests to the next
+    together: float = 0  # prompts of others that come with one: of clients in step, whose lengths are equal
 
     @cached_property
     def prompt_parts(self) -> tuple[Timed, ...]:
@@ -129,14 +131,14 @@ class FullServer:
         return speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
 
     def first_token(self, batch: Any) -> Any:
-        """Seconds until a prompt's first token (TTFT). With others it waits until the engine admits it, for half a step
-        on average, and for a share of the others' prompts: of n - 1 that come at random within as many turns, half are
-        ahead of it."""
+        """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
+        average half as long as from one look to the next, and admits it; for prompts that come with its own; and for a
+        share of the others': of n - 1 that come at random within as many turns, half are ahead of it."""
         on, others = self.speed.machines(self.end), self.running(batch) - 1
         alone = on.request + sum(part.seconds for part in self.prompt_parts)
-        step = sum(part.seconds for part in self.decode_parts(batch))
-        queue = on.queue * others / 2 * sum(part.seconds for part in self.launched_parts)
-        return alone + np.where(others > 0, on.admission + step / 2 + queue, 0.0)
+        look = self.poll * sum(part.seconds for part in self.decode_parts(batch)) / 2
+        queue = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
+        return alone + np.where(others > 0, on.admission + look + queue, 0.0)
 
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""

@@ -32,6 +32,8 @@ class Limits:
     """Bytes of the embeddings of images that are there in the largest forward pass."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
+    poll: int = 1
+    """Decode steps from one look for new requests to the next."""
 
 
 class Budget(NamedTuple):
