@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import get_args
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
@@ -29,6 +28,8 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
+from calc.time.needs import Needs
+from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
 from calc.time.room import FittingRows, Rooms
@@ -47,38 +48,6 @@ MOST_NAMED = 6
 HOUR = 3600
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
-
-
-class Needs(Frozen):
-    """What a server must do."""
-
-    users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
-    requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")
-    prompt: int = Field(default=2048, ge=1, le=2**30, description="Tokens of a prompt.")
-    output: int = Field(default=512, ge=1, le=2**30, description="Tokens of an answer.")
-    prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
-    ttft_ms: float | None = Field(default=None, gt=0, description="Longest time to first token (TTFT).")
-    tpot_ms: float | None = Field(default=None, gt=0, description="Longest time per output token (TPOT).")
-
-    @model_validator(mode="after")
-    def _one_load(self) -> "Needs":
-        if self.users is not None and self.requests_per_s is not None:
-            raise ValueError("users and requests a second are two ways to say the same; give one of them")
-        return self
-
-    @property
-    def at_once(self) -> int | None:
-        """Requests that are answered at once, where users are what is known; of one user where nothing is."""
-        return (self.users or 1) if self.requests_per_s is None else None
-
-    @property
-    def cached(self) -> int:
-        """Tokens of a prompt that are cached already."""
-        return min(self.prompt - 1, int(self.prompt * self.prefix_share))
-
-    @property
-    def context(self) -> int:
-        return self.prompt + self.output
 
 
 class Plan(Frozen):
@@ -103,6 +72,7 @@ class Plan(Frozen):
     usd_per_million_tokens: float | None  # output
     bound: Bound
     meets: bool  # the targets
+    origin: Origin  # of its times
 
 
 @dataclass(frozen=True)
@@ -397,4 +367,5 @@ class Search:
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
             bound=BOUNDS[int(found.binds[row])],
             meets=bool(found.meets[row]),
+            origin=origin(self.architecture, gpu, self.engine.name),
         )

@@ -14,7 +14,8 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
-from calc.time.plan import Needs, Plan, Search
+from calc.time.needs import Needs
+from calc.time.plan import Plan, Search
 from calc.time.prices import Price, prices
 from calc.time.sensitivity import Sensitivity, sensitivity
 

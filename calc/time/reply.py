@@ -6,6 +6,7 @@ from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, Estimate
+from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, binds
 from calc.time.serving_time import speed_laid_out
 
@@ -17,6 +18,7 @@ class Reply(Frozen):
     tokens_per_s: Estimate  # of all sequences
     ttft_ms: Estimate
     bound: Bound  # what takes most of a decode step
+    origin: Origin
 
 
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
@@ -32,6 +34,7 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
         tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
         ttft_ms=Estimate.over(lambda end: 1000 * float(speed.prompt(1, workload.prompt, end, chunk))),
         bound=binds(parts["expected"]),
+        origin=origin(serving.architecture, gpu, serving.engine.name),
     )
 
 

@@ -12,6 +12,7 @@ from calc.serving.report import Report
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import End, Estimate
+from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, accepted, chunked, share_of, speed_laid_out
 from calc.time.step_operations import StepOperation, step_operations
@@ -57,6 +58,7 @@ class TimeReport(Frozen):
     gpu: str
     decode: DecodeTime
     prefill: PrefillTime
+    origin: Origin
     assumptions: tuple[Message, ...]
 
 
@@ -98,6 +100,7 @@ def time_report(
             bound=binds(passed),
             operations=by_operation(passed),
         ),
+        origin=origin(serving.architecture, gpu, serving.engine.name),
         assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, batch, context, edits)),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import Message
+from calc.time.origin import Basis
 
 FIELDS: dict[str, Message] = {
     "gpus": Message("GPUs in all"),
@@ -227,3 +228,11 @@ EFFICIENCIES: dict[str, Message] = {
     "training_inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
 }
 """What of a GPU's printed figures is reached."""
+
+
+ORIGINS: dict[Basis, Message] = {
+    "measured": Message("measured"),
+    "generation": Message("measured on its generation"),
+    "computed": Message("computed"),
+}
+"""What times rest on, in a word."""

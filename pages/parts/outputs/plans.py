@@ -11,6 +11,7 @@ from calc.time.plan import Plan
 from calc.time.prices import prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
+from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, speed_charts
 from pages.parts.outputs.plan_details import details
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
@@ -118,7 +119,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
             batch=plan.batch,
             capacity=plan.capacity,
             headroom=words.figure(max(0.0, plan.headroom_gib)),
-        )
+        ),
+        help=say(plan.origin.sentence),
     )
     if st.button(
         say("Use this"),
@@ -234,6 +236,7 @@ def row(ranked: Ranked) -> dict[str, Any]:
         "bound": say(words.BOUNDS[plan.bound]),
         "kv": plan.kv,
         "ttft_span": words.span(spans.ttft_ms),
+        "origin": say(ORIGINS[plan.origin.basis]),
         "million_span": None if cost is None else words.span(cost),
     }
 
@@ -258,6 +261,7 @@ def columns() -> dict[str, Any]:
         "bound": say("Bound by"),
         "kv": say("KV cache"),
         "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
+        "origin": text(say("Basis of times"), help=say("Measured, on this GPU or its generation, or computed.")),
         "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
     }
 

@@ -18,7 +18,7 @@ from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
-from calc.time.plan import Needs
+from calc.time.needs import Needs
 from calc.time.training_plan import TrainingNeeds
 from calc.training.optimizer import Optimizer
 from calc.training.recipe import RECIPES, RecipeName

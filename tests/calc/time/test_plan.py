@@ -12,7 +12,8 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier
 from calc.time.layouts import layouts, refusal
-from calc.time.plan import BATCHES, Needs, Search
+from calc.time.needs import Needs
+from calc.time.plan import BATCHES, Search
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
 from calc.time.reply import reply

@@ -12,7 +12,8 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_batch
 from calc.time.fitting import MAPPED, fitting, in_formats
-from calc.time.plan import Needs, Search
+from calc.time.needs import Needs
+from calc.time.plan import Search
 from calc.time.reply import reply
 from presets import models
 

@@ -9,7 +9,8 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.time.layouts import layouts_by_format
-from calc.time.plan import Needs, Search
+from calc.time.needs import Needs
+from calc.time.plan import Search
 from presets import gpus, models
 
 KINDS = ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200", "mi300x", "l40s", "rtx-4090", "rtx-3090", "v100-sxm2-16gb")

@@ -1,0 +1,37 @@
+"""What a server must do: its load, the lengths of requests, and how long users may wait."""
+
+from pydantic import Field, model_validator
+
+from calc.errors import Frozen
+
+
+class Needs(Frozen):
+    """What a server must do."""
+
+    users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
+    requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")
+    prompt: int = Field(default=2048, ge=1, le=2**30, description="Tokens of a prompt.")
+    output: int = Field(default=512, ge=1, le=2**30, description="Tokens of an answer.")
+    prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
+    ttft_ms: float | None = Field(default=None, gt=0, description="Longest time to first token (TTFT).")
+    tpot_ms: float | None = Field(default=None, gt=0, description="Longest time per output token (TPOT).")
+
+    @model_validator(mode="after")
+    def _one_load(self) -> "Needs":
+        if self.users is not None and self.requests_per_s is not None:
+            raise ValueError("users and requests a second are two ways to say the same; give one of them")
+        return self
+
+    @property
+    def at_once(self) -> int | None:
+        """Requests that are answered at once, where users are what is known; of one user where nothing is."""
+        return (self.users or 1) if self.requests_per_s is None else None
+
+    @property
+    def cached(self) -> int:
+        """Tokens of a prompt that are cached already."""
+        return min(self.prompt - 1, int(self.prompt * self.prefix_share))
+
+    @property
+    def context(self) -> int:
+        return self.prompt + self.output
