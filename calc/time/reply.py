@@ -27,7 +27,7 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, file=serving.file)
     chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
     context = max(2, workload.context - workload.generated // 2)
-    parts = {end: tuple(speed.parts(speed.decoding(batch, context), end, decodes=True)) for end in ENDS}
+    parts = {end: tuple(speed.decode_parts(batch, context, end)) for end in ENDS}
     seconds = {end: float(sum(part.seconds for part in parts[end])) for end in ENDS}
     return Reply(
         tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),

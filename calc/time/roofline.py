@@ -205,6 +205,10 @@ class Timed:
     def figures(self) -> tuple[Seconds, Seconds, Seconds]:
         return self.seconds, self.compute, self.memory
 
+    def times(self, factor: Any) -> "Timed":
+        """So many times as long."""
+        return Timed(self.what, *(figure * factor for figure in self.figures))
+
     def is_bound_by(self, bound: Bound) -> Any:
         """Whether something is what binds it; of arrays each for its own."""
         if self.what in ("communication", "host"):

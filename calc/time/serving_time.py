@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -68,9 +68,21 @@ class Speed:
         stages work on one part each at a time."""
         return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
 
-    def step(self, batch: Any, context: Any, end: End) -> Any:
-        """Seconds in which each of `batch` sequences of `context` tokens gets one more."""
-        return self.seconds(self.decoding(batch, context), end, decodes=True)
+    def pace(self, batch: Any) -> Any:
+        """How much longer a step takes than the sum of its stages: with a part of the sequences in each, all wait for
+        the one with the most layers."""
+        longest = reduce(np.maximum, (stage.longest for stage in self.demands))
+        parts = np.minimum(self.layout.pp, share_of(batch, self.layout.dp))
+        return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
+
+    def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
+        """What a step takes in which each of `batch` sequences of `context` tokens gets `new` more."""
+        pace = self.pace(batch) if np.any(self.layout.pp > 1) else 1
+        return (part.times(pace) for part in self.parts(self.decoding(batch, context, new), end, decodes=True))
+
+    def step(self, batch: Any, context: Any, end: End, new: Any = 1) -> Any:
+        """Seconds of such a step."""
+        return sum(part.seconds for part in self.decode_parts(batch, context, end, new))
 
     def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
         """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
@@ -82,7 +94,7 @@ class Speed:
 
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
         """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""
-        verified = self.seconds(self.decoding(batch, context, drafted + 1), end, decodes=True)
+        verified = self.step(batch, context, end, drafted + 1)
         return verified + (drafted * draft.step(batch, context, end) if draft else 0.0)
 
 
@@ -90,7 +102,8 @@ class Speed:
 class FullServer:
     """A server that is always full: where an answer ends a prompt comes, of which `cached` tokens are there already.
 
-    A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes.
+    A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes,
+    for which all micro-batches of a pipeline wait.
     (The mean of the steps is not the step of the mean: experts that a step reads level off with its tokens.) The host
     launches the passes of a prompt while those of others run.
     """
@@ -127,8 +140,7 @@ class FullServer:
 
     def decode_parts(self, batch: Any) -> Iterator[Timed]:
         """What a step takes in which every sequence decodes, half way through its output."""
-        speed = self.speed
-        return speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
+        return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
     def first_token(self, batch: Any) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
@@ -144,8 +156,14 @@ class FullServer:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
         yield from self.decode_parts(batch)
         prompts = np.maximum(self.running(batch) - own, 0) / self.output
-        for part in self.launched_parts:
-            yield Timed(part.what, *(figure * prompts for figure in part.figures))
+        yield from (part.times(self.delays(prompts)) for part in self.launched_parts)
+
+    def delays(self, prompts: Any) -> Any:
+        """Prompts that a sequence waits for in a step, where a micro-batch of a pipeline has so many: they follow one
+        another around it, so that all wait for a prompt's pass in any of them (bubbles, arXiv:2308.16369)."""
+        passes = -(-(self.prompt - self.cached) // self.chunk)
+        laden = 1 - (1 - np.minimum(prompts * passes, 1.0)) ** self.speed.layout.pp
+        return np.maximum(prompts, laden / passes)
 
     def step(self, batch: Any) -> Any:
         """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""

@@ -230,7 +230,12 @@ class ServingDerivations:
         forward = Forward((PassPart(batch, 1, length - 1, decodes=True),), logits=batch)
         stages = [float(sum(part.seconds for part in one)) for one in self.by_stage(plain, decodes=True)]
 
-        def sums(step: Figure) -> Iterator[TimeStep]:
+        pace = float(self.speed.pace(work.batch))
+
+        def sums(stages_in_turn: Figure) -> Iterator[TimeStep]:
+            step = stages_in_turn
+            if pace > 1:
+                step = stages_in_turn * figures.figure("w_pp", pace, "wait for the longest pipeline stage")
             yield figures.step("step", step, "s")
             seconds = figures.figure("t_step", float(step), "seconds of a step")
             yield figures.step("rate", figures.figure("N", work.batch, "sequences in all") / seconds, "tokens/s")

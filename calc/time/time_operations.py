@@ -95,6 +95,7 @@ class Demand:
     table_row: Any  # bytes of one row of the embedding
     tied_head: Any  # bytes of a tied head
     width: int  # bytes of an activation
+    longest: Any  # layers of the longest stage that it stands for
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
@@ -210,6 +211,7 @@ def demand(
         table_row=table.nbytes / table.tensor.shape[0],
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
+        longest=sum(map(len, stage)),
     )
 
 

@@ -84,7 +84,7 @@ def time_report(
     def first(end: End) -> float:
         return float(speed.prompt(batch, prompt, end, limits.step_tokens))
 
-    decoded = tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))
+    decoded = tuple(speed.decode_parts(batch, context, "expected"))
     passed = tuple(prompt_parts(speed, batch, prompt, limits.step_tokens))
     return TimeReport(
         gpu=gpu.id,

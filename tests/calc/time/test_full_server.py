@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from statistics import median
 
 import numpy as np
@@ -81,6 +82,48 @@ def test_a_token_takes_a_step_of_decoding_and_whole_prompts_of_the_others():
     for users in USERS:
         step = float(full.speed.step(users, 8192 + 512, "expected"))
         assert full.token(users).item() == pytest.approx(step + (users - 1) / 1024 * prompt)
+
+
+def pipeline(model="Qwen/Qwen3-32B", pp=3) -> FullServer:
+    """Stages one after the other, as Weigh knows them."""
+    architecture = Architecture.from_config(models()[model].config)
+    bounds = [stage * architecture.num_layers // pp for stage in range(pp + 1)]
+    stages = tuple(range(first, last) for first, last in pairwise(bounds))
+    run = speed_of(architecture, architecture, stages, Precision(), Layout(pp=pp), gpus()["h100-sxm"], "vllm")
+    return FullServer(run, 2048, 512, 2048)
+
+
+def laps(pp: int, decode: float, prompt: float, chance: float, turns: int) -> float:
+    """Seconds of a lap of a micro-batch around a pipeline: a stage has one at a time, in their order, and each begins
+    anew when it has left the last stage; of some passes, at random, a prompt is part."""
+    random, free, ready = Random(7), [0.0] * pp, [0.0] * pp
+    for _ in range(turns):
+        for batch in range(pp):
+            here = decode + (prompt if random.random() < chance else 0.0)
+            for stage in range(pp):
+                ready[batch] = free[stage] = max(ready[batch], free[stage]) + here
+    return ready[0] / turns
+
+
+@pytest.mark.parametrize("pp", [2, 3, 8])
+@pytest.mark.parametrize("users", [24, 96, 384])
+def test_a_pipeline_waits_for_prompts_as_a_simulated_one_does(pp, users):
+    """As if all set out together: of eight, some laps begin before the last prompt is through, and are shorter."""
+    full = pipeline(pp=pp)
+    full = replace(full, speed=replace(full.speed, demands=(full.speed.demands[0],) * pp))  # stages of one length
+    decode, prompt = seconds(full.decode_parts(users)), seconds(full.launched_parts)
+    chance = full.running(users) / full.output
+    simulated = laps(pp, decode / pp, prompt / pp, chance, turns=20_000)
+    assert 0.99 * simulated < full.step(users).item() < (1.05 if pp < 8 else 1.12) * simulated
+
+
+def test_all_wait_for_the_longest_stage():
+    """64 layers in three stages: 21, 21 and 22. One user goes through all of them; with more, a step takes three times
+    the longest."""
+    speed = pipeline().speed
+    assert [speed.pace(users) for users in (1, 2, 3, 300)] == pytest.approx([1, 1, 66 / 64, 66 / 64])
+    alone = float(speed.seconds(speed.decoding(300, 2048), "expected", decodes=True))
+    assert speed.step(300, 2048, "expected") == pytest.approx(alone * 66 / 64)
 
 
 def measured() -> list[Server]:

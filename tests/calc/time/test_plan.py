@@ -217,6 +217,18 @@ def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     assert step.expected < plan.tpot_ms < 2 * step.high
 
 
+@pytest.mark.parametrize("batch", [1, 2, 96])
+def test_a_pipeline_is_timed_as_on_weigh(batch):
+    """80 layers in three stages, which wait for the longest."""
+    found, layout = search(kinds=("h100-sxm",), formats=("fp8",)), Layout(pp=3)
+    server = found.server(found.fitting([(layout, (0,))]))
+    step = sum(part.seconds for part in server.decode_parts(np.array([[batch]])))
+    model, engine = architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"]()
+    serving = Serving(model, engine, Precision(weights="fp8"), layout, Overhead())
+    weighed = time_report(serving, gpus()["h100-sxm"], Workload(batch=batch, context=2200, generated=200))
+    assert 1000 * step.item() == pytest.approx(weighed.decode.step_ms.expected, rel=1e-4)
+
+
 def test_requests_a_second_are_served():
     plan = search(needs=Needs(requests_per_s=4, prompt=2000, output=200)).plans(1)[0]
     assert plan.tokens_per_s >= 4 * 200 * 0.98
