@@ -106,8 +106,8 @@ def assumptions(search: Search) -> Iterable[Message]:
             heads=heads,
         )
     yield Message(
-        "Micro-batches of a pipeline wait for its longest stage, and for a prompt in any of them. No measured server had "
-        "more than one stage."
+        "Micro-batches of a pipeline wait for its longest stage, and for a prompt in any of them. No measured server "
+        "had more than one stage."
     )
     yield Message(
         "Time to first token is a mean: with others at work a request waits until the engine admits it, for half a "
