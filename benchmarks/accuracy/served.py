@@ -29,7 +29,7 @@ from calc.time.serving_time import FullServer, Speed, speed_of
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "served.json"
 DRAWN = {"uniform 0.8-1": 0.9}
 """Mean of the lengths that a benchmark draws, as a share of those that it is given; others are as stated."""
-IN_STEP = 1.2
+IN_STEP = 1.1
 """Prompts of others that come with one where all have the same lengths, so that clients who start together stay in
 step: fitted to the 499 rows of such runs."""
 CHUNK = 8192

@@ -115,6 +115,7 @@ class FullServer:
     cached: int = 0
     end: End = "expected"
     poll: Any = 1  # steps from one look for new requests to the next
+    by_chance: bool = False  # requests come at random, and not where an answer ends
     together: float = 0  # prompts of others that come with one: of clients in step, whose lengths are equal
 
     @cached_property
@@ -144,13 +145,18 @@ class FullServer:
 
     def first_token(self, batch: Any) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
-        average half as long as from one look to the next, and admits it; for prompts that come with its own; and for a
-        share of the others': of n - 1 that come at random within as many turns, half are ahead of it."""
+        average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
+        for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
+        half are ahead of it. Requests that come by chance meet the prompts that an average step has."""
         on, others = self.speed.machines(self.end), self.running(batch) - 1
         alone = on.request + sum(part.seconds for part in self.prompt_parts)
-        look = self.poll * sum(part.seconds for part in self.decode_parts(batch)) / 2
-        queue = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
-        return alone + np.where(others > 0, on.admission + look + queue, 0.0)
+        steps = self.poll / 2 + 1
+        if self.by_chance:
+            ahead = steps * self.step(batch)
+        else:
+            prompts = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
+            ahead = steps * sum(part.seconds for part in self.decode_parts(batch)) + prompts
+        return alone + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""

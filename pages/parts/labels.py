@@ -27,6 +27,7 @@ FIELDS: dict[str, Message] = {
     "cpu_tflops": Message("CPU, TFLOPS in fp32"),
     "system_gib": Message("Kept by the system, GiB"),
     "users": Message("Concurrent users"),
+    "think_s": Message("Users think (s)"),
     "requests_per_s": Message("Requests per second, instead of users"),
     "prompt": Message("Prompt tokens"),
     "output": Message("Output tokens"),

@@ -8,6 +8,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.frontier import Point
 from calc.time.plan import Plan
+from calc.time.plan_range import cannot_keep_up
 from calc.time.prices import prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -90,7 +91,8 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
     """The targets that it does not meet, each with what it does."""
     needs, most = answer.scenario.planning.needs, answer.scenario.planning.max_gpus
     if plan.gpus > most:
-        yield say("GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
+        late = cannot_keep_up(answer.plans.search, plan)
+        yield say(late or "GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
     if needs.ttft_ms is not None and plan.ttft_ms > needs.ttft_ms:
         yield say(
             "first token after {ttft}, at most {most}",
@@ -122,6 +124,20 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         ),
         help=say(plan.origin.sentence),
     )
+    if plan.waits is not None:
+        first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
+        st.caption(
+            say(
+                "First token: half of the requests within {ttft}, 95 % within {ttft_late}; a token: {tpot} and "
+                "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
+                ttft=words.duration(first.p50),
+                ttft_late=words.duration(first.p95),
+                tpot=words.figure(token.p50),
+                tpot_late=words.figure(token.p95),
+                most=words.figure(plan.waits.most_requests_per_s),
+                share=plan.waits.utilization,
+            )
+        )
     if st.button(
         say("Use this"),
         key=f"use_{name}",
