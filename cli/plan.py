@@ -11,6 +11,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time.needs import Needs
+from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report
 from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
@@ -118,6 +119,7 @@ def table(report: PlanReport) -> str:
             f"{plan.ttft_ms:>10,.0f}{plan.tpot_ms:>9,.1f}{plan.tokens_per_s:>10,.0f}{hour:>9}{million:>8}  {plan.bound}"
             + ("" if plan.meets else "  misses a target")
         )
+    lines += [waits(plan) for plan in report.plans[:1] if plan.waits is not None]
     if not report.plans:
         lines.append("Nothing that may be used holds this model and one request.")
     if report.sensitivity:
@@ -125,6 +127,16 @@ def table(report: PlanReport) -> str:
     if report.launch is not None:
         lines += ["", report.launch.text, *map(str, report.launch.notes)]
     return "\n".join([*lines, "", *map(str, report.assumptions)])
+
+
+def waits(plan: Plan) -> str:
+    """What requests meet that come by chance, of the first plan."""
+    assert plan.waits is not None
+    ttft, tpot, most = plan.waits.ttft_ms, plan.waits.tpot_ms, plan.waits.most_requests_per_s
+    return (
+        f"\n{'':22}{'TTFT p50':>12}{'p95':>12}{'TPOT p50':>12}{'p95':>12}{'most requests/s':>18}\n"
+        f"{plan.gpu:22}{ttft.p50:>12,.0f}{ttft.p95:>12,.0f}{tpot.p50:>12,.1f}{tpot.p95:>12,.1f}{most:>18,.3g}"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

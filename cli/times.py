@@ -66,7 +66,14 @@ def times_table(times: Times) -> str:
     }
     bounds = f"decode is bound by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
     return "\n".join(
-        [*lines, *(line(name, row) for name, row in rows.items()), bounds, "", *map(str, times.assumptions)]
+        [
+            *lines,
+            *(line(name, row) for name, row in rows.items()),
+            bounds,
+            str(times.origin.sentence),
+            "",
+            *map(str, times.assumptions),
+        ]
     )
 
 

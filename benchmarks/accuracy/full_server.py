@@ -87,5 +87,5 @@ def round_of(run: Speed, batch: int, prompt: int, output: int, end: End) -> floa
 def launched(run: Speed, forward: Forward, end: End) -> float:
     """Seconds of a pass without a CUDA graph: no less than the host takes to launch its kernels."""
     on, stage = run.machines(end), run.demands[0]
-    host = stage.layers * on.prefill_layer + stage.sparse * on.prefill_sparse
+    host = on.host(stage, decodes=False)
     return max(float(run.seconds(forward, end, decodes=True)), float(host))

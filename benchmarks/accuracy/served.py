@@ -23,12 +23,15 @@ from calc.formats.stored import stored
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.time.estimate import Estimate
+from calc.time.estimate import ENDS, Estimate
 from calc.time.serving_time import FullServer, Speed, speed_of
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "served.json"
 DRAWN = {"uniform 0.8-1": 0.9}
 """Mean of the lengths that a benchmark draws, as a share of those that it is given; others are as stated."""
+IN_STEP = 1.1
+"""Prompts of others that come with one where all have the same lengths, so that clients who start together stay in
+step: fitted to the 499 rows of such runs."""
 CHUNK = 8192
 """Tokens of a pass: vLLM's and TensorRT-LLM's default, and SGLang's on large GPUs."""
 FORMATS: dict[str, WeightFormat] = {
@@ -113,12 +116,21 @@ def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> 
         yield serve(row, speed(row, architecture(name), precision_of(row, configs[name]), gpus()[row["gpu"]]))
 
 
+def polled(row: Mapping[str, Any]) -> int:
+    """Steps after which SGLang looks for requests (`--scheduler-recv-interval`) in InferenceX's scripts for B200
+    (benchmarks/single_node/fixed_seq_len at 843c625); it is InferenceX that draws lengths."""
+    if row["engine"] != "sglang" or row["gpu"] != "b200" or row["lengths"] not in DRAWN:
+        return 1
+    few = 4 if "Qwen3.5" in row["model"] and row["weights"] != "bf16" else 15
+    return 10 if row["concurrency"] <= few else 30
+
+
 def serve(row: Mapping[str, Any], run: Speed) -> Server:
     share, batch = DRAWN.get(row["lengths"], 1.0), row["concurrency"]
     prompt, output = round(share * row["isl"]), round(share * row["osl"])
-    servers = {
-        end: FullServer(run, prompt, output, min(CHUNK, prompt), end=end) for end in ("fast", "expected", "slow")
-    }
+    chunk, poll = min(CHUNK, prompt), polled(row)
+    together = IN_STEP if row["lengths"] == "stated" else 0
+    servers = {end: FullServer(run, prompt, output, chunk, end=end, poll=poll, together=together) for end in ENDS}
     return Server(
         row,
         Estimate.over(lambda end: 1000 * servers[end].token(batch).item()),

@@ -30,8 +30,14 @@ EfficiencyKind = Literal[
     "attention",
     "layer_us",
     "sparse_us",
+    "latent_us",
+    "linear_us",
+    "indexer_us",
+    "quantize_us",
     "prefill_layer_us",
     "prefill_sparse_us",
+    "prefill_latent_us",
+    "prefill_linear_us",
     "request_ms",
     "admission_ms",
     "queue",
@@ -49,7 +55,8 @@ EfficiencyKind = Literal[
 ]
 """Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
-layer in decode and in prefill, what routed experts add to it, and of a request; until a server that is busy admits
+layer in decode and in prefill; what routed experts, latent attention, a recurrence, an indexer and the quantization of
+activations add to it; and of a request; until a server that is busy admits
 one, and the share of the prompts before it for which it waits. The latency of one all-reduce, and the
 share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
 element of a layer's state, and for each element of its copies that go to experts; host time of a layer, forward and
@@ -155,8 +162,14 @@ class Efficiency(Frozen):
     attention: Estimate
     layer_us: Estimate
     sparse_us: Estimate
+    latent_us: Estimate
+    linear_us: Estimate
+    indexer_us: Estimate
+    quantize_us: Estimate
     prefill_layer_us: Estimate
     prefill_sparse_us: Estimate
+    prefill_latent_us: Estimate
+    prefill_linear_us: Estimate
     request_ms: Estimate
     admission_ms: Estimate
     queue: Estimate
@@ -183,8 +196,14 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "attention": ("attention", PLAIN),
     "layer_us": ("layer_us", None),
     "sparse_us": ("sparse_us", None),
+    "latent_us": ("latent_us", None),
+    "linear_us": ("linear_us", None),
+    "indexer_us": ("indexer_us", None),
+    "quantize_us": ("quantize_us", NARROW),
     "prefill_layer_us": ("prefill_layer_us", None),
     "prefill_sparse_us": ("prefill_sparse_us", None),
+    "prefill_latent_us": ("prefill_latent_us", None),
+    "prefill_linear_us": ("prefill_linear_us", None),
     "request_ms": ("request_ms", None),
     "admission_ms": ("admission_ms", None),
     "queue": ("queue", None),

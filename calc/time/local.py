@@ -17,7 +17,8 @@ from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.question import Question
 from calc.serving.workload import Workload
 from calc.time.estimate import Estimate
-from calc.time.offload import OffloadSpeed
+from calc.time.offload import ENGINE, OffloadSpeed
+from calc.time.origin import COMPUTED, Origin, origin
 from calc.units import GIB
 
 WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]
@@ -55,6 +56,7 @@ class LocalRun(Frozen):
     tokens_per_s: Estimate | None = None
     prompt_tokens_per_s: Estimate | None = None
     longest: int = 0  # tokens of a sequence that this offload has room for
+    origin: Origin | None = None  # of its speeds
 
     @property
     def on_gpus(self) -> int:
@@ -111,14 +113,16 @@ def run(
     placement = placed(found.options, layers_of(architecture, predicts=options.predicts), len(gpus))
     most = architecture.max_positions or MOST_CONTEXT
     speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host)
+    place = where(found.options, bool(gpus))
     return LocalRun(
         file=file,
-        where=where(found.options, bool(gpus)),
+        where=place,
         options=found.options,
         buffers=(*found.buffers, *found.draft_buffers),
         tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
         longest=offloading.longest(found.options, most, workload.context) if longest else 0,
+        origin=origin(architecture, gpus[0], ENGINE) if place == "gpu" else COMPUTED,
     )
 
 

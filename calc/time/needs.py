@@ -1,4 +1,6 @@
-"""What a server must do."""
+"""What a server must do: its load, the lengths of requests, and how long users may wait."""
+
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -11,6 +13,7 @@ class Needs(Frozen):
 
     users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
     requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")
+    think_s: float = Field(default=0.0, ge=0, le=1e6, description="Seconds that a user thinks between two requests.")
     prompt: int = Field(default=2048, ge=1, le=2**30, description="Tokens of a prompt.")
     output: int = Field(default=512, ge=1, le=2**30, description="Tokens of an answer.")
     prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
@@ -21,12 +24,24 @@ class Needs(Frozen):
     def _one_load(self) -> "Needs":
         if self.users is not None and self.requests_per_s is not None:
             raise ValueError("users and requests a second are two ways to say the same; give one of them")
+        if self.think_s and self.users is None:
+            raise ValueError("think_s is the time that users think: say how many there are")
         return self
 
     @property
     def at_once(self) -> int | None:
-        """Requests that are answered at once, where users are what is known; of one user where nothing is."""
-        return (self.users or 1) if self.requests_per_s is None else None
+        """Requests that are answered at once, where users are what is known who always wait for one; of one user where
+        nothing is."""
+        return None if self.by_chance else self.users or 1
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether requests come at random: a stream of them, or from users who think."""
+        return self.requests_per_s is not None or self.think_s > 0
+
+    def arriving(self, answer_s: Any) -> Any:
+        """Requests a second that come by chance, where an answer takes so many seconds."""
+        return (self.users or 1) / (self.think_s + answer_s) if self.requests_per_s is None else self.requests_per_s
 
     @property
     def cached(self) -> int:

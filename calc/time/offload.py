@@ -77,9 +77,7 @@ class OffloadSpeed:
                 row_bytes = run.demand.hidden * STATE * forward.tokens
                 latency = row("all_reduce_us", ENGINE, None, None, 2, "pcie").value.duration(end) * 1e-6
                 yield Timed("communication", crossings * (latency + row_bytes / self.bus(end)))
-            on = self.on(run.device, end)
-            each, more = (on.layer, on.sparse) if decodes else (on.prefill_layer, on.prefill_sparse)
-            yield Timed("host", run.demand.layers * each + run.demand.sparse * more)
+            yield Timed("host", self.on(run.device, end).host(run.demand, decodes=decodes))
             before = run.device
 
     def operations(self, run: LayerRun, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:

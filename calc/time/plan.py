@@ -26,10 +26,12 @@ from calc.serving.engines.question import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
+from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.efficiency import Edits
 from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
 from calc.time.needs import Needs
+from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, sharing
 from calc.time.room import FittingRows, Rooms
@@ -72,6 +74,8 @@ class Plan(Frozen):
     usd_per_million_tokens: float | None  # output
     bound: Bound
     meets: bool  # the targets
+    origin: Origin  # of its times
+    waits: Waits | None  # where requests come by chance
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Found:
 
     rows: FittingRows
     batch: Array
+    most: Array  # sequences that a replica runs at once, in time
     ttft: Array
     tpot: Array
     rate: Array  # output tokens a second of a replica
@@ -214,13 +219,14 @@ class Search:
     def of(self, rows: FittingRows) -> Found:
         """What some of them do."""
         needs, server = self.needs, self.server(rows)
-        replicas, batch = self.replicas(server, self.largest_batch(server, rows))
+        most = self.largest_batch(server, rows)
+        replicas, batch = self.replicas(server, most)
         binding, tpot = self.bound_token(server, batch)
         rate = batch / server.step(batch[:, None])[:, 0]
         ttft = 1000 * server.first_token(batch[:, None])[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Found(rows, batch, ttft, tpot, rate, replicas, binding, meets)
+        return Found(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
@@ -231,10 +237,12 @@ class Search:
 
     def server(self, rows: FittingRows) -> FullServer:
         """All of them under the load that is asked about."""
-        needs = self.needs
-        tokens = needs.prompt - needs.cached
-        chunks = np.array([min(limits.step_tokens, tokens) for limits in self.limits])[rows.kind][:, None]
-        return FullServer(self.speed(rows), needs.prompt, needs.output, chunks, needs.cached)
+        needs, tokens = self.needs, self.needs.prompt - self.needs.cached
+        limits = np.array([(min(limits.step_tokens, tokens), limits.poll) for limits in self.limits])
+        chunks, poll = limits.T[:, rows.kind, None]
+        return FullServer(
+            self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, "expected", poll, needs.by_chance
+        )
 
     def bound_token(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
         """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
@@ -293,19 +301,29 @@ class Search:
         return in_time
 
     def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
-        """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests a
-        second as many as arrive while one is answered (Little's law)."""
+        """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests that
+        come by chance as many as arrive while one is answered (Little's law)."""
         needs, users = self.needs, self.needs.at_once
         if users is not None:
             replicas = np.ceil(users / batch)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
-        rate, running, step = needs.requests_per_s or 0.0, batch, server.step(batch[:, None])[:, 0]
-        replicas = np.ceil(rate * needs.output * step / batch)
+        answer = needs.output * server.step(batch[:, None])[:, 0]
+        replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
+        running = batch
         for _ in range(4):
-            arrived = np.ceil(rate / replicas * needs.output * step)
+            arrived = np.ceil(needs.arriving(answer) / replicas * answer)
             running = np.minimum(batch, np.maximum(arrived, 1))
-            step = server.step(running[:, None])[:, 0]
+            answer = needs.output * server.step(running[:, None])[:, 0]
         return replicas, running
+
+    def waits(self, rows: FittingRows, row: int, most: int, replicas: int) -> Waits | None:
+        """What requests meet on replicas that run so many at once each; None of users who never think."""
+        needs = self.needs
+        if not needs.by_chance:
+            return None
+        per_s = None if needs.requests_per_s is None else needs.requests_per_s / replicas
+        server = self.server(rows.some(np.arange(len(rows.kind)) == row))
+        return Arrivals(server, most, per_s, (needs.users or 0) / replicas, needs.think_s).waits(replicas)
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
@@ -375,4 +393,6 @@ class Search:
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
             bound=BOUNDS[int(found.binds[row])],
             meets=bool(found.meets[row]),
+            origin=origin(self.architecture, gpu, self.engine.name),
+            waits=self.waits(rows, row, int(found.most[row]), replicas),
         )

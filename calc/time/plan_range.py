@@ -1,11 +1,12 @@
 """The ranges of a plan: a search works with expected figures alone."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.time.arrivals import UTILIZATION, number
 from calc.time.efficiency import EfficiencyRow
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
@@ -68,7 +69,9 @@ def full_server(search: Search, plan: Plan, end: End) -> FullServer:
     needs = search.needs
     (limits,) = (limits for gpu, limits in zip(search.gpus, search.limits, strict=True) if gpu.id == plan.gpu)
     chunk = min(limits.step_tokens, needs.prompt - needs.cached)
-    return FullServer(speed_of_plan(search, plan), needs.prompt, needs.output, chunk, needs.cached, end)
+    return FullServer(
+        speed_of_plan(search, plan), needs.prompt, needs.output, chunk, needs.cached, end, limits.poll, needs.by_chance
+    )
 
 
 def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:
@@ -93,6 +96,15 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
     )
 
 
-def number(seconds: Any) -> float:
-    """A demand in one format is an array of one figure."""
-    return float(np.ravel(seconds)[0])
+def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
+    """A sentence where requests come faster than as many GPUs as there may be answer them."""
+    replicas = search.most // plan.layout.gpus
+    if plan.waits is None or plan.gpus <= search.most or not replicas:
+        return None
+    most = UTILIZATION * plan.waits.most_requests_per_s * replicas / plan.replicas
+    return Message(
+        "{n:,} × {gpu} cannot keep up: most is {most:.3g} requests/s.",
+        n=replicas * plan.layout.gpus,
+        gpu=find_gpu(plan.gpu).name,
+        most=most,
+    )

@@ -12,10 +12,12 @@ from calc.model.mixers import Recurrent
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
+from calc.time.arrivals import UTILIZATION
 from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
 from calc.time.needs import Needs
 from calc.time.plan import Plan, Search
+from calc.time.plan_range import cannot_keep_up
 from calc.time.prices import Price, prices
 from calc.time.sensitivity import Sensitivity, sensitivity
 
@@ -73,7 +75,7 @@ def plan_report(
         sensitivity=tuple(sensitivity(search)),
         launch=launch(search, plans[0], model or architecture.model_type) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
-        assumptions=tuple(assumptions(search)),
+        assumptions=(*filter(None, (cannot_keep_up(search, plan) for plan in plans[:1])), *assumptions(search)),
     )
 
 
@@ -114,9 +116,20 @@ def assumptions(search: Search) -> Iterable[Message]:
             heads=heads,
         )
     yield Message(
-        "Time to first token is a mean: with others at work a request waits until the engine admits it, for half a "
-        "decode step, and for a share of the prompts ahead of it."
+        "Micro-batches of a pipeline wait for its longest stage, and for a prompt in any of them. No measured server "
+        "had more than one stage."
     )
+    yield Message(
+        "Time to first token is a mean: with others at work a request waits until the engine looks for requests and "
+        "admits it, for the decode step that its prompt is part of, and for a share of the prompts ahead of it."
+    )
+    if needs.by_chance:
+        yield Message(
+            "Requests come at random: answers share a server (generalized processor sharing, Cohen 1979), prompts that "
+            "come during a step are computed in the next. Servers are planned for at most {share:.0%} of what they can "
+            "do.",
+            share=UTILIZATION,
+        )
     yield Message(
         "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )

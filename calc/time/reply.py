@@ -6,6 +6,7 @@ from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, Estimate
+from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, binds
 from calc.time.serving_time import speed_laid_out
 
@@ -17,6 +18,7 @@ class Reply(Frozen):
     tokens_per_s: Estimate  # of all sequences
     ttft_ms: Estimate
     bound: Bound  # what takes most of a decode step
+    origin: Origin
 
 
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
@@ -25,13 +27,14 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, file=serving.file)
     chunk, batch = serving.on(gpu, workload).limits.step_tokens, workload.batch
     context = max(2, workload.context - workload.generated // 2)
-    parts = {end: tuple(speed.parts(speed.decoding(batch, context), end, decodes=True)) for end in ENDS}
+    parts = {end: tuple(speed.decode_parts(batch, context, end)) for end in ENDS}
     seconds = {end: float(sum(part.seconds for part in parts[end])) for end in ENDS}
     return Reply(
         tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
         tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
         ttft_ms=Estimate.over(lambda end: 1000 * float(speed.prompt(1, workload.prompt, end, chunk))),
         bound=binds(parts["expected"]),
+        origin=origin(serving.architecture, gpu, serving.engine.name),
     )
 
 

@@ -21,7 +21,7 @@ from calc.time.efficiency import (
     efficiency,
 )
 from calc.time.estimate import End
-from calc.time.time_operations import Operation, What
+from calc.time.time_operations import Demand, Operation, What
 
 Work = What | Literal["communication", "host", "elementwise"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
@@ -88,8 +88,14 @@ class Machine:
     bandwidth_cache: Any
     layer: Any  # s a layer and pass, decode
     sparse: Any  # what routed experts add to it
+    latent: Any  # what latent attention adds
+    linear: Any  # what a recurrence adds
+    indexer: Any  # what an indexer of sparse attention adds
+    quantize: Any  # what quantizing the activations adds
     prefill_layer: Any
     prefill_sparse: Any
+    prefill_latent: Any
+    prefill_linear: Any
     request: Any  # s a request
     admission: Any  # s until a busy server admits one
     queue: Any  # share of the prompts ahead for which one waits
@@ -108,6 +114,14 @@ class Machine:
         weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
         rest = operation.cache + operation.activations
         return operation.weights / weights + rest / self.bandwidth_cache
+
+    def host(self, stage: Demand, *, decodes: bool) -> Seconds:
+        """Seconds in which the host launches a stage's layers, by their kinds, which differ in kernels."""
+        if not decodes:
+            kinds = stage.latent * self.prefill_latent + stage.linear * self.prefill_linear
+            return stage.layers * self.prefill_layer + stage.sparse * self.prefill_sparse + kinds
+        plain = stage.layers * (self.layer + self.quantize) + stage.sparse * self.sparse
+        return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
 
 
 def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Mapping[str, EfficiencyRow]:
@@ -146,8 +160,14 @@ def machine(
         bandwidth_cache=bandwidth * shares.cache.share(end),
         layer=shares.layer_us.duration(end) * 1e-6,
         sparse=shares.sparse_us.duration(end) * 1e-6,
+        latent=shares.latent_us.duration(end) * 1e-6,
+        linear=shares.linear_us.duration(end) * 1e-6,
+        indexer=shares.indexer_us.duration(end) * 1e-6,
+        quantize=shares.quantize_us.duration(end) * 1e-6,
         prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
         prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
+        prefill_latent=shares.prefill_latent_us.duration(end) * 1e-6,
+        prefill_linear=shares.prefill_linear_us.duration(end) * 1e-6,
         request=shares.request_ms.duration(end) * 1e-3,
         admission=shares.admission_ms.duration(end) * 1e-3,
         queue=shares.queue.duration(end),
@@ -184,6 +204,10 @@ class Timed:
     @property
     def figures(self) -> tuple[Seconds, Seconds, Seconds]:
         return self.seconds, self.compute, self.memory
+
+    def times(self, factor: Any) -> "Timed":
+        """So many times as long."""
+        return Timed(self.what, *(figure * factor for figure in self.figures))
 
     def is_bound_by(self, bound: Bound) -> Any:
         """Whether something is what binds it; of arrays each for its own."""

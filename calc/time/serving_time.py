@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,7 @@ class Speed:
         for stage in self.demands:
             yield from (timed(operation, on) for operation in stage.operations(forward))
             yield Timed("communication", self.communication(stage, forward, on))
-            each, more = (on.layer, on.sparse) if decodes else (on.prefill_layer, on.prefill_sparse)
-            yield Timed("host", stage.layers * each + stage.sparse * more)
+            yield Timed("host", on.host(stage, decodes=decodes))
 
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
         """Within the layers of a stage, and to the next."""
@@ -69,9 +68,21 @@ class Speed:
         stages work on one part each at a time."""
         return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
 
-    def step(self, batch: Any, context: Any, end: End) -> Any:
-        """Seconds in which each of `batch` sequences of `context` tokens gets one more."""
-        return self.seconds(self.decoding(batch, context), end, decodes=True)
+    def pace(self, batch: Any) -> Any:
+        """How much longer a step takes than the sum of its stages: with a part of the sequences in each, all wait for
+        the one with the most layers."""
+        longest = reduce(np.maximum, (stage.longest for stage in self.demands))
+        parts = np.minimum(self.layout.pp, share_of(batch, self.layout.dp))
+        return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
+
+    def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
+        """What a step takes in which each of `batch` sequences of `context` tokens gets `new` more."""
+        pace = self.pace(batch) if np.any(self.layout.pp > 1) else 1
+        return (part.times(pace) for part in self.parts(self.decoding(batch, context, new), end, decodes=True))
+
+    def step(self, batch: Any, context: Any, end: End, new: Any = 1) -> Any:
+        """Seconds of such a step."""
+        return sum(part.seconds for part in self.decode_parts(batch, context, end, new))
 
     def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
         """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
@@ -83,7 +94,7 @@ class Speed:
 
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
         """Seconds of a step that drafts so many tokens one by one and verifies them in one pass."""
-        verified = self.seconds(self.decoding(batch, context, drafted + 1), end, decodes=True)
+        verified = self.step(batch, context, end, drafted + 1)
         return verified + (drafted * draft.step(batch, context, end) if draft else 0.0)
 
 
@@ -91,7 +102,8 @@ class Speed:
 class FullServer:
     """A server that is always full: where an answer ends a prompt comes, of which `cached` tokens are there already.
 
-    A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes.
+    A step is one of decoding, each sequence on average half way through its output, and its share of a prompt's passes,
+    for which all micro-batches of a pipeline wait.
     (The mean of the steps is not the step of the mean: experts that a step reads level off with its tokens.) The host
     launches the passes of a prompt while those of others run.
     """
@@ -102,6 +114,9 @@ class FullServer:
     chunk: Any  # tokens of a prompt in one pass; [rows, 1] of machines that are
     cached: int = 0
     end: End = "expected"
+    poll: Any = 1  # steps from one look for new requests to the next
+    by_chance: bool = False  # requests come at random, and not where an answer ends
+    together: float = 0  # prompts of others that come with one: of clients in step, whose lengths are equal
 
     @cached_property
     def prompt_parts(self) -> tuple[Timed, ...]:
@@ -126,25 +141,35 @@ class FullServer:
 
     def decode_parts(self, batch: Any) -> Iterator[Timed]:
         """What a step takes in which every sequence decodes, half way through its output."""
-        speed = self.speed
-        return speed.parts(speed.decoding(batch, self.prompt + self.output // 2), self.end, decodes=True)
+        return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
     def first_token(self, batch: Any) -> Any:
-        """Seconds until a prompt's first token (TTFT). With others it waits until the engine admits it, for half a step
-        on average, and for a share of the others' prompts: of n - 1 that come at random within as many turns, half are
-        ahead of it."""
+        """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
+        average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
+        for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
+        half are ahead of it. Requests that come by chance meet the prompts that an average step has."""
         on, others = self.speed.machines(self.end), self.running(batch) - 1
         alone = on.request + sum(part.seconds for part in self.prompt_parts)
-        step = sum(part.seconds for part in self.decode_parts(batch))
-        queue = on.queue * others / 2 * sum(part.seconds for part in self.launched_parts)
-        return alone + np.where(others > 0, on.admission + step / 2 + queue, 0.0)
+        steps = self.poll / 2 + 1
+        if self.by_chance:
+            ahead = steps * self.step(batch)
+        else:
+            prompts = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
+            ahead = steps * sum(part.seconds for part in self.decode_parts(batch)) + prompts
+        return alone + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
         yield from self.decode_parts(batch)
         prompts = np.maximum(self.running(batch) - own, 0) / self.output
-        for part in self.launched_parts:
-            yield Timed(part.what, *(figure * prompts for figure in part.figures))
+        yield from (part.times(self.delays(prompts)) for part in self.launched_parts)
+
+    def delays(self, prompts: Any) -> Any:
+        """Prompts that a sequence waits for in a step, where a micro-batch of a pipeline has so many: they follow one
+        another around it, so that all wait for a prompt's pass in any of them (bubbles, arXiv:2308.16369)."""
+        passes = -(-(self.prompt - self.cached) // self.chunk)
+        laden = 1 - (1 - np.minimum(prompts * passes, 1.0)) ** self.speed.layout.pp
+        return np.maximum(prompts, laden / passes)
 
     def step(self, batch: Any) -> Any:
         """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""

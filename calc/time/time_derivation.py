@@ -125,6 +125,9 @@ def traced_demand(figures: Figures, demand: Demand) -> Demand:
         state=figure("σ", demand.state, "bytes of recurrent state, read and written"),
         layers=figure("L", demand.layers, "layers of the stage"),
         sparse=figure("L_e", demand.sparse, "layers of the stage with routed experts"),
+        latent=figure("L_l", demand.latent, "layers of the stage with latent attention"),
+        linear=figure("L_r", demand.linear, "layers of the stage with a recurrence"),
+        indexed=figure("L_i", demand.indexed, "layers of the stage with an indexer"),
         hidden=size("hidden", demand.hidden),
         table_row=figure("e_row", demand.table_row, "bytes of a row of the embedding"),
         tied_head=figure("W_tied", demand.tied_head, "bytes of a head tied to the embedding"),
@@ -227,7 +230,12 @@ class ServingDerivations:
         forward = Forward((PassPart(batch, 1, length - 1, decodes=True),), logits=batch)
         stages = [float(sum(part.seconds for part in one)) for one in self.by_stage(plain, decodes=True)]
 
-        def sums(step: Figure) -> Iterator[TimeStep]:
+        pace = float(self.speed.pace(work.batch))
+
+        def sums(stages_in_turn: Figure) -> Iterator[TimeStep]:
+            step = stages_in_turn
+            if pace > 1:
+                step = stages_in_turn * figures.figure("w_pp", pace, "wait for the longest pipeline stage")
             yield figures.step("step", step, "s")
             seconds = figures.figure("t_step", float(step), "seconds of a step")
             yield figures.step("rate", figures.figure("N", work.batch, "sequences in all") / seconds, "tokens/s")

@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
-from calc.model.mixers import Recurrent
+from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
@@ -87,10 +87,14 @@ class Demand:
     routing: Routing | None
     layers: int
     sparse: int  # layers with routed experts
+    latent: int  # layers with latent attention
+    linear: int  # layers with a recurrence
+    indexed: int  # layers with an indexer of their own
     hidden: int
     table_row: Any  # bytes of one row of the embedding
     tied_head: Any  # bytes of a tied head
     width: int  # bytes of an activation
+    longest: Any  # layers of the longest stage that it stands for
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
@@ -201,16 +205,28 @@ def demand(
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
         sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),
+        latent=sum(layers for mixer, layers in mixers if isinstance(mixer, LatentAttention)),
+        linear=sum(layers for mixer, layers in mixers if isinstance(mixer, Recurrent)),
+        indexed=sum(layers for mixer, layers in mixers if has_indexer(mixer)),
         hidden=rank.hidden,
         table_row=table.nbytes / table.tensor.shape[0],
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
+        longest=sum(map(len, stage)),
     )
 
 
 def occurs(figure: Any) -> bool:
     """Whether a figure, or one of an array, is not zero."""
     return bool(figure.any() if isinstance(figure, np.ndarray) else figure)
+
+
+def has_indexer(mixer: Any) -> Any:
+    """Whether a layer picks the tokens that it attends to, and does not take over another layer's choice."""
+    if isinstance(mixer, CompressedAttention):
+        return mixer.n_index is not None
+    indexer = getattr(mixer, "indexer", None)
+    return indexer is not None and getattr(indexer, "owned", True)
 
 
 def of_all_layers(

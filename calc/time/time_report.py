@@ -12,6 +12,7 @@ from calc.serving.report import Report
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import End, Estimate
+from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, accepted, chunked, share_of, speed_laid_out
 from calc.time.step_operations import StepOperation, step_operations
@@ -57,6 +58,7 @@ class TimeReport(Frozen):
     gpu: str
     decode: DecodeTime
     prefill: PrefillTime
+    origin: Origin
     assumptions: tuple[Message, ...]
 
 
@@ -82,7 +84,7 @@ def time_report(
     def first(end: End) -> float:
         return float(speed.prompt(batch, prompt, end, limits.step_tokens))
 
-    decoded = tuple(speed.parts(speed.decoding(batch, context), "expected", decodes=True))
+    decoded = tuple(speed.decode_parts(batch, context, "expected"))
     passed = tuple(prompt_parts(speed, batch, prompt, limits.step_tokens))
     return TimeReport(
         gpu=gpu.id,
@@ -98,6 +100,7 @@ def time_report(
             bound=binds(passed),
             operations=by_operation(passed),
         ),
+        origin=origin(serving.architecture, gpu, serving.engine.name),
         assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, batch, context, edits)),
     )
 

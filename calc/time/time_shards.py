@@ -84,7 +84,13 @@ class Shard:
     def demand(self) -> Demand:
         """What the rank does, all stages together; weights and cache in all formats that were weighed, [formats]."""
         own, experts = self.weighed.demand, self.experts.demand
-        found = replace(own, routing=routing(self.whole, self.layout), dcp=self.layout.dcp, stages=self.layout.pp)
+        found = replace(
+            own,
+            routing=routing(self.whole, self.layout),
+            dcp=self.layout.dcp,
+            longest=max(map(len, self.ranges)),
+            stages=self.layout.pp,
+        )
         if found.routing is None:
             return found
         return replace(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import Message
+from calc.time.origin import Basis
 
 FIELDS: dict[str, Message] = {
     "gpus": Message("GPUs in all"),
@@ -26,6 +27,7 @@ FIELDS: dict[str, Message] = {
     "cpu_tflops": Message("CPU, TFLOPS in fp32"),
     "system_gib": Message("Kept by the system, GiB"),
     "users": Message("Concurrent users"),
+    "think_s": Message("Users think (s)"),
     "requests_per_s": Message("Requests per second, instead of users"),
     "prompt": Message("Prompt tokens"),
     "output": Message("Output tokens"),
@@ -55,6 +57,7 @@ FIELDS: dict[str, Message] = {
     "max_running_requests": Message("Max sequences (max_running_requests)"),
     "gpu_memory_utilization": Message("GPU memory utilization"),
     "language_model_only": Message("Language model only"),
+    "scheduler_recv_interval": Message("Steps between looks for requests"),
     "speculative": Message("Speculative decoding"),
     "weights_draft": Message("Weight format of the draft model"),
     "attention": Message("Attention kernel"),
@@ -196,8 +199,14 @@ EFFICIENCIES: dict[str, Message] = {
     "attention": Message("Share of the peak, attention over a prompt"),
     "layer_us": Message("Host, µs for a layer in decode"),
     "sparse_us": Message("Host, µs more where experts are routed, in decode"),
+    "latent_us": Message("Host, µs more for latent attention, in decode"),
+    "linear_us": Message("Host, µs more for a recurrence, in decode"),
+    "indexer_us": Message("Host, µs more for an indexer, in decode"),
+    "quantize_us": Message("Host, µs more to quantize activations, in decode"),
     "prefill_layer_us": Message("Host, µs for a layer in prefill"),
     "prefill_sparse_us": Message("Host, µs more where experts are routed, in prefill"),
+    "prefill_latent_us": Message("Host, µs more for latent attention, in prefill"),
+    "prefill_linear_us": Message("Host, µs more for a recurrence, in prefill"),
     "request_ms": Message("Host, ms for a request"),
     "admission_ms": Message("Admission, ms until a busy server takes a request up"),
     "queue": Message("Wait for the prompts of others, share of each"),
@@ -220,3 +229,11 @@ EFFICIENCIES: dict[str, Message] = {
     "training_inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
 }
 """What of a GPU's printed figures is reached."""
+
+
+ORIGINS: dict[Basis, Message] = {
+    "measured": Message("measured"),
+    "generation": Message("measured on its generation"),
+    "computed": Message("computed"),
+}
+"""What times rest on, in a word."""

@@ -34,6 +34,8 @@ class Limits:
     """Patches of images that pass a vision encoder before."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
+    poll: int = 1
+    """Decode steps from one look for new requests to the next."""
 
 
 class Budget(NamedTuple):

@@ -39,7 +39,8 @@ def load(answer: Planned) -> None:
         number(known["prompt"], step=256)
         number(known["requests_per_s"])
         number(known["output"], step=64)
-    for name in ("users", "requests_per_s", "prompt", "output"):
+        number(known["think_s"])
+    for name in ("users", "requests_per_s", "prompt", "output", "think_s"):
         faults(answer.error, known[name])
 
 

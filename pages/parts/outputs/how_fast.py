@@ -6,6 +6,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.inputs import efficiencies
+from pages.parts.labels import ORIGINS
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
@@ -31,4 +32,5 @@ def draw(answer: Weighed) -> None:
     if workload.batch > 1:
         rate, span = words.figure(found.tokens_per_s.expected), words.span(found.tokens_per_s)
         told = f"{told} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
-    st.markdown(f":material/speed: {told}")
+    origin = f":gray-badge[{say(ORIGINS[found.origin.basis])}]"
+    st.markdown(f":material/speed: {told} {origin}", help=say(found.origin.sentence))

@@ -62,6 +62,8 @@ def best(answer: LocalAnswer) -> None:
         st.success(text, icon=":material/check_circle:")
     else:
         st.warning(text, icon=":material/tune:")
+    if run.origin is not None:
+        st.caption(say(run.origin.sentence))
 
 
 def files(answer: LocalAnswer) -> None:

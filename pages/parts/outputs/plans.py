@@ -8,9 +8,11 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.frontier import Point
 from calc.time.plan import Plan
+from calc.time.plan_range import cannot_keep_up
 from calc.time.prices import prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
+from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, speed_charts
 from pages.parts.outputs.plan_details import details
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
@@ -89,7 +91,8 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
     """The targets that it does not meet, each with what it does."""
     needs, most = answer.scenario.planning.needs, answer.scenario.planning.max_gpus
     if plan.gpus > most:
-        yield say("GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
+        late = cannot_keep_up(answer.plans.search, plan)
+        yield say(late or "GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
     if needs.ttft_ms is not None and plan.ttft_ms > needs.ttft_ms:
         yield say(
             "first token after {ttft}, at most {most}",
@@ -118,8 +121,23 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
             batch=plan.batch,
             capacity=plan.capacity,
             headroom=words.figure(max(0.0, plan.headroom_gib)),
-        )
+        ),
+        help=say(plan.origin.sentence),
     )
+    if plan.waits is not None:
+        first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
+        st.caption(
+            say(
+                "First token: half of the requests within {ttft}, 95 % within {ttft_late}; a token: {tpot} and "
+                "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
+                ttft=words.duration(first.p50),
+                ttft_late=words.duration(first.p95),
+                tpot=words.figure(token.p50),
+                tpot_late=words.figure(token.p95),
+                most=words.figure(plan.waits.most_requests_per_s),
+                share=plan.waits.utilization,
+            )
+        )
     if st.button(
         say("Use this"),
         key=f"use_{name}",
@@ -234,6 +252,7 @@ def row(ranked: Ranked) -> dict[str, Any]:
         "bound": say(words.BOUNDS[plan.bound]),
         "kv": plan.kv,
         "ttft_span": words.span(spans.ttft_ms),
+        "origin": say(ORIGINS[plan.origin.basis]),
         "million_span": None if cost is None else words.span(cost),
     }
 
@@ -258,6 +277,7 @@ def columns() -> dict[str, Any]:
         "bound": say("Bound by"),
         "kv": say("KV cache"),
         "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
+        "origin": text(say("Basis of times"), help=say("Measured, on this GPU or its generation, or computed.")),
         "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
     }
 

@@ -130,6 +130,8 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
     if needs.users is not None and needs.requests_per_s is not None:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")
+    if needs.think_s and needs.users is None:
+        raise ConfigError(Message("Users who think: say how many there are."), "users")
     assert model.architecture is not None
     search = Search(
         model.architecture,

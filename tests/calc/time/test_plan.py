@@ -15,6 +15,7 @@ from calc.time.frontier import frontier
 from calc.time.layouts import layouts
 from calc.time.needs import Needs
 from calc.time.plan import BATCHES, Search
+from calc.time.plan_range import cannot_keep_up
 from calc.time.plan_report import plan_report
 from calc.time.prices import price_of, prices
 from calc.time.reply import reply
@@ -213,9 +214,65 @@ def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     assert step.expected < plan.tpot_ms < 2 * step.high
 
 
+@pytest.mark.parametrize("batch", [1, 2, 96])
+def test_a_pipeline_is_timed_as_on_weigh(batch):
+    """80 layers in three stages, which wait for the longest."""
+    found, layout = search(kinds=("h100-sxm",), formats=("fp8",)), Layout(pp=3)
+    server = found.server(found.fitting([(layout, (0,))]))
+    step = sum(part.seconds for part in server.decode_parts(np.array([[batch]])))
+    model, engine = architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"]()
+    serving = Serving(model, engine, Precision(weights="fp8"), layout, Overhead())
+    weighed = time_report(serving, gpus()["h100-sxm"], Workload(batch=batch, context=2200, generated=200))
+    assert 1000 * step.item() == pytest.approx(weighed.decode.step_ms.expected, rel=1e-4)
+
+
 def test_requests_a_second_are_served():
     plan = search(needs=Needs(requests_per_s=4, prompt=2000, output=200)).plans(1)[0]
     assert plan.tokens_per_s >= 4 * 200 * 0.98
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        pytest.param(Needs(requests_per_s=4, prompt=2000, output=200), id="stream"),
+        pytest.param(Needs(users=300, think_s=60, prompt=2000, output=200), id="users who think"),
+    ],
+)
+def test_requests_that_come_by_chance_wait(needs):
+    """Users send as many requests as there are in the time of a thought and an answer (Little's law)."""
+    plan = search(needs=needs).plans(1)[0]
+    waits = plan.waits
+    assert waits is not None
+    assert waits.ttft_ms.p50 < waits.ttft_ms.p95
+    assert waits.tpot_ms.p50 <= waits.tpot_ms.p95
+    assert waits.ttft_ms.p50 * 0.8 < plan.ttft_ms < waits.ttft_ms.p95
+    answer = (waits.ttft_ms.p50 + 200 * waits.tpot_ms.p50) / 1000
+    expected = needs.requests_per_s or needs.users / (needs.think_s + answer)
+    assert waits.utilization * waits.most_requests_per_s == pytest.approx(expected, rel=0.02)
+    assert search().plans(1)[0].waits is None
+
+
+def test_users_who_do_not_think_are_those_who_always_wait():
+    """An infinitely short thought is none: as many requests run as there are users."""
+    always, hardly = Needs(users=16, prompt=2000, output=200), Needs(users=16, think_s=0.001, prompt=2000, output=200)
+    (first, *_), (second, *_) = (search(needs=needs, kinds=("h100-sxm",)).plans(1) for needs in (always, hardly))
+    assert (first.gpus, first.batch) == (second.gpus, second.batch)
+    assert second.waits is not None
+    assert second.waits.tpot_ms.p50 == pytest.approx(first.tpot_ms, rel=0.02)
+
+
+def test_too_many_requests_are_a_sentence():
+    found = search(needs=Needs(requests_per_s=500, prompt=2000, output=200), kinds=("h100-sxm",), most=8)
+    plan = found.plans(1)[0]
+    assert not plan.meets
+    assert "8 × H100 SXM 80GB cannot keep up: most is" in str(cannot_keep_up(found, plan))
+    few = search(needs=Needs(requests_per_s=1, prompt=2000, output=200), kinds=("h100-sxm",), most=8)
+    assert cannot_keep_up(few, few.plans(1)[0]) is None
+
+
+def test_who_thinks_is_counted():
+    with pytest.raises(ValueError, match="say how many"):
+        Needs(think_s=3)
 
 
 def test_a_shared_prefix_is_not_computed_again():

@@ -145,6 +145,7 @@ class SGLang(Engine):
             in_flight_tokens=step,
             kept_free=EMBEDDINGS if images else 0,
             tables=request_table(-(-sequences // layout.dp), workload.context) if known else 0,
+            poll=options.scheduler_recv_interval,
         )
 
     def largest_batch(self, memory: int, ranks: int) -> int:

@@ -35,4 +35,7 @@ class SGLangOptions(Frozen):
     )
     disable_radix_cache: bool = Field(default=False, description="No prefix cache.")
     disable_cuda_graph: bool = Field(default=False, description="No CUDA graphs.")
+    scheduler_recv_interval: int = Field(
+        default=1, ge=1, le=2**20, description="Decode steps from one look for new requests to the next."
+    )
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")

@@ -1,0 +1,196 @@
+"""How long requests wait that come by chance: as a Poisson stream, or from users who think between two of them.
+
+Answers share a server: with n running each goes on as fast as a step of n allows. This is the queue with generalized
+processor sharing (J. W. Cohen, Acta Informatica 12, 1979), whose number of requests hangs on their mean length alone:
+probabilities of neighbours are as arrivals to departures. More than the server runs at once wait in line. A prompt
+waits for the rest of the step that runs, and is computed in the next with all that came in the meantime (a gated queue:
+the number of prompts in a step is a Markov chain).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calc.errors import Frozen
+from calc.time.serving_time import FullServer
+from calc.time.sizes import Array, Indices
+
+UTILIZATION = 0.95
+"""Share of the most that a server can do up to which it is planned: beyond, waits grow without bound."""
+KNOTS, BINS, SHARES = 64, 8, 10
+"""Numbers of requests whose times are computed, and whose waits are; parts of the step in which a request comes."""
+COME, SETTLES = 32, 60
+"""Prompts of a step that are looked at, and steps until their number has settled."""
+LONGEST = 20_000
+"""Requests in line that are looked at."""
+
+
+class Percentiles(Frozen):
+    """Of requests half, and 95 of 100, take at most so long."""
+
+    p50: float
+    p95: float
+
+
+class Waits(Frozen):
+    """What requests meet that come by chance."""
+
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles
+    utilization: float  # requests that come, as a share of the most
+    most_requests_per_s: float  # of all replicas
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """One replica and the requests that it gets: `per_s` of them a second, or those of `users`, each of whom thinks for
+    so many seconds after an answer."""
+
+    server: FullServer
+    most: int  # sequences that it runs at once
+    per_s: float | None = None
+    users: float = 0.0
+    think_s: float = 0.0
+
+    @cached_property
+    def running(self) -> Array:
+        """Sequences that may run: 1, 2, ... [most]"""
+        return np.arange(1.0, self.most + 1)
+
+    def of_running(self, seconds: Any) -> Array:
+        """Something for each number of sequences that runs, [most]."""
+        knots = np.unique(np.geomspace(1, self.most, KNOTS).round())
+        return np.asarray(np.interp(self.running, knots, np.ravel(seconds(knots[None]))))
+
+    @cached_property
+    def steps(self) -> Array:
+        """Seconds of a step with the prompts that it has, [most]."""
+        return self.of_running(self.server.step)
+
+    @cached_property
+    def departures(self) -> Array:
+        """Requests answered in a second, [most]."""
+        return self.running / (self.server.output * self.steps)
+
+    @cached_property
+    def most_per_s(self) -> float:
+        return float(self.departures.max())
+
+    def arriving(self, there: Array) -> Array:
+        """Requests a second that come while so many are there."""
+        if self.per_s is not None:
+            return np.full(len(there), self.per_s)
+        return np.maximum(self.users - there, 0.0) / max(self.think_s, 1e-9)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """Of so many requests, 0, 1, ..., running or in line."""
+        there = np.arange(float(self.most + LONGEST))
+        leave = np.append(self.departures, np.full(LONGEST - 1, self.departures[-1]))
+        with np.errstate(divide="ignore"):
+            logs = np.append(0.0, np.cumsum(np.log(self.arriving(there[:-1])) - np.log(leave)))
+        weights = np.exp(logs - logs.max())
+        return np.asarray(weights / weights.sum())
+
+    @cached_property
+    def seen(self) -> Array:
+        """Probabilities of what a request finds when it comes: of users who think, without itself."""
+        there = np.arange(float(len(self.probabilities)))
+        weights = self.probabilities * self.arriving(there)
+        return np.asarray(weights / weights.sum())
+
+    @cached_property
+    def per_s_mean(self) -> float:
+        """Requests a second."""
+        there = np.arange(float(len(self.probabilities)))
+        return float(self.probabilities @ self.arriving(there))
+
+    def first_tokens(self) -> Percentiles:
+        """Of the time to first token."""
+        found = np.flatnonzero(self.seen > 1e-7)
+        bins = np.array_split(found, min(BINS, len(found)))  # of numbers of requests
+        times, weights = zip(*(self.first_tokens_of(few, self.seen[few]) for few in bins), strict=True)
+        return percentiles(np.concatenate(times), np.concatenate(weights))
+
+    def first_tokens_of(self, found: Indices, seen: Array) -> tuple[Array, Array]:
+        """Seconds to the first token of requests that find about so many, and how likely they are."""
+        there = round(float(found @ seen / seen.sum()))
+        if there == 0:
+            return np.array([self.alone]), np.array([seen.sum()])
+        decode = self.decodes[min(there, self.most) - 1]
+        line = max(0, there + 1 - self.most) / self.departures[-1]
+        prompts, chances = prompts_of_a_step(self.per_s_mean, decode, self.prompt)
+        steps = number(self.server.poll) * (decode + prompts * self.prompt)  # which run when it comes
+        parts = (np.arange(SHARES) + 0.5) / SHARES
+        with_it = poisson(self.per_s_mean * steps)
+        ahead = np.multiply.outer(steps, parts)[:, :, None] + (decode + prompts * self.prompt)
+        met = (chances * steps)[:, None, None] * with_it[:, None, :] * np.ones((1, SHARES, 1))
+        admission = number(self.server.speed.machines(self.server.end).admission)
+        times = self.alone + admission + line + ahead
+        return np.ravel(times), np.ravel(met) / met.sum() * seen.sum()
+
+    @cached_property
+    def alone(self) -> float:
+        """Seconds to the first token of one that meets no other."""
+        return number(self.server.first_token(np.ones((1, 1))))
+
+    @cached_property
+    def prompt(self) -> float:
+        """Seconds that a prompt adds to a step."""
+        return number(sum(part.seconds for part in self.server.launched_parts))
+
+    @cached_property
+    def decodes(self) -> Array:
+        """Seconds of a step without prompts, [most]."""
+        return self.of_running(lambda batch: sum(part.seconds for part in self.server.decode_parts(batch)))
+
+    def tokens(self) -> Percentiles:
+        """Of the time per output token."""
+        of_running = self.of_running(self.server.token)
+        found = np.flatnonzero(self.seen > 1e-7)
+        return percentiles(of_running[np.minimum(found + 1, self.most) - 1], self.seen[found])
+
+    def waits(self, replicas: int) -> Waits:
+        """What requests meet, on one of so many replicas that share them."""
+        return Waits(
+            ttft_ms=self.first_tokens(),
+            tpot_ms=self.tokens(),
+            utilization=self.per_s_mean / self.most_per_s,
+            most_requests_per_s=replicas * self.most_per_s,
+        )
+
+
+def number(figure: Any) -> float:
+    """An array of one figure."""
+    return float(np.ravel(figure)[0])
+
+
+def poisson(means: Array) -> Array:
+    """Probabilities of 0, 1, ... that come, for each mean, [means, COME]."""
+    come = np.arange(1.0, COME)
+    logs = np.cumsum(np.log(np.maximum(means[:, None], 1e-300)) - np.log(come), axis=1)
+    chances = np.concatenate([np.ones((len(means), 1)), np.exp(logs)], axis=1)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array, Array]:
+    """Numbers of prompts in a step, and how often steps have so many: those that came during the step before."""
+    prompts = np.arange(float(COME))
+    following = poisson(per_s * (decode + prompts * prompt))
+    chances = np.full(COME, 1 / COME)
+    for _ in range(SETTLES):
+        chances = chances @ following
+    return prompts, chances
+
+
+def percentiles(seconds: Array, weights: Array, of: Sequence[float] = (0.5, 0.95)) -> Percentiles:
+    """Milliseconds that half, and 95 of 100, do not exceed."""
+    flat, chances = np.ravel(seconds), np.ravel(np.broadcast_to(weights, seconds.shape))
+    order = np.argsort(flat)
+    reached = np.cumsum(chances[order])
+    places = np.searchsorted(reached, np.array(of) * reached[-1])
+    p50, p95 = (1000 * flat[order][np.minimum(places, len(flat) - 1)]).tolist()
+    return Percentiles(p50=p50, p95=p95)
