@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.accuracy.full_server import full_rate
 from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
+from benchmarks.accuracy.trained import PRODUCTS
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
 from calc.formats.stored import stored
@@ -204,6 +205,7 @@ def training(case: Case) -> Timed | LeftOut:
         sequence=row["input_len"],
         accumulation=accumulation,
         recompute="full" if "checkpointing True" in notes else "none",
+        products=PRODUCTS.get(row["precision"], "compute"),
     )
     layout = TrainingLayout(
         tp=row["tp"],
@@ -220,8 +222,7 @@ def training(case: Case) -> Timed | LeftOut:
         RECIPES["master"],
         layout,
         case.gpu,
-        products="fp8" if "fp8" in row["precision"] else "compute",
-        framework=row["engine"],
+        framework="megatron-bridge before 26.06" if row["engine"] == "megatron-bridge" else row["engine"],
     )
     sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
     kind = "training, with experts" if sparse else "training"

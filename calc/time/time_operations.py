@@ -29,6 +29,8 @@ from calc.time.flops import (
 )
 from calc.time.forward import Forward, PassPart
 
+TILE = 128
+"""Rows and columns of a product that a thread block computes at a time (CUTLASS)."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
@@ -57,6 +59,7 @@ class Routing:
     top_k: int
     share: Any  # of a token's rows, those that one rank computes
     copies: Any  # data-parallel copies whose tokens the experts of a rank see
+    uneven: bool = False  # a side of an expert is no multiple of 128, the tile of its products
 
     def rows(self, tokens: Any) -> Any:
         """Pairs of a token and one of its experts on a rank."""
@@ -247,4 +250,7 @@ def routing(whole: Architecture, layout: Layout) -> Routing | None:
     if not sparse:
         return None
     slices = layout.tp * layout.dp // layout.ep
-    return Routing(sparse[0].n_experts, sparse[0].top_k, slices / layout.tp, layout.dp)
+    moe = sparse[0]
+    sides = moe.latent or whole.hidden, moe.expert.intermediate
+    uneven = any(side % TILE for side in sides)
+    return Routing(moe.n_experts, moe.top_k, slices / layout.tp, layout.dp, uneven)
