@@ -77,7 +77,8 @@ def layout_of(row: Mapping[str, Any]) -> TrainingLayout:
     tp, pp, cp = row["tp"], row["pp"], row["cp"]
     dp = row["n_gpus"] // (tp * pp * cp)
     zero = 3 if (row["fsdp"] or 0) > 1 else 1
-    return TrainingLayout(tp=tp, pp=pp, cp=cp, dp=dp, ep=row["ep"], vp=row["vp"] or 1, etp=row["ep"] > 1, zero=zero)
+    ep = row["ep"]
+    return TrainingLayout(tp=tp, pp=pp, cp=cp, dp=dp, ep=ep, vp=row["vp"] or 1, etp=int(ep > 1), zero=zero)
 
 
 def trained(row: Mapping[str, Any], architecture: Architecture) -> Step | LeftOut:

@@ -33,7 +33,8 @@ class TrainingLayout(Degrees):
         ge=0,
         le=1024,
         description="Expert tensor parallel (ETP), Megatron-LM's --expert-tensor-parallel-size: parts that each routed "
-        "expert is cut into; 0: as many as other layers (TP). With fewer, EP counts tensor-parallel ranks too.",
+        "expert is cut into; 0: as many as other layers (TP), or as few as EP leaves. With fewer, EP counts "
+        "tensor-parallel ranks too.",
     )
     zero: Literal[0, 1, 2, 3] = Field(
         default=0,
@@ -78,8 +79,8 @@ class TrainingLayout(Degrees):
 
     @property
     def slices(self) -> int:
-        """Parts that each routed expert is cut into."""
-        return self.etp or self.tp
+        """Parts that each routed expert is cut into: as many as other layers, fewer where more ranks share experts."""
+        return self.etp or max(1, min(self.tp, self.tp * self.replicas // self.ep))
 
     @property
     def expert_replicas(self) -> int:
@@ -133,15 +134,15 @@ class TrainingLayout(Degrees):
         """Whether the pieces are of as many layers, where the embedding, the loss and the layers of multi-token
         prediction may count as some: Megatron-LM's account_for_embedding_in_pipeline_split and
         account_for_loss_in_pipeline_split (Megatron-Core 0.16.1, transformer_config.py), and the layouts that
-        Megatron-Bridge writes out for DeepSeek-V3."""
+        Megatron-Bridge writes out for DeepSeek-V3 and Kimi-K2, whose pieces are short of 3 layers in all."""
         layers, count = architecture.num_layers, self.pp * self.vp
-        ends = 2 + sum(len(module.block.layers) for module in architecture.prediction)
+        ends = 2 + max(1, sum(len(module.block.layers) for module in architecture.prediction))
         return count <= layers + 2 and -layers % count <= ends
 
     def check_experts(self, architecture: Architecture) -> None:
         if self.tp % self.slices:
             sentence = "etp is {etp:,}, which does not divide tp, {tp:,}."
-            raise ConfigError(Message(sentence, etp=self.etp, tp=self.tp), "etp", [1, self.tp])
+            raise ConfigError(Message(sentence, etp=self.slices, tp=self.tp), "etp", [1, self.tp])
         ranks = self.tp // self.slices * self.replicas
         if ranks % self.ep:
             fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if ranks % ep == 0]
