@@ -103,7 +103,13 @@ def speed(case: Case, layout: Layout | None = None) -> Speed:
     rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
     name = engine_of(case.row)
     file = ENGINES[name]().file if name in ENGINES else stored
-    return speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, name, file=file)
+    stages = (range(model.num_layers),)
+    return speed_of(model, rank, stages, case.precision, layout, case.gpu, kernels_of(case.row), file=file)
+
+
+def kernels_of(row: Mapping[str, Any]) -> str:
+    """Of llama.cpp's rows those on CUDA and Metal are of builds before June 2024, without flash attention."""
+    return f"{engine_of(row)}+cublas+scores" if row["engine"] == "llama.cpp" else engine_of(row)
 
 
 def seconds_of(row: Mapping[str, Any]) -> float:

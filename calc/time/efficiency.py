@@ -35,6 +35,9 @@ EfficiencyKind = Literal[
     "request_ms",
     "admission_ms",
     "queue",
+    "watt_tflops",
+    "unpacked_bytes",
+    "score_bytes",
     "all_reduce_us",
     "link",
     "training_matmul",
@@ -51,8 +54,10 @@ EfficiencyKind = Literal[
 """Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
 layer in decode and in prefill, what routed experts add to it, and of a request; until a server that is busy admits
-one, and the share of the prompts before it for which it waits. The latency of one all-reduce, and the
-share of the link's bandwidth. In training: shares of the peak, and what routed experts of uneven width keep of it;
+one, and the share of the prompts before it for which it waits. The TFLOP/s that a watt of board power
+allows beside that, 0 where it does not bind; bytes that a prompt's pass moves besides, for a byte of quantized weights
+that are unpacked first, and for a score that passes through memory. The latency of one all-reduce, and the share of the
+link's bandwidth. In training: shares of the peak, and what routed experts of uneven width keep of it;
 bytes that kernels between products move for each element of a layer's state, and for each element of its copies that
 go to experts; host time of a layer, forward and backward, and what routed experts add; the shares of communication
 between replicas, and within layers, that hide behind compute; GB/s of a GPU to another node."""
@@ -82,7 +87,7 @@ class EfficiencyRow(Frozen):
         weights: WeightFormat | None,
     ) -> bool:
         return (
-            (not self.engines or engine in self.engines)
+            (not self.engines or not {engine, engine.partition("+")[0]}.isdisjoint(self.engines))
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
             and (not self.formats or weights in self.formats)
@@ -91,9 +96,11 @@ class EfficiencyRow(Frozen):
         )
 
     @property
-    def detail(self) -> tuple[bool, int]:
-        """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
-        return bool(self.engines), bool(self.generations) + bool(self.dtypes) + bool(self.formats)
+    def detail(self) -> tuple[int, int]:
+        """Of rows that hold, one that names a build of the engine (NAME+BUILD) decides, then one that names the engine,
+        then one that names most, then the first."""
+        named = max((1 + name.count("+") for name in self.engines), default=0)
+        return named, bool(self.generations) + bool(self.dtypes) + bool(self.formats)
 
 
 @cache

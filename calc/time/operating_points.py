@@ -31,7 +31,7 @@ def operating_points(
     """Decode steps of ever more sequences of a context, and the prefill of one prompt as long."""
     rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
     stages = (range(architecture.num_layers),)
-    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.name, file=engine.file)
+    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.kernels, file=engine.file)
     return tuple(points(speed, context))
 
 

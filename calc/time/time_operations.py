@@ -85,6 +85,7 @@ class Demand:
     queries: Any  # elements of all heads' outputs
     exchanged: Any  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
     attending: int  # layers with attention
+    heads: Any  # query heads of all layers
     dcp: Any  # ranks that share cached tokens
     scan: Any  # FLOPs of a token in recurrences
     state: Any  # bytes that a sequence reads and writes of recurrent state
@@ -197,6 +198,7 @@ def demand(
         queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
         exchanged=sum(layers * mixer.n_q * exchanged_width(mixer) for mixer, layers in attending),
         attending=sum(layers for _, layers in attending),
+        heads=sum(layers * mixer.n_q for mixer, layers in attending),
         dcp=layout.dcp,
         scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
         state=2 * states(blocks),  # read and written

@@ -19,6 +19,7 @@ from pages.parts.words import say
 
 STEP_WORK: dict[str, Message] = {
     "scores": Message("Attention of queries over keys"),
+    "elementwise": Message("Elementwise kernels"),
     "communication": Message("Communication within layers"),
     "bubble": Message("Pipeline bubble"),
     "exchange": Message("Exchange between replicas that nothing hides"),
