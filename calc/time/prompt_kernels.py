@@ -1,7 +1,7 @@
 """What a pass of a prompt moves besides on a GPU, where an engine unpacks quantized weights first or has no flash
 attention."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -32,12 +32,13 @@ class PromptKernels:
             score=seconds(row("score_bytes", engine, gpu.generation, weights=weights).value.duration(end)),
         )
 
-    def parts(self, demand: Demand, operations: Iterable[Operation]) -> Iterator[Timed]:
+    def parts(self, demand: Demand, operations: Sequence[Operation]) -> Iterator[Timed]:
         """What a pass of such operations moves."""
-        for operation in operations:
-            if self.unpacked and operation.weights and operation.quantized:
-                seconds = operation.weights * self.unpacked
-                yield Timed("unpacking", seconds, memory=seconds)
-            if self.score and operation.what == "scores":
-                seconds = operation.flops * demand.heads / sum(demand.pairs.values()) * self.score
-                yield Timed("softmax", seconds, memory=seconds)
+        packed = sum(operation.weights for operation in operations if operation.quantized)
+        if self.unpacked and packed:
+            unpacked = packed * self.unpacked
+            yield Timed("unpacking", unpacked, memory=unpacked)
+        if self.score and demand.pairs:
+            flops = sum(operation.flops for operation in operations if operation.what == "scores")
+            scores = flops * demand.heads / sum(demand.pairs.values()) * self.score
+            yield Timed("softmax", scores, memory=scores)
