@@ -54,7 +54,8 @@ def times_table(times: Times) -> str:
     lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
     rows: dict[str, Estimate] = {}
     if isinstance(times, TrainingTimeReport):
-        rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu, "MFU": times.mfu}
+        rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu}
+        rows |= {"TFLOP/s per GPU": times.tflops_per_gpu, "MFU": times.mfu}
         longest = times.operations[0]
         bound = f"the longest part of the step is {longest.what}, bound by {longest.bound or 'other stages'}"
         return "\n".join([*lines, *(line(name, row) for name, row in rows.items()), f"{bound}, on {times.gpu}"])

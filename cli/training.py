@@ -23,7 +23,10 @@ from cli.options import add_fields, filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
 LAYOUT = tuple(name for name in TrainingLayout.model_fields if name not in Layout.model_fields)
-ALIASES = {"vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size")}
+ALIASES = {
+    "vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size"),
+    "etp": ("--expert-tensor-parallel-size",),
+}
 """Megatron-LM's words for the same option."""
 RECIPE = ("recipe", "master", "states")
 INSTEAD = {"batch": "--micro-batch", "context": "--sequence"}

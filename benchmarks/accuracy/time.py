@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.accuracy.full_server import full_rate
 from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
+from benchmarks.accuracy.trained import PRODUCTS
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
 from calc.formats.stored import stored
@@ -102,7 +103,13 @@ def speed(case: Case, layout: Layout | None = None) -> Speed:
     rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
     name = engine_of(case.row)
     file = ENGINES[name]().file if name in ENGINES else stored
-    return speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, name, file=file)
+    stages = (range(model.num_layers),)
+    return speed_of(model, rank, stages, case.precision, layout, case.gpu, kernels_of(case.row), file=file)
+
+
+def kernels_of(row: Mapping[str, Any]) -> str:
+    """Of llama.cpp's rows those on CUDA and Metal are of builds before June 2024, without flash attention."""
+    return f"{engine_of(row)}+cublas+scores" if row["engine"] == "llama.cpp" else engine_of(row)
 
 
 def seconds_of(row: Mapping[str, Any]) -> float:
@@ -204,6 +211,7 @@ def training(case: Case) -> Timed | LeftOut:
         sequence=row["input_len"],
         accumulation=accumulation,
         recompute="full" if "checkpointing True" in notes else "none",
+        products=PRODUCTS.get(row["precision"], "compute"),
     )
     layout = TrainingLayout(
         tp=row["tp"],
@@ -220,8 +228,7 @@ def training(case: Case) -> Timed | LeftOut:
         RECIPES["master"],
         layout,
         case.gpu,
-        products="fp8" if "fp8" in row["precision"] else "compute",
-        framework=row["engine"],
+        framework="megatron-bridge before 26.06" if row["engine"] == "megatron-bridge" else row["engine"],
     )
     sparse = any(isinstance(block.ffn, MoE) for block in case.architecture.blocks)
     kind = "training, with experts" if sparse else "training"

@@ -41,26 +41,32 @@ EfficiencyKind = Literal[
     "request_ms",
     "admission_ms",
     "queue",
+    "watt_tflops",
+    "unpacked_bytes",
+    "score_bytes",
     "all_reduce_us",
     "link",
     "training_matmul",
-    "training_experts",
+    "training_uneven",
     "training_attention",
     "training_elementwise",
     "training_routed",
     "training_layer_us",
     "training_sparse_us",
     "training_overlap",
+    "training_overlap_within",
     "inter_node_gb_s",
 ]
 """Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
 matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
 layer in decode and in prefill; what routed experts, latent attention, a recurrence, an indexer and the quantization of
-activations add to it; and of a request; until a server that is busy admits
-one, and the share of the prompts before it for which it waits. The latency of one all-reduce, and the
-share of the link's bandwidth. In training: shares of the peak; bytes that kernels between products move for each
-element of a layer's state, and for each element of its copies that go to experts; host time of a layer, forward and
-backward, and what routed experts add; the share of communication that hides behind compute; GB/s of a GPU to another
+activations add to it; and of a request; until a server that is busy admits one, and the share of the prompts before it
+for which it waits. The TFLOP/s that a watt of board power allows, 0 where it does not bind; bytes that a prompt's pass
+moves besides, for a byte of quantized weights that are unpacked first, and for a score that passes through memory. The
+latency of one all-reduce, and the share of the link's bandwidth. In training: shares of the peak, and what routed
+experts of uneven width keep of it; bytes that kernels between products move for each element of a layer's state, and
+for each element of its copies that go to experts; host time of a layer, forward and backward, and what routed experts
+add; the shares of communication between replicas, and within layers, that hide behind compute; GB/s of a GPU to another
 node."""
 
 
@@ -88,7 +94,7 @@ class EfficiencyRow(Frozen):
         weights: WeightFormat | None,
     ) -> bool:
         return (
-            (not self.engines or engine in self.engines)
+            (not self.engines or not {engine, engine.partition("+")[0]}.isdisjoint(self.engines))
             and (not self.generations or generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
             and (not self.formats or weights in self.formats)
@@ -97,9 +103,11 @@ class EfficiencyRow(Frozen):
         )
 
     @property
-    def detail(self) -> tuple[bool, int]:
-        """Of rows that hold, one that names the engine decides, then one that names most, then the first."""
-        return bool(self.engines), bool(self.generations) + bool(self.dtypes) + bool(self.formats)
+    def detail(self) -> tuple[int, int]:
+        """Of rows that hold, one that names a build of the engine (NAME+BUILD) decides, then one that names the engine,
+        then one that names most, then the first."""
+        named = max((1 + name.count("+") for name in self.engines), default=0)
+        return named, bool(self.generations) + bool(self.dtypes) + bool(self.formats)
 
 
 @cache
@@ -253,7 +261,7 @@ class TrainingEfficiency(Frozen):
     """What training reaches on one kind of GPU; shares of printed peaks."""
 
     matmul: Estimate
-    experts: Estimate
+    uneven: Estimate  # of it, in routed experts whose sides are no multiple of 128
     attention: Estimate
     bandwidth: Estimate
     elementwise: Estimate  # bytes that kernels between products move, for each element of a layer's state
@@ -263,44 +271,45 @@ class TrainingEfficiency(Frozen):
     link: Estimate
     all_reduce_us: Estimate
     overlap: Estimate  # share of the communication between replicas that hides behind compute
+    overlap_within: Estimate  # the same of communication within layers
     inter_node_gb_s: Estimate  # of one GPU, one direction
 
 
 TRAINING_DECIDED: dict[str, tuple[EfficiencyKind, bool]] = {
     "matmul": ("training_matmul", True),
-    "experts": ("training_experts", True),
+    "uneven": ("training_uneven", False),
     "attention": ("training_attention", False),
     "bandwidth": ("bandwidth", False),
     "elementwise": ("training_elementwise", False),
-    "routed": ("training_routed", False),
+    "routed": ("training_routed", True),
     "layer_us": ("training_layer_us", False),
     "sparse_us": ("training_sparse_us", False),
     "link": ("link", False),
     "all_reduce_us": ("all_reduce_us", False),
     "overlap": ("training_overlap", False),
+    "overlap_within": ("training_overlap_within", False),
     "inter_node_gb_s": ("inter_node_gb_s", False),
 }
-"""The kind of each figure, and whether it hangs on what products are computed in."""
+"""The kind of each figure, and whether it depends on what products are computed in."""
 SHARES = (*DECIDED, *(f"{OF_TRAINING}{name}" for name in TRAINING_DECIDED))
 """Names under which figures are stated."""
 
 
-def training_rows(gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route) -> Mapping[str, EfficiencyRow]:
-    """The rows that decide for a GPU, what it multiplies in, the GPUs that share a layer, and over what; by the fields
-    of `TrainingEfficiency`."""
+def training_rows(
+    gpu: GPU, dtype: Dtype, products: WeightFormat, framework: str, ranks: int, over: Route
+) -> Mapping[str, EfficiencyRow]:
+    """The rows that decide for a GPU, what it multiplies in, the format that it takes that from, the GPUs that share a
+    layer, and over what; by the fields of `TrainingEfficiency`."""
     return {
-        name: row(what, framework, gpu.generation, dtype if by_dtype else None, ranks, over)
+        name: row(what, framework, gpu.generation, dtype if by_dtype else None, ranks, over, products)
         for name, (what, by_dtype) in TRAINING_DECIDED.items()
     }
 
 
-def training_efficiency(
-    gpu: GPU, dtype: Dtype, framework: str, ranks: int, over: Route, edits: Edits | None = None
-) -> TrainingEfficiency:
+def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None = None) -> TrainingEfficiency:
     """Their figures, with what a reader knows better."""
-    found = training_rows(gpu, dtype, framework, ranks, over)
     stated = edits or {}
-    return TrainingEfficiency(**{name: stated.get(f"{OF_TRAINING}{name}", one.value) for name, one in found.items()})
+    return TrainingEfficiency(**{name: stated.get(f"{OF_TRAINING}{name}", one.value) for name, one in rows.items()})
 
 
 def without_effect(edits: Edits, *, training: bool) -> Message | None:

@@ -25,10 +25,11 @@ SHARES: dict[str, tuple[str, str]] = {
     "all_reduce_us": ("t_ar", "µs of a collective, whatever its size"),
     "link": ("η_l", "share of the link"),
     "inter_node_gb_s": ("l_net", "GB/s of a GPU to other nodes, one direction"),
-    "experts": ("η_me", "share of the peak: routed experts"),
+    "uneven": ("η_u", "of that share, what routed experts reach whose sides are no multiple of 128"),
     "elementwise": ("e_k", "bytes that kernels between products move for an element of a layer's state"),
     "routed": ("e_r", "bytes that sorting tokens by their experts moves for an element of each copy of a token"),
     "overlap": ("η_o", "share of the exchange between replicas that hides behind compute"),
+    "overlap_within": ("η_w", "share of the communication within layers that hides behind compute"),
 }
 """Of the efficiencies of serving and training by their fields."""
 MACHINE: dict[str, tuple[str, str, str]] = {

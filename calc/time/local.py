@@ -112,7 +112,8 @@ def run(
         return LocalRun(file=file, where="nowhere")
     placement = placed(found.options, layers_of(architecture, predicts=options.predicts), len(gpus))
     most = architecture.max_positions or MOST_CONTEXT
-    speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host)
+    kernels = LlamaCpp(found.options).kernels
+    speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host, kernels)
     place = where(found.options, bool(gpus))
     return LocalRun(
         file=file,

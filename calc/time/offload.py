@@ -17,6 +17,7 @@ from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.time.efficiency import row
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, decode, prefill
+from calc.time.prompt_kernels import PromptKernels
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
 from calc.time.time_operations import Demand, demand
 
@@ -38,15 +39,24 @@ class OffloadSpeed:
     """A model on GPUs, which may be unequal, and a host."""
 
     def __init__(
-        self, architecture: Architecture, precision: Precision, placement: Placement, gpus: Sequence[GPU], host: GPU
+        self,
+        architecture: Architecture,
+        precision: Precision,
+        placement: Placement,
+        gpus: Sequence[GPU],
+        host: GPU,
+        engine: str = ENGINE,
     ) -> None:
-        self.gpus, self.host, self.precision = gpus, host, precision
+        """`engine` is the name under which its kernels are measured."""
+        self.gpus, self.host, self.precision, self.engine = gpus, host, precision, engine
         whole = architecture, architecture, precision, Layout()
         self.runs = [LayerRun(demand(*whole, layers, file=stored_gguf), *where) for layers, where in runs(placement)]
 
     def on(self, device: int, end: End) -> Machine:
-        gpu = self.host if device == HOST else self.gpus[device]
-        return machine(gpu, ENGINE, self.precision.weights, 1, end)
+        return machine(self.device(device), self.engine, self.precision.weights, 1, end)
+
+    def device(self, number: int) -> GPU:
+        return self.host if number == HOST else self.gpus[number]
 
     def bus(self, end: End) -> float:
         """Bytes a second from the host to the first GPU."""
@@ -91,6 +101,9 @@ class OffloadSpeed:
                 yield Timed("communication", operation.weights / self.bus(end))
                 device = 0
             yield timed(operation, self.on(device, end))
+            if not decodes:
+                kernels = PromptKernels.of(self.device(device), self.engine, self.precision.weights, end)
+                yield from kernels.parts(run.demand, (operation,))
 
     def tokens_per_s(self, context: int, batch: int = 1) -> Estimate:
         """Of all sequences."""

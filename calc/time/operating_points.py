@@ -35,7 +35,7 @@ def operating_points(
     engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
     rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
     stages = (range(architecture.num_layers),)
-    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.name, file=engine.file)
+    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.kernels, file=engine.file)
     return tuple(points(speed, context))
 
 

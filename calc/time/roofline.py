@@ -19,11 +19,12 @@ from calc.time.efficiency import (
     TrainingEfficiency,
     deciding_rows,
     efficiency,
+    row,
 )
-from calc.time.estimate import End
+from calc.time.estimate import End, Estimate
 from calc.time.time_operations import Demand, Operation, What
 
-Work = What | Literal["communication", "host", "elementwise"]
+Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
 HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
 ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
@@ -40,6 +41,9 @@ ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """Of a lane, one direction: PCI-SIG's rates less their encoding."""
+POWERED = 0.7
+"""What the power of a board allows, as a share of what its units do: of those measured in the median, where the
+catalogue does not know it."""
 UNKNOWN = 1e12
 """TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
@@ -144,16 +148,22 @@ def machine(
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     over = path(gpu, ranks, node)
     shares = edited or usual_shares(gpu, engine, weights, ranks, node)
+    watt = row("watt_tflops", engine, gpu.generation, weights=weights).value.share(end)
 
-    def peak(dtype: Dtype) -> float:
-        return gpu.tflops.get(dtype, UNKNOWN) * 1e12
+    def reached(dtype: Dtype, share: Estimate) -> float:
+        """FLOP/s at a share of the peak, held by the board's power: both take their time."""
+        rate = gpu.tflops.get(dtype, UNKNOWN) * 1e12 * share.share(end)
+        if not watt:
+            return rate
+        powered = watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate
+        return 1 / (1 / rate + 1 / powered)
 
     bandwidth = gpu.bandwidth_gb_s * 1e9
     return Machine(
-        peak=peak(plain) * shares.matmul.share(end),
-        peak_quantized=peak(narrow) * shares.matmul_quantized.share(end),
-        peak_experts=peak(narrow) * shares.experts_matmul.share(end),
-        peak_attention=peak(plain) * shares.attention.share(end),
+        peak=reached(plain, shares.matmul),
+        peak_quantized=reached(narrow, shares.matmul_quantized),
+        peak_experts=reached(narrow, shares.experts_matmul),
+        peak_attention=reached(plain, shares.attention),
         bandwidth=bandwidth * shares.bandwidth.share(end),
         bandwidth_quantized=bandwidth * shares.bandwidth_quantized.share(end),
         bandwidth_experts=bandwidth * shares.experts_bandwidth.share(end),

@@ -18,6 +18,7 @@ from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.efficiency import Edits, Efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
+from calc.time.prompt_kernels import PromptKernels
 from calc.time.roofline import (
     Machine,
     Timed,
@@ -40,12 +41,16 @@ class Speed:
     demands: tuple[Demand, ...]  # of each pipeline stage
     layout: Layout
     machines: Callable[[End], Machine]
+    prompts: Callable[[End], PromptKernels] | None = None
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """What a pass takes: operations, communication, and the host, of one stage after the other."""
         on = self.machines(end)
         for stage in self.demands:
-            yield from (timed(operation, on) for operation in stage.operations(forward))
+            operations = stage.operations(forward)
+            yield from (timed(operation, on) for operation in operations)
+            if self.prompts is not None and not decodes:
+                yield from self.prompts(end).parts(stage, operations)
             yield Timed("communication", self.communication(stage, forward, on))
             yield Timed("host", on.host(stage, decodes=decodes))
 
@@ -226,7 +231,8 @@ def speed_of(
     demands = tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
-    return Speed(demands=demands, layout=layout, machines=machines)
+    prompts = cache(lambda end: PromptKernels.of(gpu, engine, precision.weights, end))
+    return Speed(demands=demands, layout=layout, machines=machines, prompts=prompts)
 
 
 def speed_laid_out(
@@ -243,7 +249,7 @@ def speed_laid_out(
     files."""
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        usual = usual_shares(gpu, engine.name, laid_out.precision.weights, ranks, node)
+        usual = usual_shares(gpu, engine.kernels, laid_out.precision.weights, ranks, node)
         edited = usual.edited(edits)
     return speed_of(
         laid_out.whole,
@@ -252,7 +258,7 @@ def speed_laid_out(
         laid_out.precision,
         laid_out.layout,
         gpu,
-        engine.name,
+        engine.kernels,
         edited=edited,
         node=node,
         file=file or engine.file,

@@ -27,8 +27,8 @@ class RankDemands:
 
     @classmethod
     def of(cls, architecture: Architecture, layout: TrainingLayout, whole: Demand | None = None) -> "RankDemands":
-        ranks, stored = Layout(tp=layout.tp), Precision()
-        rank = architecture.rank(layout.tp)
+        ranks, stored = Layout(tp=layout.tp, ep=layout.tp // layout.slices), Precision()
+        rank = architecture.rank(layout.tp, layout.slices)
         stages = tuple(layout.stages(architecture.num_layers))
         alike = alike_stages(alike_pieces(rank, layout.pieces(architecture.num_layers), rank.tensors()), layout.pp)
         demands: list[Demand] = []

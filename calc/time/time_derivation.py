@@ -120,6 +120,7 @@ def traced_demand(figures: Figures, demand: Demand) -> Demand:
         queries=figure("q", demand.queries, "elements of the outputs of all heads"),
         exchanged=figure("q_x", demand.exchanged, "elements of all heads' queries and outputs in decode"),
         attending=figure("L_a", demand.attending, "layers with attention"),
+        heads=figure("n_a", demand.heads, "query heads of all layers"),
         dcp=figure("dcp", demand.dcp, "ranks that share cached tokens"),
         scan=figure("φ_scan", demand.scan, "FLOPs of a token in recurrences"),
         state=figure("σ", demand.state, "bytes of recurrent state, read and written"),
@@ -214,7 +215,7 @@ class ServingDerivations:
         node: int = 8,
     ) -> None:
         self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
-        self.engine = serving.engine.name
+        self.engine = serving.engine.kernels
         laid_out = serving.laid_out
         self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node, file=serving.file)
         ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
@@ -292,7 +293,7 @@ class ServingDerivations:
         ).machines(self.end)
         on = named_machine(figures, reached)
         layout = traced_sizes(figures, laid_out.layout, LAYOUT)
-        speed = Speed((demand,), layout, lambda end: on)
+        speed = Speed((demand,), layout, lambda end: on, self.speed.prompts)
         parts = [part for part in speed.parts(forward, self.end, decodes=decodes) if part.seconds]
         operations = operation_steps(figures, parts, demand.operations(forward))
         here = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])

@@ -28,6 +28,8 @@ from calc.time.flops import (
 )
 from calc.time.forward import Forward, PassPart
 
+TILE = 128
+"""Rows and columns of a product that a thread block computes at a time (CUTLASS)."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
@@ -56,6 +58,7 @@ class Routing:
     top_k: int
     share: Any  # of a token's rows, those that one rank computes
     copies: Any  # data-parallel copies whose tokens the experts of a rank see
+    uneven: bool = False  # a side of an expert is no multiple of 128, the tile of its products
 
     def rows(self, tokens: Any) -> Any:
         """Pairs of a token and one of its experts on a rank."""
@@ -81,6 +84,7 @@ class Demand:
     queries: Any  # elements of all heads' outputs
     exchanged: Any  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
     attending: int  # layers with attention
+    heads: Any  # query heads of all layers
     dcp: Any  # ranks that share cached tokens
     scan: Any  # FLOPs of a token in recurrences
     state: Any  # bytes that a sequence reads and writes of recurrent state
@@ -199,6 +203,7 @@ def demand(
         queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
         exchanged=sum(layers * mixer.n_q * exchanged_width(mixer) for mixer, layers in attending),
         attending=sum(layers for _, layers in attending),
+        heads=sum(layers * mixer.n_q for mixer, layers in attending),
         dcp=layout.dcp,
         scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
         state=2 * states(blocks),  # read and written
@@ -258,4 +263,7 @@ def routing(whole: Architecture, layout: Layout) -> Routing | None:
     if not sparse:
         return None
     slices = layout.tp * layout.dp // layout.ep
-    return Routing(sparse[0].n_experts, sparse[0].top_k, slices / layout.tp, layout.dp)
+    moe = sparse[0]
+    sides = moe.latent or whole.hidden, moe.expert.intermediate
+    uneven = any(side % TILE for side in sides)
+    return Routing(moe.n_experts, moe.top_k, slices / layout.tp, layout.dp, uneven)

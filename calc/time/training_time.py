@@ -1,15 +1,16 @@
 """How long a training step takes: products and attention forward and backward, elementwise kernels, communication and
 the optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
 
 from calc.errors import Frozen
+from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
+from calc.time.bytes import touched
 from calc.time.efficiency import (
     OF_TRAINING,
     Edits,
@@ -22,42 +23,14 @@ from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
 from calc.time.stage_demands import RankDemands, unlike
+from calc.time.step_passes import BACKWARD_ATTENTION, RECOMPUTED, ReplicatedWeights, StepPasses
 from calc.time.time_operations import Demand, Operation, What
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.schedule import check_schedule
 from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import Recompute, TrainingWorkload
+from calc.training.training_workload import TrainingWorkload
 
-RECOMPUTED: dict[Recompute, tuple[float, float]] = {
-    "none": (0, 0),
-    "selective": (0, 1),
-    "alternate": (0.5, 0),
-    "full": (1, 1),
-}
-"""How much of products and of attention is computed again, in forward passes."""
-BACKWARD_ATTENTION = 2.5
-"""In forward passes: flash attention's backward pass computes its scores again (arXiv:2307.08691 section 2.3)."""
 SECONDS_A_DAY = 86_400
-
-
-class StepPasses(NamedTuple):
-    """How often a kind of work is done in a step, in forward passes."""
-
-    forward: float
-    backward: float
-    recomputed: float
-
-    @property
-    def all(self) -> float:
-        return self.forward + self.backward + self.recomputed
-
-
-class ReplicatedWeights(NamedTuple):
-    """Weights of a rank that so many ranks hold alike, each so many ranks apart from the next."""
-
-    elements: float
-    replicas: int
-    apart: int
 
 
 class TrainingTime(Frozen):
@@ -65,6 +38,9 @@ class TrainingTime(Frozen):
 
     step_s: Estimate
     tokens_per_s_per_gpu: Estimate
+    tflops_per_gpu: Estimate
+    """TFLOP/s of one GPU in products, forward and backward, and in the pairs of tokens that attend: half of all where
+    attention is causal, as Megatron-LM prints it."""
     mfu: Estimate
     """Of the peak that products are computed at; FLOPs of products and of all query-key pairs, forward and twice that
     backward (once in products of frozen weights), nothing recomputed (PaLM appendix B, arXiv:2204.02311)."""
@@ -92,14 +68,13 @@ class TrainingSpeed:
     layout: TrainingLayout
     gpu: GPU
     dtype: Dtype  # that products are computed in
+    rows: Mapping[str, EfficiencyRow]  # that decide, by the fields of the shares
     shares: TrainingEfficiency
     node: int
 
     def usual_rows(self) -> dict[str, EfficiencyRow]:
         """The usual efficiencies of such GPUs, each with its source, by the names under which others are stated."""
-        over = path(self.gpu, self.layout.tp, self.node)
-        found = training_rows(self.gpu, self.dtype, "any", self.layout.tp, over)
-        return {f"{OF_TRAINING}{name}": row for name, row in found.items()}
+        return {f"{OF_TRAINING}{name}": row for name, row in self.rows.items()}
 
     def forward(self) -> Forward:
         """The tokens of a micro-batch on one rank; context parallelism divides those of each sequence."""
@@ -151,9 +126,14 @@ class TrainingSpeed:
         if what == "scores":
             share, peak = shares.attention.share(end), self.peak(arithmetic("bf16", self.gpu))
             flops *= self.layout.cp
-        elif what == "experts_routed":
-            share = shares.experts.share(end)
+        elif what == "experts_routed" and self.uneven:
+            share *= shares.uneven.share(end)
         return flops / (peak * share)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether routed experts have a side that is no multiple of 128."""
+        return self.whole.routing is not None and self.whole.routing.uneven
 
     def timed(self, operation: Operation, end: End) -> Timed:
         shares, passes = self.shares, self.passes(operation.what).all
@@ -164,8 +144,8 @@ class TrainingSpeed:
         return Timed(operation.what, larger(compute, memory), compute, memory)
 
     def within_layers(self, demand: Demand, end: End, *, latency: bool = True) -> float:
-        """Tensor parallelism: two all-reduces a layer; tokens sent to their experts and back; keys and values passed
-        round a ring of context-parallel ranks (arXiv:2310.01889)."""
+        """Seconds that do not hide behind compute. Tensor parallelism: two all-reduces a layer; tokens sent to their
+        experts and back; keys and values passed round a ring of context-parallel ranks (arXiv:2310.01889)."""
         layout, tokens = self.layout, self.forward().tokens
         row = demand.hidden * WIDTH[self.recipe.compute]
         rounds = self.passes("communication").all
@@ -173,13 +153,28 @@ class TrainingSpeed:
         if layout.tp > 1:
             seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row, latency=latency)
         if layout.ep > 1 and demand.routing is not None:
-            reach = min(demand.routing.top_k, layout.ep)
-            ranks = layout.ep * layout.tp
-            seconds += 2 * rounds * demand.sparse * self.ring(end, ranks, tokens * reach * row, latency=latency)
+            sent = self.to_experts(demand.routing.top_k, tokens * row, end, latency=latency)
+            seconds += 2 * rounds * demand.sparse * sent
         if layout.cp > 1:
             cache = tokens * demand.written / 8
             seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache, latency=latency)
-        return seconds
+        return seconds * (1 - self.shares.overlap_within.share(end))
+
+    def to_experts(self, top_k: int, nbytes: float, end: End, *, latency: bool) -> float:
+        """Seconds in which tokens of so many bytes are sent to their experts, or back: over links to each GPU that
+        holds some of a token's experts; over the network to each other node that does, once, whose own links pass it on
+        meanwhile (DeepEP and HybridEP, github.com/deepseek-ai/DeepEP)."""
+        layout, gpu = self.layout, self.gpu
+        ranks, share = layout.ep * layout.slices, layout.slices / layout.tp
+        reach = (gpu.link_gpus or self.node) if gpu.link_gb_s is not None else self.node
+        within = min(ranks, reach)
+        seconds = self.ring(end, within, share * nbytes * ranks * touched(ranks, 1, top_k), latency=latency)
+        nodes = -(-ranks // reach)
+        if nodes == 1:
+            return seconds
+        sent = share * nbytes * nodes * touched(nodes, 1, top_k) * (nodes - 1) / nodes
+        longer: float = larger(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
+        return longer
 
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
@@ -220,7 +215,7 @@ class TrainingSpeed:
         layout, elements = self.layout, {what: size / WIDTH["bf16"] for what, size in demand.weights.items()}
         routed = elements.pop("experts_routed", 0.0)
         return (
-            ReplicatedWeights(routed / layout.ep, layout.replicas // layout.ep, layout.tp * layout.ep),
+            ReplicatedWeights(routed / layout.ep, layout.expert_replicas, layout.slices * layout.ep),
             ReplicatedWeights(sum(elements.values()), layout.replicas, layout.tp),
         )
 
@@ -319,13 +314,14 @@ class TrainingSpeed:
         """Of a step, by the FLOPs of a token that count."""
         return self.rate(seconds) * flops / self.peak(self.dtype)
 
-    def model_flops(self) -> float:
-        """Of a token, forward and backward, nothing recomputed, all pairs counted."""
+    def model_flops(self, *, causal: bool = False) -> float:
+        """Of a token, forward and backward, nothing recomputed; all pairs counted, or those that attend."""
         length = self.work.sequence
-        every = Forward((Whole(1, length),), logits=length)
+        part = PassPart(1, length) if causal else Whole(1, length)
         products = 3 if self.work.trains_base else 2  # frozen weights have no gradient
         passes = (
-            (3 if operation.what == "scores" else products, operation) for operation in self.whole.operations(every)
+            (3 if operation.what == "scores" else products, operation)
+            for operation in self.whole.operations(Forward((part,), logits=length))
         )
         return float(sum(each * operation.flops for each, operation in passes)) / length
 
@@ -335,10 +331,11 @@ class TrainingSpeed:
         return {end: self.seconds(end) for end in ENDS}
 
     def time(self) -> TrainingTime:
-        flops = self.model_flops()
+        flops, causal = self.model_flops(), self.model_flops(causal=True)
         return TrainingTime(
             step_s=Estimate.over(self.step_s.__getitem__),
             tokens_per_s_per_gpu=Estimate.over(lambda end: self.rate(self.step_s[end])),
+            tflops_per_gpu=Estimate.over(lambda end: self.rate(self.step_s[end]) * causal / 1e12),
             mfu=Estimate.over(lambda end: self.mfu(self.step_s[end], flops)),
         )
 
@@ -363,19 +360,20 @@ def training_speed(
     layout: TrainingLayout,
     gpu: GPU,
     *,
-    products: Literal["compute", "fp8"] = "compute",
     framework: str = "any",
     edits: Edits | None = None,
     node: int = 8,
     trained: float = 1.0,
     demands: RankDemands | None = None,
 ) -> TrainingSpeed:
-    """A step of a model, its products in the recipe's type or in fp8; `trained` is the share of its weights that are
-    (of LoRA, its adapters)."""
+    """A step of a model as a trainer's release computes it; `trained` is the share of its weights that are (of LoRA,
+    its adapters)."""
     layout.check(architecture)
     check_schedule(work, recipe, layout)
     known = demands or RankDemands.of(architecture, layout)
-    dtype = arithmetic("fp8" if products == "fp8" else "bf16" if recipe.compute == "bf16" else recipe.compute, gpu)
+    form: WeightFormat = recipe.compute if work.products == "compute" else work.products
+    dtype = arithmetic(form, gpu)
+    rows = training_rows(gpu, dtype, form, framework, layout.tp, path(gpu, layout.tp, node))
     return TrainingSpeed(
         demands=known.demands,
         whole=known.whole,
@@ -387,6 +385,7 @@ def training_speed(
         layout=layout,
         gpu=gpu,
         dtype=dtype,
-        shares=training_efficiency(gpu, dtype, framework, layout.tp, path(gpu, layout.tp, node), edits),
+        rows=rows,
+        shares=training_efficiency(rows, edits),
         node=node,
     )

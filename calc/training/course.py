@@ -267,10 +267,14 @@ class Course:
     def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
         """Bytes at the peak of the way forward or back, for a batch and a length."""
         if (units, backward) not in self.peaks:
+            depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
             self.peaks[units, backward] = max(
-                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
-                for depths in self.depths
-                if (depths[0].phase == "backward") == backward
+                (
+                    max(dot(here.bytes, units) for here in depths)
+                    + max(dot(top.bytes, units) for top in depths[0].tops)
+                    for depths in depths_of_pass
+                ),
+                default=0,  # a piece without layers
             )
         return self.peaks[units, backward]
 

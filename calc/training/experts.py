@@ -92,7 +92,7 @@ def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> Tracked
 
 def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indices: TrackedTensor) -> TrackedTensor:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
-    k, columns, expert = moe.top_k, x.columns, moe.expert
+    k, columns, expert = -(-moe.top_k // t.settings.expert_spread), x.columns, moe.expert
     parts = 2 if expert.gated else 1
     down, up = adapters(t, moe, columns, parts)
     sort = "order of copies"

@@ -59,6 +59,7 @@ class Settings:
     gathers: bool  # and between matrices each rank has its part of the tokens (sequence parallel)
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
     ep: int  # ranks that share the routed experts
+    expert_spread: int  # tensor-parallel ranks that hold different ones, and share the copies of tokens
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 

@@ -13,7 +13,8 @@ from calc.training.recipe import Recipe
 
 class TrainingLayout(Degrees):
     """How a training step is spread. Each of dp replicas sees its own sequences, each of cp ranks its part of them;
-    routed experts are spread over ep of these ranks. Each of pp stages holds vp pieces of the model, of which the
+    routed experts are spread over ep of these ranks, or, cut into fewer parts than other layers, over tensor-parallel
+    ranks too. Each of pp stages holds vp pieces of the model, of which the
     stages take turns (arXiv:2104.04473 section 2.2.2). ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
     (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
 
@@ -26,6 +27,14 @@ class TrainingLayout(Degrees):
     )
     cp: int = Field(
         default=1, ge=1, le=1024, description="Context parallel (CP): ranks that share each sequence's tokens."
+    )
+    etp: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="Expert tensor parallel (ETP), Megatron-LM's --expert-tensor-parallel-size: parts that each routed "
+        "expert is cut into; 0: as many as other layers (TP), or as few as EP leaves. With fewer, EP counts "
+        "tensor-parallel ranks too.",
     )
     zero: Literal[0, 1, 2, 3] = Field(
         default=0,
@@ -49,10 +58,14 @@ class TrainingLayout(Degrees):
 
     def pieces(self, layers: int) -> list[range]:
         """The layers of each piece of the model: what does not divide goes one each to the last pieces but the very
-        last, which holds the head."""
+        last, which holds the head. Where the embedding or the loss counts as a layer and is a piece alone, a stage
+        that has it holds one layer less, here in another of its pieces."""
         count = self.pp * self.vp
         each, more = divmod(layers, count)
         sizes = [each + (count - 1 - more <= piece < count - 1) for piece in range(count)]
+        if not each:
+            alone = (count - 1 - self.pp, self.pp)[: count - layers]
+            sizes = [int(piece not in alone) for piece in range(count)]
         return [range(stop - size, stop) for size, stop in zip(sizes, accumulate(sizes), strict=True)]
 
     def stages(self, layers: int) -> list[tuple[range, ...]]:
@@ -66,8 +79,13 @@ class TrainingLayout(Degrees):
 
     @property
     def slices(self) -> int:
-        """Parts that each routed expert is cut into: like every other layer. Replicas hold whole ones."""
-        return self.tp
+        """Parts that each routed expert is cut into: as many as other layers, fewer where more ranks share experts."""
+        return self.etp or max(1, min(self.tp, self.tp * self.replicas // self.ep))
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same routed experts, were their weights not sharded."""
+        return self.tp * self.replicas // (self.slices * self.ep)
 
     def of_degree(self, tp: int) -> Self:
         """The same over other tensor-parallel ranks."""
@@ -116,14 +134,21 @@ class TrainingLayout(Degrees):
         """Whether the pieces are of as many layers, where the embedding, the loss and the layers of multi-token
         prediction may count as some: Megatron-LM's account_for_embedding_in_pipeline_split and
         account_for_loss_in_pipeline_split (Megatron-Core 0.16.1, transformer_config.py), and the layouts that
-        Megatron-Bridge writes out for DeepSeek-V3."""
+        Megatron-Bridge writes out for DeepSeek-V3 and Kimi-K2, whose pieces are short of 3 layers in all."""
         layers, count = architecture.num_layers, self.pp * self.vp
-        ends = 2 + sum(len(module.block.layers) for module in architecture.prediction)
-        return count <= layers and -layers % count <= ends
+        ends = 2 + max(1, sum(len(module.block.layers) for module in architecture.prediction))
+        return count <= layers + 2 and -layers % count <= ends
 
     def check_experts(self, architecture: Architecture) -> None:
-        if self.replicas % self.ep:
-            fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if self.replicas % ep == 0]
+        if self.tp % self.slices:
+            sentence = "etp is {etp:,}, which does not divide tp, {tp:,}."
+            raise ConfigError(Message(sentence, etp=self.slices, tp=self.tp), "etp", [1, self.tp])
+        ranks = self.tp // self.slices * self.replicas
+        if ranks % self.ep:
+            fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if ranks % ep == 0]
+            if self.slices < self.tp:
+                sentence = "ep is {ep:,}, which does not divide the {ranks:,} ranks of a stage over etp."
+                raise ConfigError(Message(sentence, ep=self.ep, ranks=ranks), "ep", fit)
             raise ConfigError(
                 Message(
                     "ep is {ep:,}, which does not divide dp times cp, {replicas:,}.", ep=self.ep, replicas=self.replicas

@@ -104,7 +104,10 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     trained = stage.trained
     width, gradient, state = trained_width(work, recipe), gradient_width(work, recipe), state_width(work, recipe)
     elements = [(weight, weight.copies * weight.numel) for weight in trained]
-    replicas, by_fsdp = layout.replicas, layout.gathered_by_fsdp(recipe)
+    by_fsdp = layout.gathered_by_fsdp(recipe)
+
+    def copies(weight: RankWeight) -> int:
+        return layout.replicas if weight.ep == 1 else layout.expert_replicas
 
     def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
         """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
@@ -112,8 +115,8 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         if layout.zero < zero:
             return [-(-size // weight.ep) for weight, size in sizes]
         if by_fsdp:
-            sizes = [(weight, weight.padded(size, replicas // weight.ep)) for weight, size in sizes]
-        return [-(-size // (weight.ep * (replicas // weight.ep))) for weight, size in sizes]
+            sizes = [(weight, weight.padded(size, copies(weight))) for weight, size in sizes]
+        return [-(-size // (weight.ep * copies(weight))) for weight, size in sizes]
 
     def total(width: int, zero: int) -> int:
         return sum(divided([(weight, width * size) for weight, size in elements], zero))

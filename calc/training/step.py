@@ -70,10 +70,10 @@ class Shared:
 
     def __init__(self) -> None:
         self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
-        self.ranks = dict[int, Architecture]()
-        self.alike = dict[tuple[int, int, int, Precision], list[int]]()
+        self.ranks = dict[tuple[int, int], Architecture]()
+        self.alike = dict[tuple[int, int, int, int, Precision], list[int]]()
         self.weights = dict[tuple[object, ...], StageWeights]()
-        self.passes = dict[tuple[int, Settings], Passes]()
+        self.passes = dict[tuple[int, int, Settings], Passes]()
         self.courses = dict[tuple[object, ...], Course]()
 
 
@@ -96,9 +96,9 @@ class Training:
         self.architecture = architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.shared = shared or Shared()
-        if layout.tp not in self.shared.ranks:
-            self.shared.ranks[layout.tp] = architecture.rank(layout.tp)
-        self.rank = self.shared.ranks[layout.tp]
+        if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
+            self.shared.ranks[cut] = architecture.rank(*cut)
+        self.rank = self.shared.ranks[cut]
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
         self.known_peaks = dict[bool, list[Bytes]]()
@@ -120,7 +120,7 @@ class Training:
 
     def _alike_pieces(self) -> list[int]:
         layout = self.layout
-        key = layout.tp, layout.pp, layout.vp, self.frozen
+        key = layout.tp, layout.slices, layout.pp, layout.vp, self.frozen
         if key not in self.shared.alike:
             tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
             self.shared.alike[key] = alike_pieces(self.rank, layout.pieces(self.rank.num_layers), tensors)
@@ -146,8 +146,8 @@ class Training:
         layout, work = self.layout, self.work
         adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
         plain = plain_experts(work, self.frozen)
-        stage = layout.tp, layout.pp, layout.vp, index
-        key = *stage, layout.ep, layout.separate_embedding, self.frozen, plain, adapters
+        stage = layout.tp, layout.slices, layout.pp, layout.vp, index, layout.ep
+        key = *stage, layout.separate_embedding, self.frozen, plain, adapters
         if key not in self.shared.weights:
             pieces = layout.stages(self.rank.num_layers)[index]
             self.shared.weights[key] = stage_weights(self.rank, pieces, layout, self.frozen, work)
@@ -155,7 +155,7 @@ class Training:
 
     def _passes(self, *, single: bool) -> Passes:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
-        key = self.layout.tp, settings
+        key = self.layout.tp, self.layout.slices, settings
         if key not in self.shared.passes:
             self.shared.passes[key] = Passes(self.rank, settings)
         return self.shared.passes[key]

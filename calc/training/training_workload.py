@@ -9,6 +9,7 @@ from calc.training.optimizer import Optimizer, OptimizerKernel
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
 LoraTargets = Literal["all", "dense", "attention", "qv"]
+Products = Literal["compute", "fp8", "mxfp8", "nvfp4"]
 Loss = Literal["whole", "native", "compiled", "chunked", "stepwise", "tiled", "fused"]
 
 
@@ -75,6 +76,11 @@ class TrainingWorkload(Frozen):
     )
     offload_activations: bool = Field(
         default=False, description="What full activation checkpointing keeps waits in CPU memory."
+    )
+    products: Products = Field(
+        default="compute",
+        description="What matrices multiply in, for the time: the type of the recipe, FP8 with a scale for each "
+        "tensor, MXFP8 or NVFP4. The memory is that of the recipe.",
     )
     optimizer: Optimizer = Field(
         default="adamw", description="What updates the weights, and what it remembers of them."

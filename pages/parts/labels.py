@@ -44,6 +44,7 @@ FIELDS: dict[str, Message] = {
     "tp": Message("Tensor parallel (TP)"),
     "pp": Message("Pipeline parallel (PP)"),
     "vp": Message("Virtual pipeline stages (VP)"),
+    "etp": Message("Expert tensor parallel (ETP)"),
     "dp": Message("Data parallel (DP)"),
     "ep": Message("Expert parallel (EP)"),
     "cp": Message("Context parallel (CP)"),
@@ -76,6 +77,7 @@ FIELDS: dict[str, Message] = {
     "recipe": Message("Mixed precision"),
     "recompute": Message("Activation checkpointing"),
     "fused": Message("Fused norms and activations"),
+    "products": Message("Products"),
     "loss": Message("Loss"),
     "loss_chunks": Message("Chunks of the loss"),
     "offload_activations": Message("Offload activations to CPU"),
@@ -155,6 +157,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "tiled": Message("In tiles with the output layer"),
         "fused": Message("Fused with the output layer"),
     },
+    "products": {"compute": Message("In the recipe's type")},
     "lora_targets": {
         "all": Message("All matrices (PEFT)"),
         "dense": Message("All but experts"),
@@ -214,7 +217,7 @@ EFFICIENCIES: dict[str, Message] = {
     "link": Message("Share of the link"),
     "inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
     "training_matmul": Message("Share of the peak, products"),
-    "training_experts": Message("Share of the peak, routed experts"),
+    "training_uneven": Message("Share of that, routed experts whose sides are no multiple of 128"),
     "training_attention": Message("Share of the peak, attention"),
     "training_bandwidth": Message("Share of the bandwidth"),
     "training_elementwise": Message("Bytes that kernels between products move for an element of a layer's state"),
@@ -226,6 +229,7 @@ EFFICIENCIES: dict[str, Message] = {
     "training_link": Message("Share of the link"),
     "training_all_reduce_us": Message("Collective, µs whatever its size"),
     "training_overlap": Message("Share of the exchange between replicas that hides behind compute"),
+    "training_overlap_within": Message("Share of the communication within layers that hides behind compute"),
     "training_inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
 }
 """What of a GPU's printed figures is reached."""

@@ -342,7 +342,8 @@ WORK: dict[str, Message] = {
     "latents": Message("Keys and values of latents"),
     "communication": Message("Communication"),
     "host": Message("Host"),
-    "elementwise": Message("Elementwise kernels"),
+    "unpacking": Message("Unpacking of quantized weights"),
+    "softmax": Message("Scores passed through memory"),
 }
 """Kinds of work of a pass that are no part of the model."""
 FORMS: dict[str, Message] = {

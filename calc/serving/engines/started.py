@@ -24,6 +24,11 @@ class StartedEngine(ABC):
         """`draft_model` is the one that the flags name."""
         self.options, self.draft_model = options or self.options_type(), draft_model
 
+    @property
+    def kernels(self) -> str:
+        """The name under which its kernels are measured, with what of its build and options they depend on."""
+        return self.name
+
     def with_options(self, **changes: object) -> Self:
         """The same engine with some flags set otherwise."""
         return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)

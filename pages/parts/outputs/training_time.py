@@ -19,6 +19,7 @@ from pages.parts.words import say
 
 STEP_WORK: dict[str, Message] = {
     "scores": Message("Attention of queries over keys"),
+    "elementwise": Message("Elementwise kernels"),
     "communication": Message("Communication within layers"),
     "bubble": Message("Pipeline bubble"),
     "exchange": Message("Exchange between replicas that nothing hides"),
@@ -38,7 +39,9 @@ def draw(answer: Trained) -> None:
     speed = training_speed_of(answer.architecture, answer.report, find_gpu(focus.gpu), edits=edits)
     found = speed.time()
     told = say(
-        "How fast there: **{rate} tokens/s** per GPU ({span}), a step in **{step}** ({step_span}), an MFU of {mfu}.",
+        "How fast there: **{rate} tokens/s** and **{tflops} TFLOP/s** per GPU ({span} tokens/s), a step in **{step}** "
+        "({step_span}), an MFU of {mfu}.",
+        tflops=words.figure(found.tflops_per_gpu.expected),
         rate=words.figure(found.tokens_per_s_per_gpu.expected),
         span=words.span(found.tokens_per_s_per_gpu),
         step=words.duration(1000 * found.step_s.expected),

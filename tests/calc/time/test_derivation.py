@@ -5,9 +5,11 @@ import re
 import pytest
 
 from calc import Architecture, Layout, Precision, Workload
+from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.memory import Serving
 from calc.time.figures import TimeStep
 from calc.time.time_derivation import PassDerivation, ServingDerivations
@@ -57,7 +59,19 @@ WORK = Workload(batch=16, context=6000, generated=500)
 
 @pytest.mark.parametrize(("model", "weights", "layout"), CASES)
 def test_every_line_gives_its_result_and_all_lines_the_report(model, weights, layout):
-    weighed, gpu = serving(model, weights, **layout), gpus()["h100-sxm"]
+    compare(serving(model, weights, **layout), gpus()["h100-sxm"])
+
+
+@pytest.mark.parametrize("gpu", ["rtx-4090", "apple-m3-max", "p40"])
+@pytest.mark.parametrize("options", [{}, {"cuda_force_cublas": True, "flash_attn": "off"}])
+def test_every_line_of_a_prompt_of_llamacpp_gives_its_result(gpu, options):
+    architecture = Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
+    engine = ENGINES["llamacpp"](LlamaCppOptions(**options))
+    compare(Serving(architecture, engine, Precision(weights="Q4_K_M"), Layout(), Overhead()), gpus()[gpu])
+
+
+def compare(weighed: Serving, gpu: GPU) -> None:
+    """Every line of the derivations with its own values, and their sums with the report."""
     report, derivations = time_report(weighed, gpu, WORK), ServingDerivations(weighed, gpu, WORK)
     decode, prefill = derivations.decode(), derivations.prefill()
     for line in [*lines(decode), *lines(prefill)]:

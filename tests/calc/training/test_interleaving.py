@@ -111,6 +111,21 @@ def test_llama_405b_leaves_a_layer_s_room_for_the_embedding_and_for_the_loss():
     assert sizes == [1, *[2] * 62, 1]
 
 
+def test_the_embedding_and_the_loss_may_be_pieces_alone():
+    """126 layers in 128 pieces (Megatron-Bridge, llama31_405b on GB200 in MXFP8): a layer a piece, the first and the
+    last stage one less."""
+    layout = TrainingLayout(pp=16, vp=8)
+    layout.check(Architecture.from_config(models()["meta-llama/Llama-3.1-405B"].config))
+    assert [sum(map(len, stage)) for stage in layout.stages(126)] == [7, *[8] * 14, 7]
+
+
+def test_three_layers_less_than_divide_are_cut_as_for_kimi_k2():
+    """61 layers in 32 pieces: `Et|(tt|)*30L` (Megatron-Bridge, perf_recipes/kimi/h100/kimi_k2.py)."""
+    layout = TrainingLayout(pp=16, vp=2, tp=8, dp=8, ep=64)
+    layout.check(Architecture.from_config(models()["moonshotai/Kimi-K2.5"].config))
+    assert sum(len(piece) == 2 for piece in layout.pieces(61)) == 29
+
+
 def waiting_layers(step, stage):
     """Layers whose input waits for the backward pass, in micro-batches, at the peak: of 2 bytes an element
     with everything else computed again."""

@@ -88,6 +88,11 @@ class LlamaCpp(Engine):
         other.book = self.book
         return other
 
+    @property
+    def kernels(self) -> str:
+        words = (self.name, "cublas" * self.options.cuda_force_cublas, "scores" * (self.options.flash_attn == "off"))
+        return "+".join(filter(None, words))
+
     def loads_same_weights(self, other: "LlamaCpp") -> bool:
         return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
 

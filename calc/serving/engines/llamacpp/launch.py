@@ -18,6 +18,7 @@ SPELLING = {
     "mmproj": (),
     "model_draft": (),  # a file of its own
     "weights_draft": (),
+    "cuda_force_cublas": (),
 }
 
 

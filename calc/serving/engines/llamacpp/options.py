@@ -47,6 +47,11 @@ class LlamaCppOptions(Frozen):
     flash_attn: Literal["auto", "on", "off"] = Field(
         default="auto", description="Flash attention; auto: where each layer's device has it."
     )
+    cuda_force_cublas: bool = Field(
+        default=False,
+        description="Built with GGML_CUDA_FORCE_CUBLAS, or before June 2024: a prompt's quantized weights are unpacked "
+        "to 16 bits for cuBLAS, not multiplied as 8-bit integers.",
+    )
     n_gpu_layers: Annotated[int, Field(ge=0, le=2**16)] | Literal["auto"] | None = Field(
         default=None,
         examples=["24"],
