@@ -1,9 +1,10 @@
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Literal, Self
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, Refusal
 from calc.hardware.division import nearest
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
@@ -121,24 +122,12 @@ class TrainingLayout(Degrees):
         ends = 2 + sum(len(module.block.layers) for module in architecture.prediction)
         return count <= layers and -layers % count <= ends
 
-    def check_experts(self, architecture: Architecture) -> None:
+    def unspread_experts(self, architecture: Architecture) -> Iterator[Refusal]:
         if self.replicas % self.ep:
+            sentence = "ep is {ep:,}, which does not divide dp times cp, {replicas:,}."
             fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if self.replicas % ep == 0]
-            raise ConfigError(
-                Message(
-                    "ep is {ep:,}, which does not divide dp times cp, {replicas:,}.", ep=self.ep, replicas=self.replicas
-                ),
-                "ep",
-                fit,
-            )
+            yield Refusal(Message(sentence, ep=self.ep, replicas=self.replicas), "ep", fit)
         for count in {block.ffn.n_experts for block in architecture.blocks if isinstance(block.ffn, MoE)} or {1}:
             if count % self.ep:
-                raise ConfigError(
-                    Message(
-                        "ep is {ep:,}, which does not divide the {count:,} routed experts of this model.",
-                        ep=self.ep,
-                        count=count,
-                    ),
-                    "ep",
-                    [1],
-                )
+                sentence = "ep is {ep:,}, which does not divide the {count:,} routed experts of this model."
+                yield Refusal(Message(sentence, ep=self.ep, count=count), "ep", [1])
