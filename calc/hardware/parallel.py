@@ -58,6 +58,10 @@ class Degrees(Frozen):
         if self.pp > (layers := architecture.num_layers):
             sentence = Message("pp is {pp:,}, but the model has only {layers:,} layers.", pp=self.pp, layers=layers)
             yield Refusal(sentence, "pp", [layers])
+        yield from self.unspread_experts(architecture)
+
+    def unspread_experts(self, architecture: Architecture) -> Iterator[Refusal]:
+        """Why the routed experts can't be spread over the ranks."""
         if self.spreads_experts(architecture):
             return
         if not any(isinstance(block.ffn, MoE) for block in architecture.blocks):

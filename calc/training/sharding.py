@@ -1,9 +1,10 @@
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Literal, Self
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Message, Refusal
 from calc.hardware.division import nearest
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
@@ -139,31 +140,21 @@ class TrainingLayout(Degrees):
         ends = 2 + max(1, sum(len(module.block.layers) for module in architecture.prediction))
         return count <= layers + 2 and -layers % count <= ends
 
-    def check_experts(self, architecture: Architecture) -> None:
+    def unspread_experts(self, architecture: Architecture) -> Iterator[Refusal]:
         if self.tp % self.slices:
             sentence = "etp is {etp:,}, which does not divide tp, {tp:,}."
-            raise ConfigError(Message(sentence, etp=self.slices, tp=self.tp), "etp", [1, self.tp])
+            yield Refusal(Message(sentence, etp=self.slices, tp=self.tp), "etp", [1, self.tp])
+            return
         ranks = self.tp // self.slices * self.replicas
         if ranks % self.ep:
             fit = [ep for ep in (1, 2, 4, 8, 16, 32, 64) if ranks % ep == 0]
             if self.slices < self.tp:
                 sentence = "ep is {ep:,}, which does not divide the {ranks:,} ranks of a stage over etp."
-                raise ConfigError(Message(sentence, ep=self.ep, ranks=ranks), "ep", fit)
-            raise ConfigError(
-                Message(
-                    "ep is {ep:,}, which does not divide dp times cp, {replicas:,}.", ep=self.ep, replicas=self.replicas
-                ),
-                "ep",
-                fit,
-            )
+                yield Refusal(Message(sentence, ep=self.ep, ranks=ranks), "ep", fit)
+            else:
+                sentence = "ep is {ep:,}, which does not divide dp times cp, {replicas:,}."
+                yield Refusal(Message(sentence, ep=self.ep, replicas=self.replicas), "ep", fit)
         for count in {block.ffn.n_experts for block in architecture.blocks if isinstance(block.ffn, MoE)} or {1}:
             if count % self.ep:
-                raise ConfigError(
-                    Message(
-                        "ep is {ep:,}, which does not divide the {count:,} routed experts of this model.",
-                        ep=self.ep,
-                        count=count,
-                    ),
-                    "ep",
-                    [1],
-                )
+                sentence = "ep is {ep:,}, which does not divide the {count:,} routed experts of this model."
+                yield Refusal(Message(sentence, ep=self.ep, count=count), "ep", [1])
