@@ -139,7 +139,7 @@ class Serving:
         """What GPUs with the kernels and links of this one need, under these limits."""
         key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
         if key not in self.known_requirements:
-            ranges = self.overhead.ranges(self.engine.overhead_on(gpu, self.laid_out, limits))
+            ranges = self.overhead.of_server(self.engine.overhead_on(gpu, self.laid_out, limits))
             self.known_requirements[key] = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
         return self.known_requirements[key]
 

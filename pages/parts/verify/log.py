@@ -4,11 +4,23 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
+from calc.hardware.overhead import Overhead
 from calc.serving.engines import LOGS
 from calc.serving.engines.llamacpp.startup_log import states_buffers
-from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest, read_log, shortage, weigh_as
+from calc.verify.logs import (
+    Difference,
+    Log,
+    OutOfMemory,
+    calibrated,
+    differences,
+    largest,
+    read_log,
+    shortage,
+    weigh_as,
+)
 from pages.parts import words
-from pages.parts.state.url import choose
+from pages.parts.outputs import calibration
+from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import buffers, example, log_remedies
 from pages.parts.words import say
@@ -91,7 +103,27 @@ def draw(answer: Answer) -> None:
     log_remedies.draw(answer, log, ours)
     if rows:
         table(rows)
+    calibrate(answer, calibrated(log, ours))
     stated(log)
+
+
+def calibrate(answer: Answer, overhead: Overhead | None) -> None:
+    """The machine's own figures in place of our ranges."""
+    if overhead is not None and overhead != answer.scenario.overhead:
+        st.button(
+            say("Take these figures for this session"),
+            key="calibrate",
+            icon=":material/tune:",
+            help=say(
+                "CUDA graphs, memory outside PyTorch and what the pass at start took beyond ours become the overhead "
+                "on Weigh, in place of our ranges."
+            ),
+            on_click=change,
+            kwargs={"overhead": overhead},
+        )
+    calibration.draw(answer.scenario)
+    if answer.scenario.overhead.overhead_log is not None:
+        st.page_link("weigh.py", label=say("Weigh"), icon=":material/scale:")
 
 
 def which_model(answer: Answer, log: Log) -> None:
