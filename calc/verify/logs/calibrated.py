@@ -33,11 +33,10 @@ def _range(sizes: list[int]) -> Range | None:
 
 def _gap(log: Log, ours: Report) -> list[int]:
     """Bytes by which its pass at start took more than ours."""
-    if log.activations is None or not ours.kv_budget:
+    stated = log.activations
+    if stated is None or not ours.kv_budget:
         return []
-    more = log.activations - min(
-        (budget.profile for budget in ours.kv_budget), key=lambda size: abs(size - log.activations)
-    )
+    more = stated - min((budget.profile for budget in ours.kv_budget), key=lambda profile: abs(profile - stated))
     return [more] if more > 0 else []
 
 

@@ -169,9 +169,12 @@ def percentile(ordered: list[float], share: int) -> float:
     return ordered[-(-share * len(ordered) // 100) - 1]
 
 
-def length_errors(lengths: Iterable[Length], of: Literal["of_bytes", "end_to_end"]) -> list[float]:
+Given = Literal["of_bytes", "end_to_end"]
+
+
+def length_errors(lengths: Iterable[Length], given: Given) -> list[float]:
     """Shares of what was printed, ascending."""
-    return sorted(abs(ours / row.printed - 1) for row in lengths if (ours := getattr(row, of)) is not None)
+    return sorted(abs(ours / row.printed - 1) for row in lengths if (ours := getattr(row, given)) is not None)
 
 
 @cache

@@ -9,7 +9,15 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES
-from pages.parts.verify.startup_evidence import FITTED, Startups, StartupSummary, length_errors, percentile, summary
+from pages.parts.verify.startup_evidence import (
+    FITTED,
+    Given,
+    Startups,
+    StartupSummary,
+    length_errors,
+    percentile,
+    summary,
+)
 from pages.parts.words import say
 
 REASONS = {
@@ -139,8 +147,12 @@ def lengths(found: Startups) -> None:
     st.header(say("Longest request that a refusal prints"), anchor=False)
     head = [say("Ours"), say("Records"), say("Median error"), say("90% within"), say("Worst")]
     rows = []
-    for title, of in ((say("From the log's own bytes"), "of_bytes"), (say("From its settings alone"), "end_to_end")):
-        errors = length_errors(found.lengths, of)
+    titles: dict[Given, str] = {
+        "of_bytes": say("From the log's own bytes"),
+        "end_to_end": say("From its settings alone"),
+    }
+    for given, title in titles.items():
+        errors = length_errors(found.lengths, given)
         if errors:
             shares = f"{percentile(errors, 50):.2%}", f"{percentile(errors, 90):.2%}", f"{errors[-1]:.2%}"
             rows.append((title, f"{len(errors)}", *shares))
