@@ -12,7 +12,7 @@ from pages.parts.words import say
 ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
 
 
-def draw(scenario: Scenario) -> None:
+def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
     """Nothing where the overhead is not from a log."""
     found = scenario.overhead
     if found.overhead_log is None:
@@ -23,11 +23,9 @@ def draw(scenario: Scenario) -> None:
         for item, span in spans.items()
         if span is not None
     ]
+    line = say("Overhead from a log of {log}: {list}.", log=Outside(found.overhead_log), list=words.listed(named))
+    st.markdown(f":material/tune: {line}")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="calibrated"):
-        st.markdown(
-            say("Overhead from a log of {log}: {list}.", log=Outside(found.overhead_log), list=words.listed(named)),
-            width="content",
-        )
         st.button(
             say("Remove"),
             key="remove_calibration",
@@ -37,3 +35,5 @@ def draw(scenario: Scenario) -> None:
             on_click=change,
             kwargs={"overhead": Overhead()},
         )
+        if leads_to_weigh:
+            st.page_link("weigh.py", label=say("Weigh"), icon=":material/scale:", width="content")

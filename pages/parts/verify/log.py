@@ -99,8 +99,10 @@ def draw(answer: Answer) -> None:
         st.error(say(problem.message), icon=":material/error:")
         return
     which_model(answer, log)
-    verdict(log, rows)
+    if log.refusal is not None:
+        st.error(say(shortage(log)), icon=":material/cancel:")
     log_remedies.draw(answer, log, ours)
+    verdict(log, rows)
     if rows:
         table(rows)
     calibrate(answer, calibrated(log, ours))
@@ -121,9 +123,7 @@ def calibrate(answer: Answer, overhead: Overhead | None) -> None:
             on_click=change,
             kwargs={"overhead": overhead},
         )
-    calibration.draw(answer.scenario)
-    if answer.scenario.overhead.overhead_log is not None:
-        st.page_link("weigh.py", label=say("Weigh"), icon=":material/scale:")
+    calibration.draw(answer.scenario, leads_to_weigh=True)
 
 
 def which_model(answer: Answer, log: Log) -> None:
@@ -145,8 +145,6 @@ def which_model(answer: Answer, log: Log) -> None:
 
 def verdict(log: Log, rows: tuple[Difference, ...]) -> None:
     worst = largest(rows)
-    if log.refusal is not None:
-        st.error(say(shortage(log)), icon=":material/cancel:")
     if not rows:
         st.info(say("The log states nothing that is computed here."), icon=":material/info:")
     elif worst is None and log.refusal is not None:
@@ -174,7 +172,8 @@ def amount(row: Difference, value: int) -> str:
 def computed(row: Difference) -> str:
     if row.low is None or row.high is None:
         return amount(row, row.ours)
-    return say("{low} to {high}", low=amount(row, row.low), high=amount(row, row.high))
+    low, high = amount(row, row.low), amount(row, row.high)
+    return low if low == high else say("{low} to {high}", low=low, high=high)
 
 
 def share(row: Difference) -> str:
