@@ -3,8 +3,9 @@ import streamlit as st
 from pages.parts.outputs import charts, frame
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
-from pages.parts.verify import offload, speeds, startups
+from pages.parts.verify import offload, served, speeds, startups
 from pages.parts.verify.evidence import accuracy
+from pages.parts.verify.served_evidence import servers as measured_servers
 from pages.parts.verify.speed_evidence import speeds as measured_speeds
 from pages.parts.verify.startup_evidence import startups as recorded_starts
 from pages.parts.words import say
@@ -23,6 +24,7 @@ if chosen == "starts":
     startups.draw(recorded_starts())
 elif chosen == "speed":
     speeds.draw(measured_speeds())
+    served.draw(measured_servers())
     offload.draw()
 else:
     found = accuracy()
