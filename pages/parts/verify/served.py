@@ -1,8 +1,9 @@
 """Servers under a steady load: predicted times beside measured ones, by engine and generation of GPU."""
 
+from collections import Counter
+
 import streamlit as st
 
-from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -45,12 +46,15 @@ def draw(found: Servers) -> None:
             )
         )
     records(rows)
-    out = [f"{say(reason(row.reason))}: {row.count}" for row in found.left_out]
-    st.caption(say("Left out: {list}.", list=words.listed(out)))
+    left_out(found)
 
 
-def reason(text: str) -> Message:
-    return next(message for start, message in REASONS.items() if text.startswith(start))
+def left_out(found: Servers) -> None:
+    counts = Counter[str]()
+    for row in found.left_out:
+        counts[say(next(why for start, why in REASONS.items() if row.reason.startswith(start)))] += row.count
+    named = words.listed(f"{why}: {count}" for why, count in counts.most_common())
+    st.caption(say("Left out: {list}.", list=named))
 
 
 def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:
