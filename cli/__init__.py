@@ -1,11 +1,12 @@
-"""The command line: `python -m calc MODEL`, `python -m calc plan MODEL`, `python -m calc fits MODEL --gpu ID`."""
+"""The command line: `python -m calc MODEL`, `python -m calc plan MODEL`, `python -m calc fits MODEL --gpu ID`,
+`python -m calc log FILE`."""
 
 import sys
 from collections.abc import Sequence
 
-from cli import command, fits, plan
+from cli import command, fits, log_report, plan
 
-COMMANDS = {"report": command.main, "plan": plan.main, "fits": fits.main}
+COMMANDS = {"report": command.main, "plan": plan.main, "fits": fits.main, "log": log_report.main}
 """By their first word; without one, a report."""
 
 

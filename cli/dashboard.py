@@ -14,8 +14,9 @@ APP = Path(__file__).parents[1] / "app.py"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`weighbridge [--port N]` opens the dashboard; `weighbridge MODEL ...`, `weighbridge plan MODEL ...` and
-    `weighbridge fits MODEL ...` are `python -m calc MODEL ...`, `python -m calc plan MODEL ...` and so on."""
+    """`weighbridge [--port N]` opens the dashboard; `weighbridge MODEL ...`, `weighbridge plan MODEL ...`,
+    `weighbridge fits MODEL ...` and `weighbridge log FILE` are `python -m calc MODEL ...`, `python -m calc plan MODEL
+    ...` and so on."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words and not words[0].startswith("-"):
         return answer(words)
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("report", help="one report, as with MODEL alone; see weighbridge report --help", add_help=False)
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
     commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
+    commands.add_parser("log", help="a start-up log beside our figures; what was short, what mends it", add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)

@@ -3,13 +3,15 @@ import streamlit as st
 from pages.parts.outputs import charts, frame
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
-from pages.parts.verify import offload, speeds
+from pages.parts.verify import offload, served, speeds, startups
 from pages.parts.verify.evidence import accuracy
+from pages.parts.verify.served_evidence import servers as measured_servers
 from pages.parts.verify.speed_evidence import speeds as measured_speeds
+from pages.parts.verify.startup_evidence import startups as recorded_starts
 from pages.parts.words import say
 
 frame.without_model(ACCURACY, say("Accuracy"))
-subjects = {"memory": say("Memory"), "speed": say("Speed")}
+subjects = {"memory": say("Memory"), "starts": say("Start-ups"), "speed": say("Speed")}
 chosen = st.segmented_control(
     say("Figures"),
     list(subjects),
@@ -18,8 +20,11 @@ chosen = st.segmented_control(
     format_func=lambda name: subjects[name],
     key="accuracy_of",
 )
-if chosen == "speed":
+if chosen == "starts":
+    startups.draw(recorded_starts())
+elif chosen == "speed":
     speeds.draw(measured_speeds())
+    served.draw(measured_servers())
     offload.draw()
 else:
     found = accuracy()

@@ -4,6 +4,7 @@ from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
 from pages.parts.outputs import (
     blueprint,
+    calibration,
     cards,
     charts,
     frame,
@@ -23,6 +24,7 @@ from pages.parts.words import say
 def weigh(answer: Weighed) -> None:
     report = answer.report
     answers.draw(answer)
+    calibration.draw(answer.scenario)
     how_fast.draw(answer)
     cards.totals(answer)
     cards.exact(answer)

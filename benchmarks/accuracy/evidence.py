@@ -16,7 +16,7 @@ from benchmarks.accuracy.found import LeftOut as OneLeftOut
 from benchmarks.accuracy.serving import other_engines, transformers_peaks, vllm_budgets, vllm_tokens
 from benchmarks.accuracy.training import training_peaks
 from benchmarks.accuracy.weights import loaded_weights
-from calc.errors import Message
+from calc.errors import Frozen, Message
 from calc.units import GIB, MIB
 from pages.parts.verify.evidence import EXPLAINED, FILE, KINDS, Accuracy, Compared, LeftOut, summaries
 from pages.parts.words import percent, say_in, table
@@ -100,10 +100,10 @@ def in_readme(text: str) -> str:
     return text.partition(START)[2].partition(END)[0]
 
 
-def written(accuracy: Accuracy) -> str:
+def written(lists: Frozen) -> str:
     """The file: a record a line."""
     parts = []
-    for name, rows in accuracy.model_dump().items():
+    for name, rows in lists.model_dump().items():
         lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
         parts.append(f' "{name}": [\n{lines}\n ]')
     return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -22,7 +22,7 @@ from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.memory import Serving
+from calc.serving.memory import Allocation, Serving
 from calc.serving.report import laid_out_report
 from calc.serving.verdict import Word, said
 from calc.units import GIB
@@ -95,10 +95,8 @@ def unusable(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def weighed(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Start | str:
-    """Our figures for a row, or why there are none."""
-    if (why := unusable(row)) is not None:
-        return why
+def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | str:
+    """What we plan for the settings of a row on its GPU, or why that is not clear."""
     config = config_of(row, configs)
     if config is None:
         return "no config of this model"
@@ -120,9 +118,16 @@ def weighed(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Start | str:
         precision = Precision.of(config, None if stored.name == form or stored.scheme else form, cache)
         layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
         serving = Serving(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
-        found = serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
+        return serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
     except ConfigError as error:
         return f"refused by us: {error}"
+
+
+def weighed(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Start | str:
+    """Our figures for a row, or why there are none."""
+    found = unusable(row) or planned(row, configs)
+    if isinstance(found, str):
+        return found
     stage = found.most_loaded
     graphs = found.stages[stage].sizes["cuda_graphs"]
     return Start(
@@ -208,25 +213,40 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
     return said(serving.on(gpu, workload)), str(found.verdicts[0].reason)
 
 
-def court(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[str]:
-    """Four cells, what starts and what does not by whether we say that it does not fit or run; then each miss. What the
-    overhead decides is no miss on either side."""
-    cells, misses = Counter[tuple[bool, Word]](), []
+class Judged(NamedTuple):
+    """A configuration that starts, or does not, and our word on it."""
+
+    row: Mapping[str, Any]
+    word: Word
+    why: str
+
+    @property
+    def is_wrong(self) -> bool:
+        """What the overhead decides is no miss on either side."""
+        return self.word in (NO if self.row["starts"] else ("fits",))
+
+
+def judged(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[Judged]:
+    """Our word on every server whose settings are all stated."""
     for row in truth["rows"]:
         if row["kind"] != "serve" or row["grade"] == "C":
             continue
-        word: Word = "does not run"
         try:
-            word, why = verdict_of(row, {**stored, **truth["configs"]})
+            yield Judged(row, *verdict_of(row, {**stored, **truth["configs"]}))
         except ConfigError as error:
-            why = str(error)
-        cells[row["starts"], word] += 1
-        if word in (NO if row["starts"] else ("fits",)):
-            misses.append(f"{'starts' if row['starts'] else 'does not start'}, {word}: {row['id']}: {why}")
+            yield Judged(row, "does not run", str(error))
+
+
+def court(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[str]:
+    """Four cells, what starts and what does not by whether we say that it does not fit or run; then each miss."""
+    every = list(judged(truth, stored))
+    cells = Counter((one.row["starts"], one.word) for one in every)
     for starts, name in ((True, "starts"), (False, "does not start")):
         no = sum(cells[starts, word] for word in NO)
         yield f"{name}: fits {cells[starts, 'fits']}, tight {cells[starts, 'tight']}, does not fit or run {no}"
-    yield from misses
+    for one in every:
+        if one.is_wrong:
+            yield f"{'starts' if one.row['starts'] else 'does not start'}, {one.word}: {one.row['id']}: {one.why}"
 
 
 def load(path: str) -> dict[str, Any]:

@@ -4,15 +4,16 @@ Each engine has usual ranges of its own, taken from public logs, which a reader 
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.units import GIB, decimal
 
-OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation", "loading"]
-"""`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range."""
+OverheadItem = Literal["cuda_context", "libraries", "cuda_graphs", "fragmentation", "loading", "peak_gap"]
+"""`loading`: rotary tables, padding and rounding of loaded weights, which has a formula and no range. `peak_gap`: what
+a server's pass at start took beyond ours, where a log states it."""
 OverheadSizes = dict[OverheadItem, tuple[int, int]]
 """Bytes of each item, from low to high."""
 LOW, MIDDLE, HIGH = 0, 1, 2
@@ -61,6 +62,15 @@ class Overhead(Frozen):
     libraries: Range | None = None
     cuda_graphs: Range | None = None
     fragmentation: Range | None = None
+    peak_gap: Range | None = None
+    overhead_log: Annotated[str, Field(max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = Field(
+        default=None, examples=["vLLM 0.25.1, Qwen/Qwen3-8B"], description="The start-up log that ranges are from."
+    )
+
+    def of_server(self, usual: Mapping[OverheadItem, Range]) -> dict[OverheadItem, Range]:
+        """The ranges of a server, whose pass at start may have been measured."""
+        measured: dict[OverheadItem, Range] = {} if self.peak_gap is None else {"peak_gap": self.peak_gap}
+        return self.ranges(usual) | measured
 
     def ranges(self, usual: Mapping[OverheadItem, Range]) -> dict[OverheadItem, Range]:
         """The usual ranges with those that are stated."""

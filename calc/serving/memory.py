@@ -155,7 +155,7 @@ class Serving:
         key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
-        ranges = self.overhead.ranges(self.engine.overhead_on(gpu, self.laid_out, limits))
+        ranges = self.overhead.of_server(self.engine.overhead_on(gpu, self.laid_out, limits))
         known = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
         return self.known_requirements.setdefault(key, known)
 

@@ -130,11 +130,11 @@ class Requirements:
         key = usable_bytes, end
         if key not in self.rooms:
             divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
-            at_start = self.at_start
+            at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:
                 loaded, working, stated = at_start[index]
-                return divide(usable_bytes, limits, loaded, int(working.bytes), stated, overhead)
+                return divide(usable_bytes, limits, loaded, int(working.bytes) + gap, stated, overhead)
 
             budgets = self.laid_out.of_each_stage(budget)
             self.rooms[key] = cache_room(budgets, self.pool)

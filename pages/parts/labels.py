@@ -93,6 +93,8 @@ FIELDS: dict[str, Message] = {
     "cuda_context": Message("CUDA context (GiB)"),
     "libraries": Message("Libraries, NCCL (GiB)"),
     "cuda_graphs": Message("CUDA graphs (GiB)"),
+    "peak_gap": Message("Activation peak beyond ours (GiB)"),
+    "overhead_log": Message("Log of the overhead"),
     "fragmentation": Message("Fragmentation (% of the rest)"),
 }
 """The label of a control; one without a label is called as its flag is spelled."""

@@ -256,6 +256,7 @@ PARTS: dict[str, Message] = {
     "cuda_context": Message("CUDA context"),
     "libraries": Message("Libraries, NCCL"),
     "cuda_graphs": Message("CUDA graphs"),
+    "peak_gap": Message("Activation peak beyond ours"),
     "fragmentation": Message("Fragmentation"),
     "loading": Message("Tables, padding, rounding"),
     "scales": Message("Scales of quantized weights"),

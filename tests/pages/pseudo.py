@@ -28,7 +28,10 @@ from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
 from pages.parts.verify.evidence import accuracy
 from pages.parts.verify.log import LOG
+from pages.parts.verify.served_evidence import servers
 from pages.parts.verify.sources import PRINTED
+from pages.parts.verify.speed_evidence import speeds
+from pages.parts.verify.startup_evidence import startups
 from pages.parts.words import LANGUAGES
 from presets import models
 
@@ -63,7 +66,24 @@ def tensor_names():
     return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
 
 
-UNITS = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "GB/s", "TFLOPS", "ms", "min")
+OPAQUE = re.compile(
+    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+)
+
+
+def measured_names():
+    """Models, engines, formats and GPUs of measured speeds and start-ups, as their sources call them."""
+    for row in speeds().records():
+        yield from (row[name] for name in ("model", "engine", "format", "gpu"))
+        yield OPAQUE.sub(" ", row["model"].rpartition("/")[2])
+    yield from (row.message.values.get("name") for row in speeds().left_out)
+    for row in servers().servers():
+        yield from (row.model, row.weights, row.engine, row.generation)
+    yield from (cell.engine for cell in startups().court)
+    yield from (row.model for row in (*startups().logs, *startups().misses))
+
+
+UNITS = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "GB/s", "TFLOPS", "ms", "min", "tokens/s/GPU")
 DEGREES = ("TP", "PP", "DP", "EP", "CP", "ZeRO")
 GIVEN = (
     *("nonesuch", "frobnicate", "Mine", "strange", "org/own", "one-Q4_K_M.gguf", "two.gguf", "x.gguf"),
@@ -95,6 +115,9 @@ PRODUCTS = (
     "PyTorch",
     "AdamW",
     "vllm-gguf-plugin",
+    "aiconfigurator",
+    "docs/training_speed.md",
+    "--n-cpu-moe",
 )
 NAMES = {
     *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
@@ -123,6 +146,7 @@ NAMES = {
     *CONTROLS,
     *BITS,
     *(row.name for row in accuracy().rows),
+    *measured_names(),
     *(symbol for symbol, _ in SYMBOLS.values()),
     *(meaning for _, meaning in SYMBOLS.values() if "_" in meaning),
     *(name for engine in ENGINES for name in places(EVERYTHING, engine)),
@@ -134,9 +158,6 @@ NAMES = {
     ),
 }
 WORD = re.compile(r"[A-Za-z]{2,}")
-OPAQUE = re.compile(
-    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
-)
 LONGEST_FIRST = sorted(filter(None, NAMES), key=lambda name: (name[0], -len(name)))
 BY_LETTER = [
     f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in names)})"

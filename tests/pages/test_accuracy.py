@@ -2,13 +2,18 @@
 
 import pytest
 
-from benchmarks.accuracy import time
+from benchmarks.accuracy import served_evidence, startup_evidence, time
 from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_table
+from benchmarks.accuracy.served import predicted, rows_of
+from benchmarks.accuracy.startups import load
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
 from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
+from pages.parts.verify.served_evidence import servers
 from pages.parts.verify.speed_evidence import speeds
 from pages.parts.verify.speeds import errors as speed_errors
+from pages.parts.verify.startup_evidence import startups
+from tests import DATA
 from tests.pages.app import page, run
 
 QWEN = "Qwen/Qwen3-30B-A3B"
@@ -65,3 +70,42 @@ def test_the_speeds_are_those_of_the_file():
     for row in found.by_kind.values():
         assert f"**{row.median_error:.1%}**" in shown
     assert all(str(row.message) in shown for row in found.left_out)
+
+
+def test_the_file_of_start_ups_is_what_the_formulas_give_now():
+    """Else run python -m benchmarks.accuracy.startup_evidence. The court's configurations are not in a clone."""
+    now = startup_evidence.of_logs(load(str(startup_evidence.LOGS)))
+    assert now == {name: getattr(startups(), name) for name in now}
+
+
+def test_the_court_is_a_table_of_four_cells():
+    found = startups()
+    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("starts"))
+    tables = [element.value for element in app.markdown if element.value.startswith("| ")]
+    cells = [cell.strip(" *") for line in tables[0].splitlines()[2:] for cell in line.split("|")[2:4]]
+    # 772 configurations of servers in starts.json are graded A or B; 18 of them do not start
+    assert sum(map(int, cells)) == 772
+    assert sum(map(int, cells[2:])) == 18
+    assert len(found.misses) == int(cells[1]) + sum(
+        cell.count for cell in found.court if not cell.starts and cell.word == "fits"
+    )
+    assert all(str(log.model) in set(app.dataframe[1].value["model"]) for log in found.logs)
+
+
+def test_servers_are_what_the_formulas_give_now():
+    """Of those that a clone holds, every 25th; else run python -m benchmarks.accuracy.served_evidence."""
+    known = {row.model_copy(update={"source": ""}) for row in servers().servers()}
+    sample = [served_evidence.served(server, "") for server in predicted(*rows_of(DATA / "served.json"))]
+    assert len(sample) > 30
+    assert known.issuperset(sample)
+
+
+def test_the_page_says_how_near_servers_under_a_steady_load_are():
+    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
+    tables = [element.value for element in app.markdown if "Width of the range" in element.value]
+    # 952 servers of served.json are under a steady load; vLLM, SGLang and TensorRT-LLM on two generations
+    assert ["| All | 952 | " in table for table in tables] == [True, True]
+    assert all(
+        len(table.splitlines()) == 2 + 1 + len({(r.engine, r.generation) for r in servers().servers()})
+        for table in tables
+    )

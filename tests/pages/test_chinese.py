@@ -54,8 +54,10 @@ def test_a_log(chinese):
     assert chinese(run(app.text_area(key="log").set_value(LOGS))) == []
 
 
-def test_accuracy(chinese):
-    assert chinese(page("accuracy")) == []
+@pytest.mark.parametrize("subject", ["memory", "starts", "speed"])
+def test_accuracy(chinese, subject):
+    app = page("accuracy", "served_drawer")
+    assert chinese(run(app.segmented_control(key="accuracy_of").set_value(subject))) == []
 
 
 def test_an_error(chinese):

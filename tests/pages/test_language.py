@@ -177,7 +177,8 @@ OWN_PAGES = {"training": "train", "planning": "plan"}
 
 
 def test_a_link_may_say_anything_for_some():
-    assert [place.name for place in places(EVERYTHING).values() if not refuses(place)] == ["revision", "file"]
+    free = ["revision", "file", "overhead_log"]
+    assert [place.name for place in places(EVERYTHING).values() if not refuses(place)] == free
 
 
 def refuses(place):
@@ -291,6 +292,7 @@ def test_a_print_out(text):
 
 
 LOGS = (DATA / "logs.txt").read_text()
+STATES = LOGS.partition("=== vllm-state-blocks")[2].partition("\n===")[0]
 
 
 @pytest.mark.parametrize(
@@ -309,8 +311,23 @@ def test_a_log(text):
     assert unsaid(app) == []
 
 
-def test_accuracy():
-    assert unsaid(page("accuracy")) == []
+@pytest.mark.parametrize("text", [STATES, "Graph capturing finished in 3 secs, took 0.45 GiB"])
+def test_a_log_that_calibrates_and_one_that_died(text):
+    app = verify("log", model="Qwen/Qwen3.6-27B")
+    run(app.text_area(key="log").set_value(text))
+    assert unsaid(app) == []
+    for button in [button for button in app.button if button.key == "calibrate"]:
+        assert unsaid(run(button.click())) == []
+
+
+def test_overhead_from_a_log():
+    assert unsaid(page(libraries="0.07-0.1", peak_gap="0.4-0.4", overhead_log="vLLM 0.25")) == []
+
+
+@pytest.mark.parametrize("subject", ["memory", "starts", "speed"])
+def test_accuracy(subject):
+    app = page("accuracy", "served_drawer")
+    assert unsaid(run(app.segmented_control(key="accuracy_of").set_value(subject))) == []
 
 
 def test_a_name_that_the_reader_gave_is_no_template():

@@ -7,7 +7,7 @@ from pages.parts import words
 from presets import models
 from tests import EXAMPLES
 from tests.calc.verify.test_logs import DIED, LOGS
-from tests.pages.app import page, run, texts
+from tests.pages.app import newest, page, run, texts
 
 INDEX = EXAMPLES / "model.safetensors.index.json"
 
@@ -112,3 +112,30 @@ def test_the_least_change_is_one_click_into_weigh(text, said):
     run(app.text_area(key="log").set_value(text))
     run(app.button(key="remedy_0").click())
     assert said.items() <= dict(app.query_params).items()
+
+
+def test_a_log_calibrates_and_is_gone_by_one_click():
+    """0.35 GiB outside PyTorch: github.com/vllm-project/vllm/issues/10517"""
+    app = tried("log", "startup.log")
+    run(app.button(key="calibrate").click())
+    line = ":material/tune: Overhead from a log of vLLM: Libraries, NCCL 0.35 GiB."
+    assert line in texts(app.markdown)
+    app.query_params.clear()  # as the navigation does
+    weigh = run(app.switch_page("weigh.py"))
+    assert line in texts(weigh.markdown)
+    assert dict(weigh.query_params).items() >= {"libraries": "0.35-0.35", "overhead_log": "vLLM"}.items()
+    run(weigh.button(key="remove_calibration").click())
+    assert line not in texts(weigh.markdown)
+    assert not {"libraries", "overhead_log"} & dict(weigh.query_params).keys()
+
+
+def test_a_link_carries_what_a_log_calibrated_and_its_name_is_only_a_text():
+    app = page(libraries="0.07-0.07", overhead_log="vLLM 0.25, [a](https://example.com)")
+    (line,) = [text for text in texts(app.markdown) if "Overhead from a log of " in text]
+    assert r"\[a\](" in line
+
+
+def test_an_end_that_the_reader_moves_is_not_the_logs():
+    app = page("weigh", "overhead_drawer", libraries="0.07-0.07", overhead_log="vLLM 0.25")
+    run(newest(app.slider, "range_libraries").set_value((0.1, 0.2)))
+    assert "overhead_log" not in app.query_params

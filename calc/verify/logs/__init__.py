@@ -1,6 +1,7 @@
 """What an engine's start-up log says of its memory, to lay beside what we compute."""
 
 from calc.serving.engines.startup_log import LogSettings
+from calc.verify.logs.calibrated import calibrated
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.differences import differences, largest
 from calc.verify.logs.log import Log
@@ -16,6 +17,7 @@ __all__ = [
     "LogSettings",
     "OutOfMemory",
     "Remedy",
+    "calibrated",
     "differences",
     "engine_of",
     "gpus_of",

@@ -17,7 +17,7 @@ from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.units import GIB
-from calc.verify.logs.difference import Difference
+from calc.verify.logs.difference import Difference, span
 from calc.verify.logs.log import ROUNDING, Log
 
 STEPS = (2048, 8192)
@@ -182,16 +182,15 @@ def _tokens(kv_bytes: int, tokens: int, rounding: int, cache: Pages) -> Differen
     low, high = cache.tokens(case, kv_bytes - rounding), cache.tokens(case, kv_bytes + rounding)
     agrees = low <= tokens <= high
     known: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": kv_bytes / GIB}
-    known |= {"low": low, "high": high, "tokens": tokens}
+    known |= {"span": span(low, high), "tokens": tokens}
     if agrees:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold {low:,} to {high:,} tokens; its {tokens:,} are within the "
-            "range.",
+            "{pages} the log's {size:.2f} GiB of cache hold {span} tokens; its {tokens:,} are within the range.",
             **known,
         )
     else:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold {low:,} to {high:,} tokens, but it has {tokens:,}: another "
+            "{pages} the log's {size:.2f} GiB of cache hold {span} tokens, but it has {tokens:,}: another "
             "step, version, cache format or model than ours.",
             **known,
         )

@@ -42,3 +42,8 @@ class Difference(Frozen):
     def share(self) -> float:
         """Of ours."""
         return self.difference / max(self.ours, 1)
+
+
+def span(low: int, high: int) -> Message | str:
+    """A range of counts in a sentence; one count where both ends are the same."""
+    return f"{low:,}" if low == high else Message("{low} to {high}", low=f"{low:,}", high=f"{high:,}")

@@ -6,7 +6,7 @@ from typing import Any
 from calc.errors import Message
 from calc.units import GIB
 from calc.verify.logs.cached import Case, Pages, pages_of, rounding_of
-from calc.verify.logs.difference import Difference, Term
+from calc.verify.logs.difference import Difference, Term, span
 from calc.verify.logs.log import Log
 
 
@@ -30,7 +30,7 @@ def _of_bytes(
     fields: dict[str, Any] = {"term": term, "log": stated, "ours": count(case, nbytes), "low": low, "high": high}
     fields["agrees"] = low <= stated <= high
     words: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": nbytes / GIB}
-    return fields, words | {"low": low, "high": high, "stated": stated}
+    return fields, words | {"span": span(low, high), "stated": stated}
 
 
 def _max_length(log: Log, stated: int, nbytes: int, cache: Pages) -> Difference:
@@ -44,13 +44,13 @@ def _max_length(log: Log, stated: int, nbytes: int, cache: Pages) -> Difference:
     fields, words = _of_bytes("max length", stated, nbytes, rounding_of(log), cache, length)
     if fields["agrees"]:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold a request of {low:,} to {high:,} tokens; its {stated:,} "
+            "{pages} the log's {size:.2f} GiB of cache hold a request of {span} tokens; its {stated:,} "
             "are within the range.",
             **words,
         )
     else:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold a request of {low:,} to {high:,} tokens, but it says "
+            "{pages} the log's {size:.2f} GiB of cache hold a request of {span} tokens, but it says "
             "{stated:,}: another step, version, cache format or model than ours.",
             **words,
         )
@@ -64,13 +64,12 @@ def _state_blocks(stated: int, nbytes: int, rounding: int, cache: Pages) -> Diff
     fields, words = _of_bytes("state blocks", stated, nbytes, rounding, cache, blocks)
     if fields["agrees"]:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache are {low:,} to {high:,} blocks; its {stated:,} are within the "
-            "range.",
+            "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
             **words,
         )
     else:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache are {low:,} to {high:,} blocks, but it has {stated:,}: another "
+            "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another "
             "version, cache format, layout or model than ours.",
             **words,
         )

@@ -7,7 +7,7 @@ import streamlit as st
 
 from calc import ConfigError, Range
 from calc.options import Option
-from pages.parts.state.scenario import Place, Scenario
+from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind, change
 from pages.parts.state.widgets import show
 from pages.parts.words import choice, field, say, value
@@ -127,7 +127,7 @@ def help_of(option: Option) -> str | None:
 
 
 def ranged(place: Place, usual: Range, most: float) -> None:
-    """A slider with two ends; the usual range is no choice."""
+    """A slider with two ends of a part of the overhead; the usual range is no choice."""
     now: Range = place.of(st.session_state.scenario) or usual
     most = max(most, now.high)
     st.slider(
@@ -142,7 +142,8 @@ def ranged(place: Place, usual: Range, most: float) -> None:
 
 def _take_range(ends: tuple[float, float], place: Place, usual: Range) -> None:
     chosen = Range(low=ends[0], high=ends[1])
-    change({place: None if chosen == usual else chosen})
+    log = places(("overhead",))["overhead_log"]  # of which it no longer is
+    change({place: None if chosen == usual else chosen, log: None})
 
 
 def explain(error: ConfigError, take: Take, where: str = "near") -> None:

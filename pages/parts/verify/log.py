@@ -4,11 +4,23 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
+from calc.hardware.overhead import Overhead
 from calc.serving.engines import LOGS
 from calc.serving.engines.llamacpp.startup_log import states_buffers
-from calc.verify.logs import Difference, Log, OutOfMemory, differences, largest, read_log, shortage, weigh_as
+from calc.verify.logs import (
+    Difference,
+    Log,
+    OutOfMemory,
+    calibrated,
+    differences,
+    largest,
+    read_log,
+    shortage,
+    weigh_as,
+)
 from pages.parts import words
-from pages.parts.state.url import choose
+from pages.parts.outputs import calibration
+from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import buffers, example, log_remedies
 from pages.parts.words import say
@@ -87,11 +99,31 @@ def draw(answer: Answer) -> None:
         st.error(say(problem.message), icon=":material/error:")
         return
     which_model(answer, log)
-    verdict(log, rows)
+    if log.refusal is not None:
+        st.error(say(shortage(log)), icon=":material/cancel:")
     log_remedies.draw(answer, log, ours)
+    verdict(log, rows)
     if rows:
         table(rows)
+    calibrate(answer, calibrated(log, ours))
     stated(log)
+
+
+def calibrate(answer: Answer, overhead: Overhead | None) -> None:
+    """The machine's own figures in place of our ranges."""
+    if overhead is not None and overhead != answer.scenario.overhead:
+        st.button(
+            say("Take these figures for this session"),
+            key="calibrate",
+            icon=":material/tune:",
+            help=say(
+                "CUDA graphs, memory outside PyTorch and what the pass at start took beyond ours become the overhead "
+                "on Weigh, in place of our ranges."
+            ),
+            on_click=change,
+            kwargs={"overhead": overhead},
+        )
+    calibration.draw(answer.scenario, leads_to_weigh=True)
 
 
 def which_model(answer: Answer, log: Log) -> None:
@@ -113,8 +145,6 @@ def which_model(answer: Answer, log: Log) -> None:
 
 def verdict(log: Log, rows: tuple[Difference, ...]) -> None:
     worst = largest(rows)
-    if log.refusal is not None:
-        st.error(say(shortage(log)), icon=":material/cancel:")
     if not rows:
         st.info(say("The log states nothing that is computed here."), icon=":material/info:")
     elif worst is None and log.refusal is not None:
@@ -142,7 +172,8 @@ def amount(row: Difference, value: int) -> str:
 def computed(row: Difference) -> str:
     if row.low is None or row.high is None:
         return amount(row, row.ours)
-    return say("{low} to {high}", low=amount(row, row.low), high=amount(row, row.high))
+    low, high = amount(row, row.low), amount(row, row.high)
+    return low if low == high else say("{low} to {high}", low=low, high=high)
 
 
 def share(row: Difference) -> str:

@@ -12,7 +12,7 @@ from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import gpus
 
-AS_IT_RAN = Remedy(what=Message("As it ran: Weigh says what would make it fit"), changes={})
+AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"), changes={})
 
 
 def draw(answer: Answer, log: Log, ours: Report) -> None:
@@ -31,17 +31,15 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
     else:
         (gpu,) = near
     for number, remedy in enumerate((*found, AS_IT_RAN)):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            if st.button(
-                say("Weigh it so"),
-                key=f"remedy_{number}",
-                icon=":material/arrow_forward:",
-                help=say("With the log's own settings: GPU, layout, formats and flags."),
-                on_click=use,
-                args=(answer, log, ours, gpu, remedy),
-            ):
-                st.switch_page("weigh.py")
-            st.markdown(say(remedy.what))
+        if st.button(
+            say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what),
+            key=f"remedy_{number}",
+            icon=":material/arrow_forward:",
+            help=say("With the log's own settings: GPU, layout, formats and flags."),
+            on_click=use,
+            args=(answer, log, ours, gpu, remedy),
+        ):
+            st.switch_page("weigh.py")
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:

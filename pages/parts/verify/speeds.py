@@ -178,7 +178,8 @@ def records(found: SpeedAccuracy) -> None:
     st.dataframe(
         [
             {"figure": say(SPEEDS.get(row["kind"], SPEEDS["full server"]))}
-            | {name: str(row[name]) if name in ("batch", "output") else row[name] for name in names}
+            | {name: str(row[name]) if name == "output" else row[name] for name in names}
+            | {"batch": say("max") if row["batch"] == "max" else str(row["batch"])}
             | {name: row[name] for name in figures}
             | {"error": hundredths(row["error"])}
             | {"source": row["source"] if row["source"].startswith("https://") else None}

@@ -85,8 +85,8 @@ class LlamaCppOptions(Frozen):
     weights_draft: WeightFormat | None = Field(
         default=None, description="Storage of the draft model's weights; else as of this one's."
     )
-    n_gpu_layers_draft: Annotated[int, Field(ge=0, le=2**16)] | None = Field(
-        default=None, description="Layers of the draft model on GPUs, counted from the last; else all."
+    n_gpu_layers_draft: int | None = Field(
+        default=None, ge=0, le=2**16, description="Layers of the draft model on GPUs, counted from the last; else all."
     )
     cache_type_k_draft: CacheType = Field(default="f16", description="Storage of keys in what guesses tokens.")
     cache_type_v_draft: CacheType = Field(default="f16", description="Storage of values in what guesses tokens.")

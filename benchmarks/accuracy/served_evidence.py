@@ -1,0 +1,65 @@
+"""python -m benchmarks.accuracy.served_evidence [SERVED.json]: what benchmarks.accuracy.served judges, a server a line,
+as pages/evidence/served.json, which the Accuracy page shows."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.records import LeftOut
+from benchmarks.accuracy.served import ROWS, Server, left_out_in_turn, predicted, rows_of
+from benchmarks.accuracy.time import as_text
+from calc.time.estimate import Estimate
+from pages.parts.verify.served_evidence import FIGURES, FILE, Served
+
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
+
+
+def digits(estimate: Estimate) -> tuple[float, float, float]:
+    """Low, expected and high with four digits."""
+    low, expected, high = (float(f"{ms:.4g}") for _, ms in estimate)
+    return low, expected, high
+
+
+def served(server: Server, source: str) -> Served:
+    row = server.row
+    return Served(
+        **{name: row[name] for name in ("model", "weights", "gpu", "concurrency", "tpot_ms", "ttft_ms")},
+        gpus=row["tp"] * row["pp"] * row["dp"],
+        engine=ENGINES[row["engine"]],
+        prompt=row["isl"],
+        output=row["osl"],
+        tpot_ours=digits(server.tpot_ms),
+        ttft_ours=digits(server.ttft_ms),
+        source=source,
+    )
+
+
+def whole(path: Path) -> dict[str, Any]:
+    """What the file holds."""
+    every = list(predicted(*rows_of(path)))
+    found = [server for server in every if isinstance(server, Server)]
+    addresses = [f"https://{name}" for name in json.loads(path.read_text(encoding="utf-8"))["sources"]]
+    rows = [served(server, addresses[server.row["source"]]).model_dump() for server in found]
+    sources = list(dict.fromkeys(row["source"] for row in rows))
+    out = Counter(left.reason for left in every if isinstance(left, LeftOut))
+    return {
+        "columns": list(Served.model_fields),
+        "rows": [[*list(row.values())[:-1], sources.index(row["source"])] for row in rows],
+        "sources": sources,
+        "crossed": [
+            {"figure": figure, "column": column} | left_out_in_turn(found, figure, column)
+            for figure in FIGURES
+            for column in ("model", "gpu")
+        ],
+        "left_out": [{"reason": why, "count": count} for why, count in out.most_common()],
+    }
+
+
+def main() -> None:
+    FILE.write_text(as_text(whole(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

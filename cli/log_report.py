@@ -1,0 +1,194 @@
+"""python -m calc log FILE: a start-up log's figures beside ours, and what was short where the server died."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from calc import Architecture
+from calc.errors import ConfigError, Frozen, Message, printable, shown
+from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
+from calc.units import GIB
+from calc.verify.logs import Log, differences, largest, read_log, remedies, shortage, weigh_as
+from calc.verify.logs.parse import MAX_CHARACTERS
+from calc.verify.logs.planned_buffers import planned_beside
+from cli.command import load
+from cli.options import Parser
+from presets import gpus, models, preset_id
+
+AGREES, DIED, BAD_INPUT, DIFFERS = 0, 1, 2, 3
+
+
+class Compared(Frozen):
+    """A figure of the log and ours."""
+
+    term: str
+    unit: str
+    log: int
+    ours: int  # the middle, where ours is a range
+    low: int | None = None
+    high: int | None = None
+    agrees: bool
+    sentence: Message
+
+
+class LogReport(Frozen):
+    """What a log says and what we say of it."""
+
+    model: str
+    status: int
+    log: Log | None = None  # None: of llama.cpp, whose buffers are the rows
+    reason: Message | None = None  # why the server did not start
+    changes: tuple[str, ...] = ()  # the least ones with which it would have started, each the flag that makes it
+    rows: tuple[Compared, ...] = ()
+    differs_most: str | None = None  # a term
+
+
+def parser() -> Parser:
+    about = "Lay a start-up log of vLLM, SGLang or llama.cpp, or a CUDA out-of-memory message, beside our figures."
+    p = Parser(prog="python -m calc log", description=about, allow_abbrev=False)
+    p.add_argument("file", metavar="FILE", help="the log, or - for standard input")
+    p.add_argument("--model", type=preset_id, metavar="MODEL", help="what was run (default: the preset that it names)")
+    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    p.epilog = (
+        f"Exit status: {AGREES} every figure agrees, {DIED} the server did not start or died, {BAD_INPUT} not a log "
+        f"that can be read, {DIFFERS} it started and a figure differs."
+    )
+    return p
+
+
+def text_of(name: str) -> str:
+    """The text of a file or of standard input, at most one character more than a log may have. Raises ConfigError."""
+    try:
+        if name == "-":
+            return sys.stdin.read(MAX_CHARACTERS + 1) if sys.stdin is not None else ""
+        with Path(name).open(encoding="utf-8", errors="replace") as file:
+            return file.read(MAX_CHARACTERS + 1)
+    except UnicodeDecodeError:
+        raise ConfigError(Message("The log is not text in UTF-8.")) from None
+    except OSError as error:
+        raise ConfigError(
+            Message("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
+        ) from None
+
+
+def named_preset(named: str | None) -> str:
+    """The preset of a log's model: by its id, or the only one with its last part. Raises ConfigError."""
+    if named is None:
+        raise ConfigError(Message("The log does not name its model: say which it is with --model."), "model")
+    if (exact := preset_id(named)) in models():
+        return exact
+    last = named.rstrip("/").split("/")[-1].lower()
+    near = [name for name in models() if name.split("/")[-1].lower() == last]
+    if len(near) != 1:
+        raise ConfigError(
+            Message("The log is of {model}, which is no preset: say which it is with --model.", model=shown(named)),
+            "model",
+        )
+    return near[0]
+
+
+def log_report(text: str, model: str | None) -> LogReport:
+    """A log beside ours, as the page Verify has it. Raises ConfigError."""
+    if states_buffers(text):
+        return of_buffers(text, model)
+    log = read_log(text)
+    name = model or named_preset(log.settings.model)
+    config = load(name)
+    ours = weigh_as(log, config, gpus().values())
+    found = differences(log, Architecture.from_config(config), ours)
+    worst = largest(found)
+    if log.refusal is not None:
+        status = DIED
+    elif not found:
+        raise ConfigError(Message("The log states nothing that is computed here."))
+    else:
+        status = AGREES if worst is None else DIFFERS
+    return LogReport(
+        model=name,
+        status=status,
+        log=log,
+        reason=None if log.refusal is None else shortage(log),
+        changes=tuple(str(remedy.what).strip("`") for remedy in remedies(log, ours.memory.weights)),
+        rows=tuple(Compared(**{field: getattr(row, field) for field in Compared.model_fields}) for row in found),
+        differs_most=None if worst is None else worst.term,
+    )
+
+
+def of_buffers(text: str, model: str | None) -> LogReport:
+    """Buffers of llama.cpp by device, in the log and as we plan them; Q4_K_M where the log names no format."""
+    name = model or named_preset(None)
+    found = planned_beside(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
+    if not found:
+        raise ConfigError(Message("The log states nothing that is computed here."))
+    rows = tuple(
+        Compared(
+            term=f"{row.what} on {row.device}",
+            unit="bytes",
+            log=row.log,
+            ours=row.ours,
+            agrees=row.agrees,
+            sentence=row.sentence,
+        )
+        for row in found
+    )
+    worst = max((row for row in rows if not row.agrees), key=lambda row: abs(row.log - row.ours), default=None)
+    status = AGREES if worst is None else DIFFERS
+    return LogReport(model=name, status=status, rows=rows, differs_most=None if worst is None else worst.term)
+
+
+def table(report: LogReport) -> str:
+    """The report for reading."""
+    lines = [printable(report.model), ""]
+    if report.reason is not None:
+        lines += [str(report.reason), ""]
+    if report.changes:
+        lines += ["By the log's own figures, the least change with which it would have started:"]
+        lines += [*(f"  {change}" for change in report.changes), ""]
+    if report.rows:
+        lines.append(f"{'':24}{'log':>18}{'computed':>28}{'difference':>12}")
+    for row in report.rows:
+        lines.append(f"{printable(row.term):24}{amount(row, row.log):>18}{computed(row):>28}{difference(row):>12}")
+    if report.rows:
+        differ = [printable(str(row.sentence)) for row in report.rows if not row.agrees]
+        lines += ["", *(differ or ["Every figure that the log states agrees."])]
+    if report.log is not None:
+        lines += map(str, report.log.notes)
+    return "\n".join(lines)
+
+
+def amount(row: Compared, value: int) -> str:
+    if row.unit != "bytes":
+        return f"{value:,}"
+    return f"{value / GIB:.2f} GiB" if value >= GIB // 100 else f"{value:,} bytes"
+
+
+def computed(row: Compared) -> str:
+    if row.low is None or row.high is None:
+        return amount(row, row.ours)
+    low, high = amount(row, row.low), amount(row, row.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def difference(row: Compared) -> str:
+    """Of ours; where that is a range, whether the log's lies within."""
+    if row.low is None:
+        return f"{row.log / max(1, row.ours) - 1:+.2%}"
+    return "within" if row.agrees else "outside"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        report = log_report(text_of(arguments.file), arguments.model)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    whole = report.model_dump(mode="json")
+    text = json.dumps(whole, indent=1, ensure_ascii=False) if arguments.json else table(report)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return report.status

@@ -1,0 +1,39 @@
+"""Overhead that is a machine's own, taken from its start-up log: said in a line, and gone by one click."""
+
+import streamlit as st
+
+from calc.errors import Outside
+from calc.hardware.overhead import Overhead, OverheadItem
+from pages.parts import words
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.url import change
+from pages.parts.words import say
+
+ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
+
+
+def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
+    """Nothing where the overhead is not from a log."""
+    found = scenario.overhead
+    if found.overhead_log is None:
+        return
+    spans = {item: getattr(found, item) for item in ITEMS}
+    named = [
+        say("{part} {span} GiB", part=words.PARTS[item], span=f"{span.low:g}" if span.low == span.high else str(span))
+        for item, span in spans.items()
+        if span is not None
+    ]
+    line = say("Overhead from a log of {log}: {list}.", log=Outside(found.overhead_log), list=words.listed(named))
+    st.markdown(f":material/tune: {line}")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="calibrated"):
+        st.button(
+            say("Remove"),
+            key="remove_calibration",
+            icon=":material/undo:",
+            type="tertiary",
+            help=say("Our own ranges again."),
+            on_click=change,
+            kwargs={"overhead": Overhead()},
+        )
+        if leads_to_weigh:
+            st.page_link("weigh.py", label=say("Weigh"), icon=":material/scale:", width="content")

@@ -1,0 +1,102 @@
+"""Servers under a steady load: predicted times beside measured ones, by engine and generation of GPU."""
+
+from collections import Counter
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from pages.parts import words
+from pages.parts.inputs.drawer import drawer
+from pages.parts.verify.served_evidence import (
+    FIGURES,
+    REASONS,
+    Figure,
+    Served,
+    Servers,
+    by_engine,
+    summary_of,
+)
+from pages.parts.words import say
+
+
+def draw(found: Servers) -> None:
+    rows = list(found.servers())
+    st.header(say("Servers under a steady load"), anchor=False)
+    st.markdown(
+        say(
+            "What each request sees of **{n}** servers that kept so many requests in flight: predicted from the model, "
+            "the GPUs and the load alone.",
+            n=len(rows),
+        )
+    )
+    head = [say("Engine and GPUs"), say("Records"), say("Median error"), say("Within 25%")]
+    head += [say("Inside the range"), say("Width of the range")]
+    groups = {say("All"): rows} | {f"{engine}, {gpu}": group for (engine, gpu), group in by_engine(rows).items()}
+    for figure, title in FIGURES.items():
+        st.markdown(f"**{say(title)}**")
+        lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
+        st.markdown(words.table(head, lines, numbers=5))
+        crossed = {row.column: row.median_error for row in found.crossed if row.figure == figure}
+        st.caption(
+            say(
+                "The constants are fitted on all of these. With each model left out in turn, and one factor an engine "
+                "fitted on the others, the median error is {model}; with each GPU left out, {gpu}.",
+                model=f"{crossed['model']:.1%}",
+                gpu=f"{crossed['gpu']:.1%}",
+            )
+        )
+    records(rows)
+    left_out(found)
+
+
+def left_out(found: Servers) -> None:
+    counts = Counter[str]()
+    for row in found.left_out:
+        counts[say(next(why for start, why in REASONS.items() if row.reason.startswith(start)))] += row.count
+    named = words.listed(f"{why}: {count}" for why, count in counts.most_common())
+    st.caption(say("Left out: {list}.", list=named))
+
+
+def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:
+    row = summary_of(rows, figure)
+    return f"**{row.median:.1%}**", f"{row.within_25:.0%}", f"{row.inside:.0%}", f"{row.width:.2f} ×"
+
+
+def records(rows: list[Served]) -> None:
+    with drawer(say("Server by server"), "served_drawer", icon=":material/table:") as is_open:
+        if not is_open:
+            return
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            [
+                {
+                    "engine": row.engine,
+                    "model": row.model,
+                    "weights": row.weights,
+                    "gpus": f"{row.gpus} × {find_gpu(row.gpu).name}",
+                    "lengths": f"{row.prompt:,} + {row.output:,}",
+                    "concurrency": row.concurrency,
+                    "tpot": row.tpot_ms,
+                    "tpot_ours": row.tpot_ours[1],
+                    "ttft": row.ttft_ms,
+                    "ttft_ours": row.ttft_ours[1],
+                    "source": row.source,
+                }
+                for row in rows
+            ],
+            hide_index=True,
+            key="served_records",
+            column_config={
+                "engine": say("Engine"),
+                "model": say("Model"),
+                "weights": say("Weights"),
+                "gpus": say("GPUs"),
+                "lengths": say("Prompt and output tokens"),
+                "concurrency": number(say("Requests in flight")),
+                "tpot": number(say("TPOT measured, ms"), format="%.4g"),
+                "tpot_ours": number(say("TPOT predicted, ms"), format="%.4g"),
+                "ttft": number(say("TTFT measured, ms"), format="%.4g"),
+                "ttft_ours": number(say("TTFT predicted, ms"), format="%.4g"),
+                "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+            },
+        )

@@ -1,0 +1,206 @@
+"""Whether servers start: a court of configurations, the cache and CUDA graphs of start-up logs, and printed lengths."""
+
+from collections.abc import Iterator
+
+import streamlit as st
+
+from calc.errors import Message
+from calc.hardware.custom_gpu import find_gpu
+from calc.units import hundredths
+from pages.parts import words
+from pages.parts.outputs.cards import BADGES
+from pages.parts.verify.startup_evidence import (
+    FITTED,
+    Given,
+    Startups,
+    StartupSummary,
+    length_errors,
+    percentile,
+    summary,
+)
+from pages.parts.words import say
+
+REASONS = {
+    "partial": Message("Only a part of the log is stated"),
+    "it did not start": Message("It did not start"),
+    "a draft model that the row does not name": Message("A draft model that the log does not name"),
+    "weights partly in host memory": Message("A part of the weights lies in host memory"),
+    "LoRA slots": Message("Slots for LoRA adapters, whose number is not stated"),
+    "not vLLM's own code for this device": Message("The device runs code that is not vLLM's own"),
+    "no config of this model": Message("No config of the model"),
+    "a format that is not stated exactly": Message("The format is not stated exactly"),
+    "refused by us": Message("By our count it does not run"),
+}
+"""Why logs are left out, by the beginning of the benchmark's words."""
+
+
+def draw(found: Startups) -> None:
+    """All of it."""
+    st.markdown(
+        say(
+            "Our budgets beside **{logs}** public start-up logs of vLLM, and our word on **{configurations}** "
+            "configurations that start in a real engine, or do not.",
+            logs=len(found.logs),
+            configurations=sum(cell.count for cell in found.court),
+        )
+    )
+    court(found)
+    budgets(found)
+    lengths(found)
+    records(found)
+    left_out(found)
+
+
+def court(found: Startups) -> None:
+    """Four cells, the same by engine, and each miss."""
+    st.header(say("Does it start?"), anchor=False)
+    rows = [
+        (title, *(f"**{found.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
+        for starts, title in ((True, say("It starts")), (False, say("It does not start")))
+    ]
+    st.markdown(words.table(["", say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
+    tight = sum(cell.count for cell in found.court if cell.word == "tight")
+    st.caption(
+        say(
+            "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
+            "where the overhead decides; “does not fit” counts those that do not run. TensorRT-LLM and ATOM are asked "
+            "as vLLM.",
+            tight=tight,
+        )
+    )
+    head = [say("Engine"), say("Starts, fits"), say("Starts, does not fit")]
+    head += [say("Does not start, fits"), say("Does not start, does not fit")]
+    cells = [(starts, fits) for starts in (True, False) for fits in (True, False)]
+    lines = [
+        (engine, *(f"{found.judged(starts=starts, fits=fits, engine=engine):,}" for starts, fits in cells))
+        for engine in sorted({cell.engine for cell in found.court})
+    ]
+    st.markdown(words.table(head, lines, numbers=4))
+    misses(found)
+
+
+def misses(found: Startups) -> None:
+    if not found.misses:
+        return
+    st.markdown(say("**Where we are wrong**"))
+    st.dataframe(
+        [
+            {
+                "model": row.model,
+                "gpus": on(row.gpus, row.gpu),
+                "engine": row.engine,
+                "starts": say("It starts") if row.starts else say("It does not start"),
+                "word": say(BADGES[row.word][0]),
+                "source": row.source if row.source.startswith("https://") else None,
+            }
+            for row in found.misses
+        ],
+        hide_index=True,
+        key="startup_misses",
+        column_config={
+            "model": say("Model"),
+            "gpus": say("GPUs"),
+            "engine": say("Engine"),
+            "starts": say("What happens"),
+            "word": say("What we say"),
+            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+        },
+    )
+
+
+def on(gpus: int, gpu: str) -> str:
+    return f"{gpus} × {find_gpu(gpu).name}"
+
+
+def budgets(found: Startups) -> None:
+    st.header(say("Available KV cache memory and CUDA graphs"), anchor=False)
+    head = [say("Logs"), say("Records"), say("Median error"), say("90% within"), say("Inside the range")]
+    head += [say("CUDA graphs, median error"), say("90% within"), say("Records")]
+    st.markdown(words.table(head, budget_rows(found), numbers=7))
+    st.caption(
+        say(
+            "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
+            "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
+        )
+    )
+    st.caption(say(FITTED))
+
+
+def budget_rows(found: Startups) -> Iterator[tuple[str, ...]]:
+    discrete = [log for log in found.logs if find_gpu(log.gpu).memory == "dedicated"]
+    groups = {say("All"): list(found.logs), say("GPUs with memory of their own"): discrete}
+    for (engine, minor), logs in found.by_version().items():
+        groups[f"{engine} {minor or ''}".strip()] = logs
+    for name, logs in groups.items():
+        row = summary(logs)
+        if row is not None:
+            yield name, *figures(row)
+
+
+def figures(row: StartupSummary) -> tuple[str, ...]:
+    graphs = ["–" if size is None else f"{size:.2f} GiB" for size in (row.graphs_median, row.graphs_p90)]
+    inside = say("{n} of {all}", n=row.inside, all=row.records)
+    return f"{row.records}", f"**{row.median:.2%}**", f"{row.p90:.2%}", inside, *graphs, f"{row.graphs}"
+
+
+def lengths(found: Startups) -> None:
+    st.header(say("Longest request that a refusal prints"), anchor=False)
+    head = [say("Ours"), say("Records"), say("Median error"), say("90% within"), say("Worst")]
+    rows = []
+    titles: dict[Given, str] = {
+        "of_bytes": say("From the log's own bytes"),
+        "end_to_end": say("From its settings alone"),
+    }
+    for given, title in titles.items():
+        errors = length_errors(found.lengths, given)
+        if errors:
+            shares = f"{percentile(errors, 50):.2%}", f"{percentile(errors, 90):.2%}", f"{errors[-1]:.2%}"
+            rows.append((title, f"{len(errors)}", *shares))
+    st.markdown(words.table(head, rows, numbers=4))
+
+
+def records(found: Startups) -> None:
+    st.header(say("Record by record"), anchor=False)
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        [
+            {
+                "engine": f"{log.engine} {log.version or ''}".strip(),
+                "model": log.model,
+                "gpus": on(log.gpus, log.gpu),
+                "logged": log.cache_logged,
+                "ours": log.cache,
+                "low": log.cache_low,
+                "high": log.cache_high,
+                "error": None if log.error is None else hundredths(log.error),
+                "graphs_logged": log.graphs_logged,
+                "graphs": log.graphs,
+                "source": log.source if log.source.startswith("https://") else None,
+            }
+            for log in found.logs
+        ],
+        hide_index=True,
+        key="startup_records",
+        column_config={
+            "engine": say("Engine"),
+            "model": say("Model"),
+            "gpus": say("GPUs"),
+            "logged": number(say("Cache in the log, GiB"), format="%.2f"),
+            "ours": number(say("Predicted"), format="%.2f"),
+            "low": number(say("Low"), format="%.2f"),
+            "high": number(say("High"), format="%.2f"),
+            "error": number(say("Error, share of the GPU"), format="percent"),
+            "graphs_logged": number(say("CUDA graphs in the log, GiB"), format="%.2f"),
+            "graphs": number(say("Predicted"), format="%.2f"),
+            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+        },
+    )
+
+
+def left_out(found: Startups) -> None:
+    st.header(say("Left out: {n:,} logs", n=sum(row.count for row in found.left_out)), anchor=False)
+    rows = [
+        (say(next(why for start, why in REASONS.items() if row.reason.startswith(start))), f"{row.count}")
+        for row in found.left_out
+    ]
+    st.markdown(words.table([say("Why"), say("Records")], rows))
