@@ -4,7 +4,7 @@ import pytest
 
 from calc import Precision, Workload, report
 from calc.formats import FLOATS, WEIGHT_FORMATS
-from calc.hardware.format_rules import WAYS, format_note, refused_format
+from calc.hardware.format_rules import WAYS, format_note, missing_kernel
 from calc.serving.engines import ENGINES
 from presets import gpus, models
 
@@ -30,7 +30,7 @@ from presets import gpus, models
 )
 def test_what_the_documentation_says(engine, gpu, weights, words):
     asked = gpus()[gpu], ENGINES[engine].support, weights
-    note = refused_format(*asked) or format_note(*asked)
+    note = missing_kernel(*asked) or format_note(*asked)
     assert words in str(note) if words else note is None
 
 
