@@ -159,7 +159,12 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "tiled": Message("In tiles with the output layer"),
         "fused": Message("Fused with the output layer"),
     },
-    "products": {"compute": Message("In the recipe's type")},
+    "products": {
+        "compute": Message("In the recipe's type"),
+        "fp8": Message("FP8"),
+        "mxfp8": Message("MXFP8"),
+        "nvfp4": Message("NVFP4"),
+    },
     "lora_targets": {
         "all": Message("All matrices (PEFT)"),
         "dense": Message("All but experts"),

@@ -91,8 +91,10 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
     """The targets that it does not meet, each with what it does."""
     needs, most = answer.scenario.planning.needs, answer.scenario.planning.max_gpus
     if plan.gpus > most:
-        late = cannot_keep_up(answer.plans.search, plan)
-        yield say(late or "GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
+        if (late := cannot_keep_up(answer.plans.search, plan)) is not None:
+            yield say(late)
+        else:
+            yield say("GPUs in all: {n:,}, at most {most:,}", n=plan.gpus, most=most)
     if needs.ttft_ms is not None and plan.ttft_ms > needs.ttft_ms:
         yield say(
             "first token after {ttft}, at most {most}",

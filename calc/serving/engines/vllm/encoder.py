@@ -56,7 +56,7 @@ def encoder_pass(tower: ListedTower, patches: int, tp: int) -> dict[str, int]:
     inner, _ = shape_of(tower, GATED if gated else PLAIN)
     heads = 3 * hidden + 2 * hidden + 2 * hidden + hidden  # projected, queries and keys apart, turned; the output
     return {
-        "pixels": 2 * patches * pixels,
+        "pixels of the images": 2 * patches * pixels,
         "positions, input, its norm and output": 2 * patches * 4 * hidden,
         "in attention or in the feed-forward": 2 * patches * max(heads, (3 if gated else 2) * inner) // tp,
     }
