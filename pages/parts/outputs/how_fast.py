@@ -32,5 +32,5 @@ def draw(answer: Weighed) -> None:
     if workload.batch > 1:
         rate, span = words.figure(found.tokens_per_s.expected), words.span(found.tokens_per_s)
         told = f"{told} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
-    origin = f":gray-badge[{say(ORIGINS[found.origin.basis])}]"
+    origin = f"({say(ORIGINS[found.origin.basis])})"
     st.markdown(f":material/speed: {told} {origin}", help=say(found.origin.sentence))
