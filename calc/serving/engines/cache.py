@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from math import inf
 
 from calc.hardware.solver import largest
 from calc.serving.engines.device_buffers import DeviceBuffers
@@ -74,6 +75,10 @@ class Pool(Cache):
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""
         return blocks / self.request_blocks(length)
+
+    def most_requests(self, budgets: Sequence[int]) -> float:
+        """Requests that what is no block has room for in so many bytes on each stage: states in a pool of their own."""
+        return inf
 
     @abstractmethod
     def tokens(self, blocks: int, length: int) -> int:
