@@ -68,9 +68,12 @@ class Pool(Cache):
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        sizes = zip(budgets, self.block_bytes, strict=True)
-        room = [(budget - self.fixed_bytes(stage)) // size for stage, (budget, size) in enumerate(sizes) if size]
-        return max(0, min(room))
+        return max(0, min(int(left // size) for left, size in self.shares(budgets) if size))
+
+    def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
+        """Bytes that are left for blocks on each stage, and those of a block there."""
+        sizes = enumerate(zip(budgets, self.block_bytes, strict=True))
+        return [(budget - self.fixed_bytes(stage), size) for stage, (budget, size) in sizes]
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""

@@ -58,6 +58,11 @@ def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> i
     return STATES[strategy] - (strategy == "extra_buffer" and stages > 1)
 
 
+def whole(nbytes: float) -> float:
+    """An int where there is no fraction."""
+    return int(nbytes) if nbytes == int(nbytes) else nbytes
+
+
 class TokenPool(Pool):
     """All pools grow together: a block is a page of tokens with its shares of the window pool and of the states, as far
     as flags do not say how large those are. `budgets` are the bytes of all of them on each stage."""
@@ -70,9 +75,9 @@ class TokenPool(Pool):
         bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
-        whole = [stage.get(None, 0) / 8 for stage in bits]
-        windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, whole, strict=True)]
-        self.only_windows = not any(whole)
+        full = [stage.get(None, 0) / 8 for stage in bits]
+        windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
+        self.only_windows = not any(full)
         requests = max(1, options.max_running_requests // dp) if options.max_running_requests else None
         if not options.disable_radix_cache:
             requests = None
@@ -84,7 +89,7 @@ class TokenPool(Pool):
                 cap = requests * (self.window - 1 + EVICTION + 2 * self.page) + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
                 self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
-        self.cells = [kept + share * passing for kept, passing in zip(whole, windowed, strict=True)]
+        self.cells = [kept + share * passing for kept, passing in zip(full, windowed, strict=True)]
         self.states = [slot_bytes(blocks) for blocks in stages]
         self.state = max(self.states)
         self.state_share = options.mamba_full_memory_ratio
@@ -113,16 +118,14 @@ class TokenPool(Pool):
             return self.stated_slots or 0
         return int(budget * self.state_share / (1 + self.state_share) // self.state) - 1
 
-    def blocks(self, budgets: Sequence[int]) -> int:
-        """Pages that every stage has room for beside its states, of which there is a whole number."""
+    def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
+        """Of states there is a whole number, and the rest is for pages."""
         if not any(self.cells):
-            return super().blocks(budgets)
-        tokens = [
-            (budget - windows - (self.slots(budget) + 1) * self.state) // cell
+            return super().shares(budgets)
+        return [
+            (budget - windows - (self.slots(budget) + 1) * self.state, whole(self.page * cell))
             for budget, windows, cell in zip(budgets, self.window_bytes, self.cells, strict=True)
-            if cell
         ]
-        return max(0, int(min(tokens)) // self.page)
 
     def request_blocks(self, length: int) -> int:
         """As many as every pool needs. The window pool keeps a page beside the window of each request."""
