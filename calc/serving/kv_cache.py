@@ -24,13 +24,16 @@ def fp8_latent_bits(mixer: LatentAttention) -> int:
     return 8 * (mixer.kv_rank + index) + 32 * scales + 16 * mixer.d_rope
 
 
-def growth(blocks: Iterable[Block], kv: CacheFormat) -> dict[int | None, int]:
-    """Bits cached per token of all layers, by their window; None: the layers that keep the whole context."""
+def growth(
+    blocks: Iterable[Block], kv: CacheFormat, bits_of: Callable[[Mixer, CacheFormat], int] = token_bits
+) -> dict[int | None, int]:
+    """Bits cached per token of all layers, by their window; None: the layers that keep the whole context. `bits_of`:
+    how an engine keeps a token of a layer."""
     bits: dict[int | None, int] = {}
     for block in blocks:
         places = len(block.runs_in)
         for mixer in block.mixers:
-            bits[mixer.window] = bits.get(mixer.window, 0) + places * token_bits(mixer, kv)
+            bits[mixer.window] = bits.get(mixer.window, 0) + places * bits_of(mixer, kv)
             if isinstance(mixer, CompressedAttention):
                 bits[None] = bits.get(None, 0) + places * int(mixer.compressed_elements() * CACHE_BITS[kv])
     return bits

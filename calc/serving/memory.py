@@ -315,7 +315,7 @@ class Allocation:
             if pool is not None:
                 starts = starts and self.refusal is None and pool.request_blocks(context) <= room.usable_blocks
                 starts = starts and pool.least_blocks(self.limits.sequences) <= room.blocks
-                requests = pool.concurrency(room.blocks, context)
+                requests = min(pool.concurrency(room.blocks, context), pool.most_requests(room.available))
             self.outcomes[end] = Outcome(room, starts, requests)
         return self.outcomes[end]
 

@@ -139,14 +139,11 @@ class Derivations:
 
     def blocks(self, cache: Pool) -> Any:
         """Blocks on the stage that has room for the fewest."""
-        available = enumerate(self.allocation.room(MIDDLE).available)
-        sizes = cache.block_bytes
-        left = [(stage, size - cache.fixed_bytes(stage)) for stage, size in available]
-        room = [(size // sizes[stage], stage, size) for stage, size in left if sizes[stage]]
-        _, stage, size = min(room)
+        shares = cache.shares(self.allocation.room(MIDDLE).available)
+        left, size = min((share for share in shares if share[1]), key=lambda share: share[0] // share[1])
         whole = "bytes for the cache, where there is room for the fewest blocks"
-        return self.symbols.named("available", size, whole) // self.symbols.named(
-            "block_bytes", sizes[stage], "bytes of a block there"
+        return self.symbols.named("available", left, whole) // self.symbols.named(
+            "block_bytes", size, "bytes of a block there"
         )
 
     def spare(self) -> Lines:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from math import inf
 
 from calc.hardware.solver import largest
 from calc.serving.engines.device_buffers import DeviceBuffers
@@ -67,13 +68,20 @@ class Pool(Cache):
 
     def blocks(self, budgets: Sequence[int]) -> int:
         """Blocks that every stage has room for."""
-        sizes = zip(budgets, self.block_bytes, strict=True)
-        room = [(budget - self.fixed_bytes(stage)) // size for stage, (budget, size) in enumerate(sizes) if size]
-        return max(0, min(room))
+        return max(0, min(int(left // size) for left, size in self.shares(budgets) if size))
+
+    def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
+        """Bytes that are left for blocks on each stage, and those of a block there."""
+        sizes = enumerate(zip(budgets, self.block_bytes, strict=True))
+        return [(budget - self.fixed_bytes(stage), size) for stage, (budget, size) in sizes]
 
     def concurrency(self, blocks: int, length: int) -> float:
         """Requests of that length that the blocks hold at once."""
         return blocks / self.request_blocks(length)
+
+    def most_requests(self, budgets: Sequence[int]) -> float:
+        """Requests that what is no block has room for in so many bytes on each stage: states in a pool of their own."""
+        return inf
 
     @abstractmethod
     def tokens(self, blocks: int, length: int) -> int:

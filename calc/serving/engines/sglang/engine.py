@@ -25,7 +25,14 @@ from calc.serving.engines.launch import Launch, cached, degrees, quantized, stat
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
-from calc.serving.engines.sglang.images import EMBEDDINGS, has_graphs, reads_images, share_left
+from calc.serving.engines.sglang.images import (
+    STREAMED_BATCH,
+    has_graphs,
+    image_buffers,
+    reads_images,
+    share_left,
+    streams_images,
+)
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
 from calc.serving.engines.sglang.support import SUPPORT
@@ -128,13 +135,15 @@ class SGLang(Engine):
         reserved = 512 + max(step, 2048) * 1.5 + ranks * layout.pp * 128
         if not options.disable_cuda_graph:
             without = images and not has_graphs(architecture)
-            reserved += decode_graphs(self.largest_batch(gpu.memory_bytes, ranks), layout.dp)
+            reserved += decode_graphs(
+                self.largest_batch(gpu.memory_bytes, ranks, streams_images(architecture, gpu)), layout.dp
+            )
             reserved += prefill_graphs(step, architecture, layout, without)
         if total > LARGE:
             reserved = max(reserved, LARGE_RESERVE)
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
-            share *= share_left(architecture.vision)
+            share *= share_left(architecture.model_type, architecture.vision)
         sequences = options.max_running_requests or SEQUENCES
         states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         known = not states or options.max_running_requests is not None  # states may allow fewer
@@ -143,25 +152,25 @@ class SGLang(Engine):
             sequences=sequences,
             share=options.mem_fraction_static or share,
             in_flight_tokens=step,
-            kept_free=EMBEDDINGS if images else 0,
+            kept_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
             tables=request_table(-(-sequences // layout.dp), workload.context) if known else 0,
             poll=options.scheduler_recv_interval,
         )
 
-    def largest_batch(self, memory: int, ranks: int) -> int:
-        """Sequences of the largest CUDA graph on a GPU with so many bytes."""
+    def largest_batch(self, memory: int, ranks: int, streamed: bool = False) -> int:
+        """Sequences of the largest CUDA graph on a GPU with so many bytes; `streamed`: images pass through the GPU, and
+        graphs are for all requests at once (`expand_multimodal_decode_graph_to_running_limit`)."""
         few, many = tier(memory)[1:]
-        usual = few if ranks < 4 else many
-        return self.options.cuda_graph_max_bs or min(usual, self.options.max_running_requests or usual)
+        usual, most = few if ranks < 4 else many, self.options.max_running_requests
+        if streamed and most is not None and most <= STREAMED_BATCH:
+            usual = most
+        return self.options.cuda_graph_max_bs or min(usual, most or usual)
 
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
         return slot_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
-        stages = [stage.blocks for stage in laid_out.stages]
-        return TokenPool(
-            laid_out.whole.model_type, stages, laid_out.precision.kv, self.options, limits, laid_out.layout.dp
-        )
+        return TokenPool(laid_out, gpu, self.options, limits)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of a prefill chunk; logits are of the few sequences that it ends."""

@@ -1,12 +1,14 @@
 """What SGLang keeps free where a model reads images.
 
 Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (`adjust_mem_fraction_for_vlm`), `configs/model_config.py`
-(`mm_disabled_models`), `mem_cache/kv_cache_configurator.py` (`mm_runtime_reservation_gb`).
+(`mm_disabled_models`), `mem_cache/kv_cache_configurator.py` (`mm_runtime_reservation_gb`),
+`arg_groups/model_overrides/qwen3_vl.py`.
 """
 
+from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.towers.listed import ListedTower
-from calc.units import MIB
+from calc.units import GIB, MIB
 
 WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
 """Model types that are served without images unless a flag asks for them."""
@@ -14,6 +16,12 @@ GRAPHS = frozenset({"cohere2", "kimi_k25", "minimax_m3_vl_text", "qwen3_5_text",
 """Model types with images, of the language model or of the whole, that have CUDA graphs of prompts all the same."""
 EMBEDDINGS = 100 * MIB
 """Of the cache's memory, for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+STREAMED = frozenset({"qwen3_vl_text", "qwen3_vl_moe_text"})
+"""Model types whose images pass through the memory of a large Hopper GPU and whose embeddings are not kept there."""
+STREAMED_BATCH, MANY = 512, 400
+"""Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
+UNREAD = frozenset({"minimax_m3_vl_text"})
+"""Model types whose vision_config it keeps as a dict, of which it reads no size."""
 LAYERS, HIDDEN = 24, 1024
 """ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
 
@@ -28,10 +36,23 @@ def has_graphs(architecture: Architecture) -> bool:
     return architecture.model_type in GRAPHS or wrapper in GRAPHS
 
 
-def share_left(tower: ListedTower) -> float:
+def streams_images(architecture: Architecture, gpu: GPU) -> bool:
+    return architecture.model_type in STREAMED and gpu.capability == "9.0" and gpu.memory_bytes >= 60 * GIB
+
+
+def image_buffers(architecture: Architecture, gpu: GPU, requests: int | None) -> int:
+    """Bytes of the cache's memory that images keep: embeddings, or what a number of requests stream."""
+    if streams_images(architecture, gpu):
+        return (3 if (requests or 0) >= MANY else 1) * GIB
+    return EMBEDDINGS
+
+
+def share_left(model_type: str, tower: ListedTower) -> float:
     """Of the share of the memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
     vision_config state, else those of ViT-L/14; all of it without a vision_config of its own."""
     if not tower.images:
         return 1
+    if model_type in UNREAD:
+        return 0.95
     ratio = (tower.num_layers or LAYERS) * (tower.hidden or HIDDEN) ** 2 / (LAYERS * HIDDEN**2)
     return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))

@@ -10,7 +10,7 @@ StateStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
 class SGLangOptions(Frozen):
-    """Flags of `sglang.launch_server`; None: SGLang's own default, which hangs on the GPU."""
+    """Flags of `sglang.launch_server`; None: SGLang's own default, which depends on the GPU and the model."""
 
     mem_fraction_static: float | None = Field(
         default=None, gt=0, le=1, description="Share of the GPU's free memory for weights and cache."
@@ -20,7 +20,7 @@ class SGLangOptions(Frozen):
         default=None, ge=1, le=2**20, description="Largest batch that CUDA graphs are captured for."
     )
     max_running_requests: int | None = Field(default=None, ge=1, le=2**24, description="Sequences that run at once.")
-    page_size: int = Field(default=1, ge=1, le=4096, description="Tokens of one page of the cache.")
+    page_size: int | None = Field(default=None, ge=1, le=4096, description="Tokens of one page of the cache.")
     swa_full_tokens_ratio: float | None = Field(
         default=None, gt=0, le=1, description="Tokens in layers with a window, per token in layers that keep all."
     )

@@ -7,13 +7,16 @@ say; `_calculate_mamba_ratio`: states of a request).
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from math import inf
 
-from calc.formats import CacheFormat
+from calc.hardware.gpu import GPU
 from calc.model.block import Block
 from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.sglang.kernels import cached_bits, page_size
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
-from calc.serving.engines.sizes import Limits
+from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth
 
 WINDOWED = frozenset(
@@ -25,8 +28,8 @@ FEW = frozenset({"deepseek_v4", "inkling_text"})
 """Those whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
 STATES: dict[StateStrategy, int] = {"no_buffer": 3, "extra_buffer_lazy": 4, "extra_buffer": 5}
 """States of a request: three, and those that follow it for the prefix cache."""
-DEFAULT_STRATEGY: StateStrategy = "extra_buffer"
-"""Of all models with states but a few (`_MAMBA_EXTRA_BUFFER_ARCHS`)."""
+UNBUFFERED = frozenset("falcon_mamba lfm2 lfm2_moe mamba mamba2".split())
+"""Model types whose states no others follow; most have two that do, by turns (`_MAMBA_EXTRA_BUFFER_ARCHS`)."""
 EVICTION, CHUNKS = 128, 2
 """Tokens that a request keeps behind its window until they are freed, and chunks of a prompt in flight."""
 
@@ -45,62 +48,84 @@ def slot_bytes(blocks: Iterable[Block]) -> int:
     return found
 
 
+def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> int:
+    """States that a request takes. Without the overlapped schedule, which pipeline stages rule out, one follows it
+    instead of two."""
+    if options.disable_radix_cache:
+        return 1
+    usual: StateStrategy = "no_buffer" if model_type in UNBUFFERED else "extra_buffer"
+    strategy = options.mamba_radix_cache_strategy or usual
+    return STATES[strategy] - (strategy == "extra_buffer" and stages > 1)
+
+
+def whole(nbytes: float) -> float:
+    """An int where there is no fraction."""
+    return int(nbytes) if nbytes == int(nbytes) else nbytes
+
+
 class TokenPool(Pool):
     """All pools grow together: a block is a page of tokens with its shares of the window pool and of the states, as far
     as flags do not say how large those are. `budgets` are the bytes of all of them on each stage."""
 
-    def __init__(
-        self,
-        model_type: str,
-        stages: Sequence[Sequence[Block]],
-        kv: CacheFormat,
-        options: SGLangOptions,
-        limits: Limits,
-        dp: int,
-    ) -> None:
-        self.page = options.page_size
+    def __init__(self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits) -> None:
+        stages = [stage.blocks for stage in laid_out.stages]
+        model_type, dp = laid_out.whole.model_type, laid_out.layout.dp
+        self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
-        bits = [growth(blocks, kv) for blocks in stages]
+        bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
-        whole = [stage.get(None, 0) / 8 for stage in bits]
-        windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, whole, strict=True)]
-        self.only_windows = not any(whole)
+        full = [stage.get(None, 0) / 8 for stage in bits]
+        windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
+        self.only_windows = not any(full)
         requests = max(1, options.max_running_requests // dp) if options.max_running_requests else None
         if not options.disable_radix_cache:
             requests = None
-        share, fixed = 1.0, [0.0] * len(stages)
+        share, self.window_bytes = 1.0, [0] * len(stages)
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
-                cap = requests * (self.window - 1 + EVICTION + 2 * self.page) + CHUNKS * limits.step_tokens + self.page
+                chunk = limits.step_tokens // dp  # `handle_data_parallelism`
+                cap = requests * (self.window - 1 + EVICTION + 2 * self.page) + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
-                fixed = [-(-cap // self.page) * self.page * passing for passing in windowed]
-        self.cells = [kept + share * passing for kept, passing in zip(whole, windowed, strict=True)]
+                self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
+        self.cells = [kept + share * passing for kept, passing in zip(full, windowed, strict=True)]
         self.states = [slot_bytes(blocks) for blocks in stages]
+        self.state = max(self.states)
         self.state_share = options.mamba_full_memory_ratio
-        strategy = options.mamba_radix_cache_strategy or DEFAULT_STRATEGY
-        self.of_request = 1 if options.disable_radix_cache else STATES[strategy]
-        stated = options.max_mamba_cache_size // dp if options.max_mamba_cache_size else requests
-        self.slots = stated if any(self.states) and any(self.cells) else None
-        if self.slots is not None:
-            fixed = [more + (self.slots + 1) * max(self.states) for more in fixed]
-        self.fixed = tuple(map(round, fixed))
-        shared = any(self.states) and self.slots is None
-        self.states_per_token = self.state_share * max(self.cells) / max(self.states) if shared else 0.0
+        self.of_request = states_of_request(model_type, len(stages), options)
+        self.stated_slots = options.max_mamba_cache_size // dp if options.max_mamba_cache_size else requests
+        shared = self.state and self.stated_slots is None
+        self.states_per_token = self.state_share * max(self.cells) / self.state if shared else 0.0
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
 
     def block_size(self, length: int) -> int:
         return self.page
 
     def fixed_bytes(self, stage: int) -> int:
-        return self.fixed[stage]
+        states = 0 if self.stated_slots is None or not any(self.cells) else (self.stated_slots + 1) * self.state
+        return self.window_bytes[stage] + states
 
     def page_bytes(self, cell: float, state: int) -> int:
         """Bytes of a block on a stage, by those of a token and of a state."""
         if not any(self.cells):  # states alone; the share of the tokens stays empty
             return round(self.of_request * state * (1 + self.state_share) / self.state_share)
         return round(self.page * (cell + self.states_per_token * state))
+
+    def slots(self, budget: int) -> int:
+        """States of requests that a stage makes of its bytes, without the one for padding."""
+        if self.stated_slots is not None or not self.state:
+            return self.stated_slots or 0
+        return int(budget * self.state_share / (1 + self.state_share) // self.state) - 1
+
+    def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
+        """Of states there is a whole number, and the rest is for pages."""
+        if not any(self.cells):
+            return super().shares(budgets)
+        return [
+            (budget - windows - (self.slots(budget) + 1) * self.state, whole(self.page * cell))
+            for budget, windows, cell in zip(budgets, self.window_bytes, self.cells, strict=True)
+        ]
 
     def request_blocks(self, length: int) -> int:
         """As many as every pool needs. The window pool keeps a page beside the window of each request."""
@@ -114,17 +139,12 @@ class TokenPool(Pool):
             tokens = max(tokens, self.of_request / self.states_per_token)
         return -int(-tokens // self.page)
 
-    def concurrency(self, blocks: int, length: int) -> float:
-        """Of the states one is for padding."""
-        found = super().concurrency(blocks, length)
-        if self.slots is not None:
-            return min(found, self.slots / self.of_request)
-        if self.states_per_token:
-            return min(found, max(0, int(blocks * self.page * self.states_per_token) - 1) / self.of_request)
-        return found
+    def most_requests(self, budgets: Sequence[int]) -> float:
+        return max(0, min(map(self.slots, budgets))) / self.of_request if self.state else inf
 
     def tokens(self, blocks: int, length: int) -> int:
-        return blocks * (self.page if any(self.cells) else length)
+        """A model of states alone counts one request's: nothing is kept of them."""
+        return blocks * self.page if any(self.cells) else min(blocks, 1) * length
 
     def tokens_of(self, nbytes: int, length: int) -> int:
         """It states the bytes of states apart."""

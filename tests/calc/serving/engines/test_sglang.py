@@ -149,7 +149,9 @@ def test_states_limit_the_requests():
     states = int(found.kv_budget.bytes * 0.9 / 1.9 / found.cache.states[0]) - 1
     assert found.concurrency(MIDDLE) == states / 5
     long = allocation("Qwen/Qwen3.5-9B", context=131_072)
-    assert long.concurrency(MIDDLE) == pytest.approx(long.kv_budget.bytes / 1.9 / 131_072 / 32_768, rel=0.001)
+    states = int(long.kv_budget.bytes * 0.9 / 1.9 / long.cache.states[0])
+    tokens = (long.kv_budget.bytes - states * long.cache.states[0]) // 32_768
+    assert long.concurrency(MIDDLE) == tokens / 131_072
 
 
 @pytest.mark.parametrize(
@@ -209,10 +211,10 @@ def test_a_table_of_requests_is_not_in_the_share():
 
 
 def test_a_model_of_states_alone():
+    """_MAMBA_EXTRA_BUFFER_ARCHS has no Mamba: three states a request, one more for padding."""
     found = allocation("state-spaces/mamba-2.8b-hf")
-    assert found.concurrency(MIDDLE) == pytest.approx(
-        found.kv_budget.bytes * 0.9 / 1.9 / 5 / found.cache.states[0], rel=0.01
-    )
+    states = int(found.kv_budget.bytes * 0.9 / 1.9 / found.cache.states[0]) - 1
+    assert found.concurrency(MIDDLE) == states / 3
     assert found.fits(MIDDLE)
 
 

@@ -1,0 +1,68 @@
+"""Our defaults and pools beside those of SGLang 0.5.23's own code (benchmarks/oracle/write_sglang.py), to the token."""
+
+from functools import cache
+
+import pytest
+
+from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.graphs import batches
+from calc.serving.engines.sglang.images import streams_images
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.memory import Serving
+from presets import gpus
+from tests import load
+
+DATA = load("sglang_plans.json")
+CONFIGS = {row["id"]: row["config"] for row in load("oracle.json")}
+ELSEWHERE = {"tp_size", "attn_dp_size", "pp_size", "kv_cache_dtype", "context_length"}
+"""Settings that are no options of the engine here."""
+OURS = {"cuda_graph_max_bs_decode": "cuda_graph_max_bs"}
+FREE, LOADED = 2**29, 0.4
+"""Bytes that were gone before weights were loaded, and weights, of what was free (`CONTEXT`, `LOADED` there)."""
+
+
+@cache
+def serving(model, layout, kv):
+    return Serving(Architecture.from_config(CONFIGS[model]), SGLang(), Precision(kv=kv), layout, Overhead())
+
+
+def engine_of(row):
+    options = {OURS.get(name, name): value for name, value in row["settings"].items() if name not in ELSEWHERE}
+    return SGLang(SGLangOptions(**options))
+
+
+def layout_of(row):
+    """Its ranks count those of the attention's copies."""
+    settings = row["settings"]
+    dp = settings.get("attn_dp_size", 1)
+    return Layout(tp=settings.get("tp_size", 1) // dp, dp=dp, pp=settings.get("pp_size", 1))
+
+
+def named(row):
+    flags = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
+    return f"{row['model']} on {row['gpu']}, {flags or 'defaults'}"
+
+
+@pytest.mark.parametrize("row", DATA["rows"], ids=named)
+def test_as_sglang_plans(row):
+    engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
+    model = serving(row["model"], layout, row["kv"])
+    limits = engine.limits(Workload(context=row["context"]), gpu, model.architecture, layout)
+    assert (limits.share, limits.step_tokens // layout.dp) == (row["share"], row["chunk"])
+
+    streamed = streams_images(model.architecture, gpu)
+    graphs = batches(engine.largest_batch(gpu.memory_bytes, layout.tp * layout.dp, streamed))
+    assert row["decode"] == [] or graphs == DATA["graphs"]["decode"][row["decode"]]
+
+    rest = (limits.share - LOADED) * (gpu.memory_bytes - FREE) - limits.kept_free
+    assert rest == pytest.approx(row["bytes"], abs=64)  # it reckons in floats of GiB
+
+    pool, budgets = engine.cache(model.laid_out, gpu, limits), [row["bytes"]] * layout.pp
+    tokens = pool.tokens(pool.blocks(budgets), row["context"])
+    assert (pool.page, tokens) == (row["page"], row["tokens"])
+    if "window_tokens" in row and pool.window is not None:
+        share = 1 if pool.only_windows else pool.window_share
+        assert int(tokens * share) // pool.page * pool.page == row["window_tokens"]
+    if "states" in row:
+        assert (pool.slots(row["bytes"]), pool.of_request) == (row["states"], row["states_of_request"])
