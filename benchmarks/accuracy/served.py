@@ -6,16 +6,15 @@ model, and each GPU, is left out in turn: one factor an engine is fitted on all 
 themselves are fitted to all rows: this does not say how right they are for what none of them has.
 """
 
-import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from benchmarks.accuracy.judged import Judged, grouped, left_out_in_turn, rows_of, summary
 from benchmarks.accuracy.records import LeftOut
 from calc import Architecture, Layout, Precision
 from calc.formats import CacheFormat, WeightFormat, native
@@ -51,18 +50,9 @@ class Server(NamedTuple):
     tpot_ms: Estimate
     ttft_ms: Estimate
 
-    def figures(self, what: str) -> tuple[Estimate, float]:
-        return getattr(self, what), float(self.row[what])
-
-    def error(self, what: str, factor: float = 1.0) -> float:
-        predicted, measured = self.figures(what)
-        return factor * predicted.expected / measured - 1
-
-
-def rows_of(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Rows by column, and configs by "model | weights"."""
-    read = json.loads(path.read_text(encoding="utf-8"))
-    return [dict(zip(read["columns"], row, strict=True)) for row in read["rows"]], read["configs"]
+    def judged(self, what: str) -> Judged:
+        """One of its two times."""
+        return Judged(self.row, getattr(self, what), float(self.row[what]))
 
 
 def why_not(row: Mapping[str, Any], configs: Mapping[str, Any]) -> str | None:
@@ -138,54 +128,18 @@ def serve(row: Mapping[str, Any], run: Speed) -> Server:
     )
 
 
-def summary(servers: Iterable[Server], what: str) -> dict[str, Any]:
-    group = list(servers)
-    errors = [server.error(what) for server in group]
-    figures = [server.figures(what) for server in group]
-    return {
-        "rows": len(group),
-        "median_error": round(median(map(abs, errors)), 3),
-        "bias": round(median(errors), 3),
-        "within_25": round(sum(abs(error) <= 0.25 for error in errors) / len(group), 3),
-        "inside": round(sum(range_.low <= measured <= range_.high for range_, measured in figures) / len(group), 3),
-        "width": round(median(range_.high / range_.low for range_, _ in figures), 2),
-    }
-
-
-def grouped(servers: Iterable[Server], column: str) -> dict[str, list[Server]]:
-    groups = defaultdict(list)
-    for server in servers:
-        groups[str(server.row[column])].append(server)
-    return dict(sorted(groups.items()))
-
-
-def left_out_in_turn(servers: list[Server], what: str, column: str) -> dict[str, Any]:
-    """Errors of each model, or GPU, by a factor an engine that is fitted on all the others."""
-    errors = []
-    for value, group in grouped(servers, column).items():
-        others = [server for server in servers if str(server.row[column]) != value]
-        for engine, mine in grouped(group, "engine").items():
-            fit = [1 / (1 + server.error(what)) for server in others if server.row["engine"] == engine]
-            errors += [abs(server.error(what, median(fit) if fit else 1.0)) for server in mine]
-    return {
-        "rows": len(errors),
-        "median_error": round(median(errors), 3),
-        "within_25": round(sum(error <= 0.25 for error in errors) / len(errors), 3),
-        "nine_of_ten": round(quantiles(errors, n=10)[-1], 3),
-    }
-
-
 def main() -> None:
     rows, configs = rows_of(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
     every = list(predicted(rows, configs))
     servers = [server for server in every if isinstance(server, Server)]
     for what in ("tpot_ms", "ttft_ms"):
-        print(f"{what:8s} {'all':36s} {summary(servers, what)}")
+        runs = [server.judged(what) for server in servers]
+        print(f"{what:8s} {'all':36s} {summary(runs)}")
         for column in ("engine", "gpu", "weights", "model"):
-            for name, group in grouped(servers, column).items():
-                print(f"{what:8s} {name:36s} {summary(group, what)}")
+            for name, group in grouped(runs, column).items():
+                print(f"{what:8s} {name:36s} {summary(group)}")
         for column in ("model", "gpu"):
-            print(f"{what:8s} {f'each {column} left out':36s} {left_out_in_turn(servers, what, column)}")
+            print(f"{what:8s} {f'each {column} left out':36s} {left_out_in_turn(runs, column, 'engine')}")
     for reason, count in Counter(left.reason for left in every if isinstance(left, LeftOut)).most_common():
         print("left out", count, reason)
 

@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accuracy.judged import left_out_in_turn, rows_of
 from benchmarks.accuracy.records import LeftOut
-from benchmarks.accuracy.served import ROWS, Server, left_out_in_turn, predicted, rows_of
+from benchmarks.accuracy.served import ROWS, Server, predicted
 from benchmarks.accuracy.time import as_text
 from calc.time.estimate import Estimate
 from pages.parts.verify.served_evidence import FIGURES, FILE, Served
@@ -49,7 +50,8 @@ def whole(path: Path) -> dict[str, Any]:
         "rows": [[*list(row.values())[:-1], sources.index(row["source"])] for row in rows],
         "sources": sources,
         "crossed": [
-            {"figure": figure, "column": column} | left_out_in_turn(found, figure, column)
+            {"figure": figure, "column": column}
+            | left_out_in_turn([server.judged(figure) for server in found], column, "engine")
             for figure in FIGURES
             for column in ("model", "gpu")
         ],

@@ -5,22 +5,20 @@ is. Then each model, and each GPU, is left out in turn: one factor a trainer is 
 The constants themselves are fitted to all rows: this does not say how right they are for what none of them has.
 """
 
-import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import Any
 
+from benchmarks.accuracy.judged import Judged, grouped, left_out_in_turn, rows_of, summary
 from benchmarks.accuracy.records import LeftOut
 from calc import Architecture
 from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.model.feedforward import MoE
-from calc.time.estimate import Estimate
 from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
@@ -35,26 +33,6 @@ ADAPTERS = 0.01
 """Share of the weights that LoRA trains, where targets and rank are not stated."""
 FIRST_FUSED = "26.06"
 """Megatron-Bridge's release from which experts' kernels are fused, and whole iterations are CUDA graphs."""
-
-
-class Step(NamedTuple):
-    """A training run that was measured, and what is predicted for it, in tokens a second of one GPU."""
-
-    row: Mapping[str, Any]
-    predicted: Estimate
-
-    @property
-    def measured(self) -> float:
-        return float(self.row["tokens_s_gpu"])
-
-    def error(self, factor: float = 1.0) -> float:
-        return factor * self.predicted.expected / self.measured - 1
-
-
-def rows_of(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Rows by column, and configs by model."""
-    read = json.loads(path.read_text(encoding="utf-8"))
-    return [dict(zip(read["columns"], row, strict=True)) for row in read["rows"]], read["configs"]
 
 
 def gpu_of(name: str) -> GPU | None:
@@ -81,7 +59,7 @@ def layout_of(row: Mapping[str, Any]) -> TrainingLayout:
     return TrainingLayout(tp=tp, pp=pp, cp=cp, dp=dp, ep=ep, vp=row["vp"] or 1, etp=int(ep > 1), zero=zero)
 
 
-def trained(row: Mapping[str, Any], architecture: Architecture) -> Step | LeftOut:
+def trained(row: Mapping[str, Any], architecture: Architecture) -> Judged | LeftOut:
     """A row with its prediction, or why it is left out."""
     gpu = gpu_of(row["gpu"])
     if gpu is None:
@@ -108,58 +86,20 @@ def trained(row: Mapping[str, Any], architecture: Architecture) -> Step | LeftOu
         )
     except ConfigError as error:
         return LeftOut(row, f"a layout that is refused: {error}")
-    return Step(row, speed.time().tokens_per_s_per_gpu)
+    return Judged(row, speed.time().tokens_per_s_per_gpu, float(row["tokens_s_gpu"]))
 
 
-def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Step | LeftOut]:
+def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Judged | LeftOut]:
     """Every row with its prediction, or why it is left out."""
     architecture = cache(lambda model: Architecture.from_config(configs[model]))
     for row in rows:
         yield trained(row, architecture(row["model"]))
 
 
-def summary(steps: Iterable[Step]) -> dict[str, Any]:
-    group = list(steps)
-    errors = [step.error() for step in group]
-    return {
-        "rows": len(group),
-        "median_error": round(median(map(abs, errors)), 3),
-        "bias": round(median(errors), 3),
-        "within_25": round(sum(abs(error) <= 0.25 for error in errors) / len(group), 3),
-        "inside": round(
-            sum(step.predicted.low <= step.measured <= step.predicted.high for step in group) / len(group), 3
-        ),
-        "width": round(median(step.predicted.high / step.predicted.low for step in group), 2),
-    }
-
-
-def grouped(steps: Iterable[Step], column: str) -> dict[str, list[Step]]:
-    groups = defaultdict(list)
-    for step in steps:
-        groups[str(step.row[column])].append(step)
-    return dict(sorted(groups.items()))
-
-
-def left_out_in_turn(steps: list[Step], column: str) -> dict[str, Any]:
-    """Errors of each model, or GPU, by a factor a trainer that is fitted on all the others."""
-    errors = []
-    for value, group in grouped(steps, column).items():
-        others = [step for step in steps if str(step.row[column]) != value]
-        for trainer, mine in grouped(group, "framework").items():
-            fit = [1 / (1 + step.error()) for step in others if step.row["framework"] == trainer]
-            errors += [abs(step.error(median(fit) if fit else 1.0)) for step in mine]
-    return {
-        "rows": len(errors),
-        "median_error": round(median(errors), 3),
-        "within_25": round(sum(error <= 0.25 for error in errors) / len(errors), 3),
-        "nine_of_ten": round(quantiles(errors, n=10)[-1], 3),
-    }
-
-
 def main() -> None:
     rows, configs = rows_of(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
     every = list(predicted(rows, configs))
-    steps = [step for step in every if isinstance(step, Step)]
+    steps = [step for step in every if isinstance(step, Judged)]
     sparse = {
         model
         for model, config in configs.items()
@@ -173,7 +113,7 @@ def main() -> None:
         for name, group in grouped(steps, column).items():
             print(f"{name:48s} {summary(group)}")
     for column in ("model", "gpu"):
-        print(f"{f'each {column} left out':48s} {left_out_in_turn(steps, column)}")
+        print(f"{f'each {column} left out':48s} {left_out_in_turn(steps, column, 'framework')}")
     for reason, count in Counter(left.reason for left in every if isinstance(left, LeftOut)).most_common():
         print("left out", count, reason)
 

@@ -5,7 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy.served import name_of, rows_of, why_not
+from benchmarks.accuracy.judged import rows_of
+from benchmarks.accuracy.served import name_of, why_not
 
 FILE = Path(__file__).parents[2] / "tests" / "data" / "served.json"
 COLUMNS = ("model", "weights", "gpu", "engine", "kv", "tp", "pp", "dp", "ep", "mode", "isl", "osl", "lengths", "load")

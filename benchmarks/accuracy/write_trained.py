@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy.trained import rows_of
+from benchmarks.accuracy.judged import rows_of
 
 FILE = Path(__file__).parents[2] / "tests" / "data" / "trained.json"
 COLUMNS = ("id", "model", "method", "gpu", "n_gpus", "framework", "version", "precision", "mbs", "accumulation")

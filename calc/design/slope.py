@@ -25,7 +25,8 @@ class Slope(Frozen):
 
 
 class Slopes:
-    """Of one design, stored and used so. Raises ConfigError where the format does not suit the model."""
+    """How counts and bytes of one design change with its fields, in a format and at a context. Raises ConfigError where
+    the format does not suit the model."""
 
     def __init__(
         self,

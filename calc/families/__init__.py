@@ -40,7 +40,8 @@ CLASS_DEFAULTS = MappingProxyType(
         for name, row in json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).items()
     }
 )
-"""What each class takes for a field that is left out, as JSON: whoever reads it has lists of their own."""
+"""Defaults of each transformers class for fields that a config leaves out, as JSON text: each reader parses its own
+lists."""
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 

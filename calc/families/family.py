@@ -25,7 +25,7 @@ from calc.model.towers.listed import ListedTower
 T = TypeVar("T")
 PLAIN, LLAMA_NAMES, WHOLE_HEAD, NOT_IN_GGUF = Kernels(), Names(), Rotary(), GGUFRules()
 LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
-"""What llama.cpp makes of all models that it takes for a Llama."""
+"""llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")

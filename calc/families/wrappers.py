@@ -26,8 +26,8 @@ TIE_RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 SECTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8"))
 )
-"""What a wrapper's class takes for fields of the language model's section, where it is left out whole and where in
-part, and where that is not what the language model's own class takes."""
+"""A wrapper's own defaults for fields of the language model's section, where they differ from those of the language
+model's class: with the section left out whole, and in part."""
 
 
 def language(config: Mapping[str, Any]) -> Mapping[str, Any]:

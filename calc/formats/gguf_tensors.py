@@ -162,8 +162,8 @@ def gguf_tensors(architecture: Architecture) -> tuple[Tensor, ...]:
 
 def _tensors(model: Architecture) -> Iterator[Tensor]:
     width = model.d_embedding or model.hidden
-    full, kept = model.gguf.cut_vocab or (model.vocab, model.vocab)
-    vocab = kept if model.vocab == full else model.vocab
+    padded, own = model.gguf.cut_vocab or (model.vocab, model.vocab)
+    vocab = own if model.vocab == padded else model.vocab
     yield Tensor("token_embd.weight", (vocab + model.extra_rows, width), "embedding")
     if model.positions:
         yield Tensor("position_embd.weight", (model.positions, model.hidden), "embedding")

@@ -7,7 +7,7 @@ Known70B = Literal["no", "grouped", "always"]
 
 @dataclass(frozen=True)
 class GGUFRules:
-    """What llama.cpp's converter and llama-quantize do with one family.
+    """Rules of llama.cpp's converter and of llama-quantize for one family.
 
     Source: llama.cpp 0c1e57098, conversion/*.py (the classes that it registers), gguf-py/gguf/constants.py and
     src/llama-quant.cpp.
@@ -21,7 +21,7 @@ class GGUFRules:
     packs_beta_alpha: bool = False  # the two gates of a gated delta net lie in one tensor
     splits_latent: bool = True  # the up-projection of the latent lies apart as keys and values
     rope_factors: bool = False  # factors of the rotary frequencies, whatever the scaling
-    cut_vocab: tuple[int, int] | None = None  # a vocabulary, and the rows kept of it: those that have a token
+    cut_vocab: tuple[int, int] | None = None  # rows of a padded vocabulary, and those of them that have a token
     native_mxfp4: bool = False  # experts are published in MXFP4 and stay so in every file
     known_70b: Known70B = "no"
     heads_by_layer: bool = False  # KV heads layer by layer in the header: none in layers without attention

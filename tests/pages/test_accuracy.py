@@ -4,7 +4,8 @@ import pytest
 
 from benchmarks.accuracy import served_evidence, startup_evidence, time
 from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_table
-from benchmarks.accuracy.served import predicted, rows_of
+from benchmarks.accuracy.judged import rows_of
+from benchmarks.accuracy.served import predicted
 from benchmarks.accuracy.startups import load
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors

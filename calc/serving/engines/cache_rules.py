@@ -1,4 +1,4 @@
-"""What any engine asks of a model, its cache and its positions."""
+"""Refusals that hold for every engine: formats of the cache, and more tokens than a model has positions for."""
 
 from collections.abc import Iterator
 

@@ -23,12 +23,12 @@ PADDED = frozenset({"embedding", "lm_head", "experts_routed"})
 
 
 class ExpertPadding(NamedTuple):
-    """What a kernel makes of routed experts in MXFP4, whose rows are an expert's outputs."""
+    """How a kernel pads routed experts in MXFP4 as it loads them; a row is one output of an expert."""
 
-    hidden: int = 1  # multiples of which the model's width comes in
-    inner: int = 1  # that of an expert on a rank
-    row_bytes: int = 1  # that of a row's packed values
-    scale_rows: int = 1  # that of the rows of an expert's scales
+    hidden: int = 1  # the model's width is rounded up to a multiple of it
+    inner: int = 1  # so is the width of an expert on a rank
+    row_bytes: int = 1  # so are the bytes of a row's packed values
+    scale_rows: int = 1  # so are the rows of an expert's scales
     keeps_scales: bool = False  # the file's scales stay next to those that the kernel reads
     fp32_bias: bool = False
 

@@ -6,7 +6,8 @@ from statistics import median
 
 import pytest
 
-from benchmarks.accuracy.trained import Step, predicted, rows_of
+from benchmarks.accuracy.judged import Judged, rows_of
+from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, training_speed
@@ -30,8 +31,8 @@ def tokens_per_s(speed: TrainingSpeed) -> float:
 
 
 @pytest.fixture(scope="module")
-def steps() -> list[Step]:
-    return [step for step in predicted(*rows_of(SAMPLE)) if isinstance(step, Step)]
+def steps() -> list[Judged]:
+    return [step for step in predicted(*rows_of(SAMPLE)) if isinstance(step, Judged)]
 
 
 @pytest.mark.parametrize(("experts", "most"), [(True, 0.2), (False, 0.15)])

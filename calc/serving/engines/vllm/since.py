@@ -51,7 +51,7 @@ SINCE: dict[Change, Version] = {
     "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
     "graphs are estimated": (0, 18),  # of which some memory stays, see PROFILED
-    "sampling does not sort": (0, 17),  # before, the profile run sorts all logits (sample/ops/topk_topp_sampler.py)
+    "sampling does not sort": (0, 17),  # before, profiling sorts all logits (sample/ops/topk_topp_sampler.py)
     "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
     "its share must be free": (0, 8),  # before, it does not look
     "0.92 of the GPU": (0, 20),  # before, 0.9
