@@ -243,8 +243,8 @@ EFFICIENCIES: dict[str, Message] = {
 
 
 ORIGINS: dict[Basis, Message] = {
-    "measured": Message("measured"),
-    "generation": Message("measured on its generation"),
+    "measured": Message("fitted to runs on this GPU"),
+    "generation": Message("fitted to runs of its generation"),
     "computed": Message("computed"),
 }
 """What times rest on, in a word."""

@@ -279,7 +279,9 @@ def columns() -> dict[str, Any]:
         "bound": say("Bound by"),
         "kv": say("KV cache"),
         "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
-        "origin": text(say("Basis of times"), help=say("Measured, on this GPU or its generation, or computed.")),
+        "origin": text(
+            say("Basis of times"), help=say("Fitted to runs on this GPU or of its generation, or computed.")
+        ),
         "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
     }
 

@@ -91,7 +91,7 @@ def misses(found: Startups) -> None:
                 "engine": row.engine,
                 "starts": say("It starts") if row.starts else say("It does not start"),
                 "word": say(BADGES[row.word][0]),
-                "source": row.source if row.source.startswith("https://") else None,
+                "source": row.source,
             }
             for row in found.misses
         ],
@@ -103,7 +103,7 @@ def misses(found: Startups) -> None:
             "engine": say("Engine"),
             "starts": say("What happens"),
             "word": say("What we say"),
-            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+            "source": say("Source"),
         },
     )
 
@@ -175,7 +175,7 @@ def records(found: Startups) -> None:
                 "error": None if log.error is None else hundredths(log.error),
                 "graphs_logged": log.graphs_logged,
                 "graphs": log.graphs,
-                "source": log.source if log.source.startswith("https://") else None,
+                "source": log.source if log.source.startswith("https://") else "",
             }
             for log in found.logs
         ],
