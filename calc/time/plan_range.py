@@ -103,7 +103,7 @@ def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
         return None
     most = UTILIZATION * plan.waits.most_requests_per_s * replicas / plan.replicas
     return Message(
-        "{n:,} × {gpu} cannot keep up: most is {most:.3g} requests/s.",
+        "{n:,} × {gpu} cannot keep up: most is {most:.3g} requests/s",
         n=replicas * plan.layout.gpus,
         gpu=find_gpu(plan.gpu).name,
         most=most,
