@@ -46,7 +46,8 @@ class Start(NamedTuple):
 
     @property
     def logged(self) -> Mapping[str, float]:
-        return self.row["measured"]  # type: ignore[no-any-return]
+        figures: Mapping[str, float] = self.row["measured"]
+        return figures
 
     @property
     def cache_error(self) -> float:
@@ -130,10 +131,11 @@ def weighed(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Start | str:
         return found
     stage = found.most_loaded
     graphs = found.stages[stage].sizes["cuda_graphs"]
+    low, middle, high = (found.room(end).available[stage] / GIB for end in (LOW, MIDDLE, HIGH))
     return Start(
         row=row,
         weights=found.serving.laid_out.stages[stage].loaded.total / GIB,
-        cache=tuple(found.room(end).available[stage] / GIB for end in (LOW, MIDDLE, HIGH)),  # type: ignore[arg-type]
+        cache=(low, middle, high),
         graphs=(graphs[0] / GIB, graphs[1] / GIB),
         total=found.gpu.usable_bytes / GIB,
     )
