@@ -65,7 +65,7 @@ def serve(config, engine, weights, cache, layout):
     found = answers(lambda: report(config, workload=workload, gpus=[H100], **asked))
     if found is not None:
         assert found.memory.total > found.memory.weights > 0
-        serving = Serving(architecture=Architecture.from_config(config), overhead=Overhead(), **asked)
+        serving = Serving.of(architecture=Architecture.from_config(config), overhead=Overhead(), **asked)
         derivations = Derivations(serving.on(H100, workload))
         for lines in FIGURES:
             assert all(str(step) for step in lines(derivations))

@@ -102,7 +102,7 @@ class Doors:
             yield set_up(model, Precision(weights="Q8_0"), options, placed(options, 1, 1), None).fixed_bytes(1, 512)
 
     def derivations(self):
-        serving = Serving(self.models[0], ENGINES["vllm"](), Precision(), Layout(), Overhead())
+        serving = Serving.of(self.models[0], ENGINES["vllm"](), Precision(), Layout(), Overhead())
         derived = Derivations(serving.on(*self.gpus, Workload(context=2048)))
         yield [str(lines()) for lines in (derived.weights, derived.kv_cache, derived.activations, derived.total)]
 

@@ -72,7 +72,7 @@ class Case:
     gpu: GPU | None
 
     def serving(self) -> Serving:
-        return Serving(self.architecture, self.engine, self.precision, self.layout, Overhead())
+        return Serving.of(self.architecture, self.engine, self.precision, self.layout, Overhead())
 
 
 def vllm_case(record: Mapping[str, Any]) -> Case | str:

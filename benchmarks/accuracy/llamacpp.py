@@ -84,7 +84,7 @@ def kind(row: Row) -> str:
 
 def ours(row: Row, architecture: Architecture) -> list[Row]:
     engine = LlamaCpp(LlamaCppOptions(**row["flags"]))
-    serving = Serving(architecture, engine, Precision(weights=row["weights"]), Layout(pp=row["gpus"]), Overhead())
+    serving = Serving.of(architecture, engine, Precision(weights=row["weights"]), Layout(pp=row["gpus"]), Overhead())
     cache, workload = serving.on(gpus()[row["gpu"]], Workload()).cache, Workload()
     return [buffer.model_dump() for buffer in cache.buffers(workload.batch, workload.context)]
 

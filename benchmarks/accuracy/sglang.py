@@ -49,7 +49,7 @@ def one_stage(record: Mapping[str, Any]) -> Stage | str:
     dp = record.get("dp", 1)
     layout = Layout(tp=record["tp"] // dp, dp=dp, ep=record["tp"] if dp > 1 else 1)
     precision = Precision.of(config, weight_format(record) or "bf16")
-    return Serving(Architecture.from_config(config), SGLang(), precision, layout, Overhead()).laid_out.stages[0]
+    return Serving.of(Architecture.from_config(config), SGLang(), precision, layout, Overhead()).laid_out.stages[0]
 
 
 def unusable(kind: str, record: Mapping[str, Any]) -> str | None:

@@ -118,7 +118,7 @@ def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | 
         stored = native(config)
         precision = Precision.of(config, None if stored.name == form or stored.scheme else form, cache)
         layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
-        serving = Serving(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
+        serving = Serving.of(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
         return serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
     except ConfigError as error:
         return f"refused by us: {error}"

@@ -42,7 +42,7 @@ def asked(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 
 def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """The same figures of our plan."""
-    serving = Serving(read(json.dumps(config)), **asked(config, row))
+    serving = Serving.of(read(json.dumps(config)), **asked(config, row))
     allocation = serving.on(gpus()[row["gpu"]], Workload(context=row["length"]))
     budget, found, length = allocation.kv_budget, allocation.cache, row["length"]
     assert budget is not None

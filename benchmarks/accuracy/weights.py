@@ -23,7 +23,7 @@ def parts(run: Run) -> LoadedWeights:
     draft = "mtp" if architecture.prediction else "eagle"  # Qwen3-Next's config does not say its own, which is like it
     speculative, version = draft if run.draft else "none", version_of(run.record["version"])
     engine = VLLM(VLLMOptions(mxfp4_kernel=kernel, speculative=speculative, version=version))
-    stages = Serving(architecture, engine, run.precision, run.layout, Overhead()).laid_out.stages
+    stages = Serving.of(architecture, engine, run.precision, run.layout, Overhead()).laid_out.stages
     return max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 

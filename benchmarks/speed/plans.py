@@ -3,6 +3,7 @@ on one core, training plans for 64 and 1,024 GPUs, and the map of all presets on
 five after a first run, which fills caches that a session fills once.
 """
 
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -58,6 +59,8 @@ def mapped(every: Mapping[str, Architecture], gpu: str, engine: Engine, stored: 
 
 
 def main() -> None:
+    models()
+    gc.freeze()  # as the dashboard does
     for model in MODELS:
         for name, needs in NEEDS.items():
             timed(f"plan of {model}, {name}", lambda model=model, needs=needs: planned(model, needs))
@@ -65,6 +68,7 @@ def main() -> None:
         what = f"training plan of {model}, {wanted.gpus:,} GPUs of {len(TRAINED_ON)} kinds"
         timed(what, lambda model=model, wanted=wanted: trained(model, wanted))
     every = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+    gc.freeze()
     for engine, gpu, stored in (
         ("vllm", "h100-sxm", MAPPED),
         ("sglang", "rtx-4090", MAPPED),

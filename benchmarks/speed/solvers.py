@@ -63,7 +63,7 @@ def slowly_fitting(training: Training, usable: int, over: list[int]) -> Answers:
 def servings(architecture: Architecture, precision: Precision) -> Iterator[Serving]:
     for name in ("vllm", "sglang"):
         try:
-            yield Serving(architecture, ENGINES[name](), precision, Layout(), Overhead())
+            yield Serving.of(architecture, ENGINES[name](), precision, Layout(), Overhead())
         except ConfigError:
             continue
 

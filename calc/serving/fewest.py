@@ -40,14 +40,14 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         wait(number, shape, several.least_stages(stored))
     while waiting:
         *_, negative, stages = heappop(waiting)
-        (shape, stored), ranges = shapes[-negative], serving.ranges_of(stages)
+        (shape, stored), ranges = shapes[-negative], serving.ranks.ranges_of(stages)
         if several.hold(stored, ranges):
             if negative not in working:
                 if several.refuse(shape):
                     continue
                 working[negative] = several.working(shape)
             taken = working[negative]
-            if several.hold(stored, ranges, taken) and several.hold(alone.weighing_of(shape).loaded, ranges, taken):
+            if several.hold(stored, ranges, taken) and several.hold(alone.ranks.of(shape).loaded, ranges, taken):
                 whole = serving.spread(shape)
                 if negative not in least:
                     least[negative] = several.least_stages_with_cache(whole)
@@ -104,14 +104,14 @@ class Several:
     def refuse(self, shape: Layout) -> bool:
         """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
         if shape.tp not in self.refusals:
-            question = Question(laid_out=self.alone.weighing_of(shape).unweighed, gpu=self.gpu)
+            question = Question(laid_out=self.alone.ranks.of(shape).unweighed, gpu=self.gpu)
             self.refusals[shape.tp] = any(self.alone.engine.refusals(question))
         return self.refusals[shape.tp]
 
     def working(self, shape: Layout) -> int:
         """Bytes that the engine finds a layer to take on a rank, of those that take least."""
         limits = self.starts[0][0]
-        return 0 if limits.share is None else self.alone.weighing_of(shape).least_working(self.alone.engine, limits)
+        return 0 if limits.share is None else self.alone.ranks.of(shape).least_working(self.alone.engine, limits)
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""

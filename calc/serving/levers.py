@@ -163,7 +163,7 @@ class Trials:
         serving, precision = self.serving, setting.precision
         if precision not in self.formats:
             model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-            self.formats[precision] = Serving(*model, like=serving)
+            self.formats[precision] = Serving.of(*model, like=serving)
         changed = self.formats[precision].with_layout(setting.layout)
         return changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
 

@@ -5,7 +5,6 @@ the engine sets the same limits; an `Allocation` lays these against the memory o
 """
 
 from collections.abc import Mapping
-from copy import copy
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from calc.serving.engines.sizes import Limits
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.kv_budget import KVBudget
 from calc.serving.requirements import CacheRoom, Requirements
-from calc.serving.weighing import LayerBytes, Weighing
+from calc.serving.weighing import LayerBytes, RankWeights
 from calc.serving.workload import Workload
 
 MOST_TOKENS = 2**30
@@ -38,50 +37,37 @@ class Serving:
 
     def __init__(
         self,
+        ranks: RankWeights,
+        engine: Engine,
+        layout: Layout,
+        overhead: Overhead,
+        others: "dict[Layout, Serving] | None" = None,
+    ) -> None:
+        """A layout that the engine takes; `others` are those of the same under its flags."""
+        self.ranks, self.engine, self.layout, self.overhead = ranks, engine, layout, overhead
+        self.architecture, self.precision = ranks.architecture, ranks.precision
+        self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
+        self.overhead_high = bounds(overhead.sizes(engine.overhead(layout.gpus), 0))[1]
+        """Bytes of it on any GPU at the high end."""
+        self.layouts = {} if others is None else others
+        self.layouts[layout] = self
+        self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
+
+    @classmethod
+    def of(
+        cls,
         architecture: Architecture,
         engine: Engine,
         precision: Precision,
         layout: Layout,
         overhead: Overhead,
         like: "Serving | None" = None,
-    ) -> None:
-        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both."""
+    ) -> "Serving":
+        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both. Raises
+        ConfigError where the engine does not take the model so."""
         engine.check(Question(architecture, precision, layout))
-        self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
-        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
-        self.overhead = overhead
-        self.layouts = dict[Layout, Serving]()
-        self.weighings = dict[Layout, Weighing]()
-        self.cuts = dict[int, tuple[range, ...]]()
-        self.reloaded = dict[str, Serving]()  # under flags that load other weights
-        self._lay_out(layout)
-
-    def _lay_out(self, layout: Layout) -> None:
-        self.layout = layout
-        self.weighing = weighing = self.weighing_of(layout.model_copy(update={"pp": 1}))
-        ranges = self.ranges_of(layout.pp)
-        self.laid_out = weighing.laid_out(layout, ranges)
-        self._know_nothing()
-
-    def weighing_of(self, shape: Layout) -> Weighing:
-        """A rank of one pipeline stage."""
-        if shape not in self.weighings:
-            like = None if self.like is None else self.like.weighing_of(shape)
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
-        return self.weighings[shape]
-
-    def ranges_of(self, stages: int) -> tuple[range, ...]:
-        """Layers of each of so many pipeline stages."""
-        if stages not in self.cuts:
-            self.cuts[stages] = tuple(self.engine.stages(self.architecture.num_layers, stages))
-        return self.cuts[stages]
-
-    def _know_nothing(self) -> None:
-        """Of what hangs on the engine's flags."""
-        usual = self.engine.overhead(self.layout.gpus)
-        self.overhead_high = bounds(self.overhead.sizes(usual, 0))[1]
-        """Bytes of it on any GPU at the high end."""
-        self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
+        ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
+        return cls(ranks, engine, layout, overhead)
 
     @property
     def weights(self) -> int:
@@ -96,25 +82,19 @@ class Serving:
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""
-        if layout != self.layout and layout not in self.layouts:
+        if layout not in self.layouts:
             self.engine.check(Question(self.architecture, self.precision, layout))
         return self.spread(layout)
 
     def spread(self, layout: Layout) -> "Serving":
         """The same on other GPUs, in a way that the engine is known to take; laid out once."""
-        if layout == self.layout:
-            return self
-        self.layouts.setdefault(self.layout, self)
         if layout not in self.layouts:
-            other = copy(self)
-            other._lay_out(layout)
-            self.layouts[layout] = other
+            Serving(self.ranks, self.engine, layout, self.overhead, self.layouts)
         return self.layouts[layout]
 
     def accepted(self, layout: Layout) -> "Serving | None":
         """The model laid out so; None where the engine does not take it."""
-        known = layout == self.layout or layout in self.layouts
-        return self.spread(layout) if known or self.accepts(layout) else None
+        return self.spread(layout) if layout in self.layouts or self.accepts(layout) else None
 
     def accepts(self, layout: Layout) -> bool:
         """Whether the engine takes the model laid out so."""
@@ -128,16 +108,11 @@ class Serving:
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The same under other flags. Raises ConfigError where they do not go together."""
+        ranks = self.ranks
         if not self.engine.loads_same_weights(engine):
-            flags = engine.options.model_dump_json()
-            if flags not in self.reloaded:
-                model = self.architecture, engine, self.precision, self.layout, self.overhead
-                self.reloaded[flags] = Serving(*model)
-            return self.reloaded[flags].spread(self.layout)
-        other = copy(self)
-        other.engine, other.layouts = engine, {}
-        other._know_nothing()
-        return other
+            engine.check(Question(self.architecture, self.precision, self.layout))
+            ranks = ranks.reloaded(engine)
+        return Serving(ranks, engine, self.layout, self.overhead)
 
     def for_gpu(self, gpu: GPU) -> "Serving":
         """The same with the weights that the engine holds on this kind of GPU."""

@@ -143,7 +143,7 @@ def laid_out_report(
     precision = precision or engine.precision(native(config))
     checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
-    serving = Serving(architecture, engine, precision, layout or Layout(), overhead)
+    serving = Serving.of(architecture, engine, precision, layout or Layout(), overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))

@@ -272,3 +272,46 @@ class Weighing:
             loaded = self.engine.loaded(self.rank, self.ends, layers, self.layout)
             self.at_ends[first, last] = self.size_of(self.ends, layers), loaded
         return self.at_ends[first, last]
+
+
+class RankWeights:
+    """A model's weights on its ranks, under flags of an engine that load the same: what one report remembers of them,
+    so that each rank is weighed and each layout is laid out once."""
+
+    def __init__(
+        self, architecture: Architecture, engine: Engine, precision: Precision, like: "RankWeights | None" = None
+    ) -> None:
+        """`like` are those in other formats."""
+        self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
+        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
+        self.weighings = dict[Layout, Weighing]()
+        self.cuts = dict[int, tuple[range, ...]]()
+        self.layouts = dict[Layout, LaidOut]()
+        self.under_flags = dict[str, RankWeights]()
+
+    def of(self, layout: Layout) -> Weighing:
+        """A rank, with the layers of all its pipeline stages."""
+        shape = layout if layout.pp == 1 else layout.model_copy(update={"pp": 1})
+        if shape not in self.weighings:
+            like = None if self.like is None else self.like.of(shape)
+            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
+        return self.weighings[shape]
+
+    def ranges_of(self, stages: int) -> tuple[range, ...]:
+        """Layers of each of so many pipeline stages."""
+        if stages not in self.cuts:
+            self.cuts[stages] = tuple(self.engine.stages(self.architecture.num_layers, stages))
+        return self.cuts[stages]
+
+    def laid_out(self, layout: Layout) -> LaidOut:
+        """A rank of each pipeline stage."""
+        if layout not in self.layouts:
+            self.layouts[layout] = self.of(layout).laid_out(layout, self.ranges_of(layout.pp))
+        return self.layouts[layout]
+
+    def reloaded(self, engine: Engine) -> "RankWeights":
+        """Those that an engine loads under other flags."""
+        flags = engine.options.model_dump_json()
+        if flags not in self.under_flags:
+            self.under_flags[flags] = RankWeights(self.architecture, engine, self.precision)
+        return self.under_flags[flags]

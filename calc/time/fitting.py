@@ -17,7 +17,7 @@ from calc.serving.engines.question import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
-from calc.time.serving_time import speed_laid_out
+from calc.time.serving_time import Speed, speed_laid_out
 from calc.time.sizes import Array, read_only
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
@@ -61,7 +61,7 @@ def in_formats(
     overhead, like = Overhead(), None
     for precision in precisions:
         layout = layout_on(model, engine, precision, count, node)
-        stored = None if layout is None else Serving(model, engine, precision, layout, overhead, like)
+        stored = None if layout is None else Serving.of(model, engine, precision, layout, overhead, like)
         servings[precision.weights], like = stored, like or stored
     return servings
 
@@ -94,9 +94,15 @@ def timed(
 
 def fitted(name: str, row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> FittedRow:
     """A model whose longest contexts are known, by format."""
-    rates = [
-        tokens_per_s(serving, gpu, min(context, most)) for serving, most in zip(row.values(), longest, strict=True)
-    ]
+    rates, speeds = list[float](), dict[Layout, Speed]()
+    for serving, most in zip(row.values(), longest, strict=True):
+        rate, tokens = 0.0, min(context, most)
+        if serving is not None and tokens:
+            like = speeds.get(serving.layout)
+            speed = speed_laid_out(serving.laid_out, gpu, serving.engine, file=serving.file, like=like)
+            speeds[serving.layout] = speed
+            rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
+        rates.append(rate)
     layout = next((serving.layout for serving in row.values() if serving is not None), None)
     return FittedRow(name, tuple(row), layout, longest, rates)
 
@@ -108,11 +114,3 @@ def longest_context(serving: Serving | None, gpu: GPU) -> int:
     most = serving.architecture.max_positions or MOST_TOKENS
     found = max_context(serving.on(gpu, Workload()), most)
     return most if found is None else found
-
-
-def tokens_per_s(serving: Serving | None, gpu: GPU, context: int) -> float:
-    """Of one sequence so long, as expected; 0 where there is none."""
-    if serving is None or not context:
-        return 0.0
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, file=serving.file)
-    return 1 / float(speed.step(1, max(2, context), "expected"))

@@ -351,8 +351,9 @@ class Search:
         """What Weigh weighs: GPUs of a replica that answers so many requests of the whole length."""
         precision = self.precisions[rows.form[row]]
         if precision not in self.servings:
+            like = next(iter(self.servings.values()), None)
             model = self.architecture, self.engine, precision
-            self.servings[precision] = Serving(*model, Layout(), Overhead())
+            self.servings[precision] = Serving.of(*model, Layout(), Overhead(), like)
         laid_out = self.servings[precision].spread(rows.fits[rows.fit[row]].layout)
         needs = self.needs
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)

@@ -225,10 +225,13 @@ def speed_of(
     node: int = 8,
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
+    like: Speed | None = None,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files; `edited` shares instead of the
-    usual ones."""
-    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
+    usual ones; `like` is that of the same ranks in other formats."""
+    formatted = partial(demand, architecture, rank, precision, layout, file=file, states=states)
+    others = [None] * len(stages) if like is None else like.demands
+    demands = tuple(formatted(stage, like=other) for stage, other in zip(stages, others, strict=True))
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
     prompts = cache(lambda end: PromptKernels.of(gpu, engine, precision.weights, end))
@@ -244,6 +247,7 @@ def speed_laid_out(
     edits: Edits | None = None,
     node: int = 8,
     file: StoredAs | None = None,
+    like: Speed | None = None,
 ) -> Speed:
     """The same of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
     files."""
@@ -263,4 +267,5 @@ def speed_laid_out(
         node=node,
         file=file or engine.file,
         states=partial(engine.state_bytes, laid_out.whole),
+        like=like,
     )

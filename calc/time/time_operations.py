@@ -1,7 +1,7 @@
 """What one rank of a pipeline stage does in a forward pass: operations with their FLOPs and bytes."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -74,13 +74,9 @@ class Demand:
     """What one rank of a stage does, as far as it does not hang on the pass."""
 
     flops: dict[Product, Any]  # of a row
-    weights: dict[Product, Any]  # bytes, all experts included
     elements: dict[Product, Any]  # that a row takes in and brings out
-    quantized: dict[Product, Any]  # whether most of its weights are stored in fewer than 16 bits
     pairs: dict[WindowTokens, Any]  # FLOPs of a query-key pair, of all layers, by how far back
     absorbed: dict[WindowTokens, Any]  # the same in decode
-    read: dict[WindowTokens, Any]  # bits of cache of a token
-    written: Any
     queries: Any  # elements of all heads' outputs
     exchanged: Any  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
     attending: int  # layers with attention
@@ -95,10 +91,15 @@ class Demand:
     linear: int  # layers with a recurrence
     indexed: int  # layers with an indexer of their own
     hidden: int
-    table_row: Any  # bytes of one row of the embedding
-    tied_head: Any  # bytes of a tied head
-    width: int  # bytes of an activation
     longest: Any  # layers of the longest stage that it stands for
+    weights: dict[Product, Any] = field(default_factory=dict)  # bytes, all experts included
+    quantized: dict[Product, Any] = field(default_factory=dict)
+    """Whether most of a product's weights are stored in fewer than 16 bits."""
+    read: dict[WindowTokens, Any] = field(default_factory=dict)  # bits of cache of a token
+    written: Any = 0
+    table_row: Any = 0  # bytes of one row of the embedding
+    tied_head: Any = 0  # bytes of a tied head
+    width: int = 2  # bytes of an activation
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
@@ -179,27 +180,47 @@ def demand(
     included: frozenset[str] = frozenset(),
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
+    like: Demand | None = None,
 ) -> Demand:
     """What one rank of a stage does, in one piece or several, its weights stored as in an engine's files; `included`
     are tensors that do not count as the model's and run too (a draft layer's); `states` gives bytes of recurrent
-    state."""
+    state; `like` is the same in other formats."""
     whole, rank = unrolled(whole), unrolled(rank)
+    done = like or computed(whole, rank, layout, *stage, included=included, states=states)
     pieces = file(whole, precision, rank)
     weights = StoredProducts.of(rank, pieces, *stage, included=included)
+    attending = attending_mixers(rank, *stage)
+    table = next(piece for piece in pieces if piece.tensor.component == "embedding")
+    return replace(
+        done,
+        weights=weights.nbytes,
+        quantized=weights.quantized,
+        read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
+        written=sum(layers * written_bits(mixer, precision.kv) for mixer, layers in attending),
+        table_row=table.nbytes / table.tensor.shape[0],
+        tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
+        width=precision.activation_bytes,
+    )
+
+
+def computed(
+    whole: Architecture,
+    rank: Architecture,
+    layout: Layout,
+    *stage: range,
+    included: frozenset[str] = frozenset(),
+    states: StateBytes = state_bytes,
+) -> Demand:
+    """The same without what depends on formats: bytes of weights and cache, and the width of activations."""
     matrices = matrices_within(rank, *stage, included=included)
     blocks = blocks_within(rank, *stage)
     mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
-    attending = [(mixer, layers) for mixer, layers in mixers if not isinstance(mixer, Recurrent)]
-    table = next(piece for piece in pieces if piece.tensor.component == "embedding")
+    attending = attending_mixers(rank, *stage)
     return Demand(
         flops=product_flops(rank, matrices, *stage),
-        weights=weights.nbytes,
         elements=row_elements(matrices),
-        quantized=weights.quantized,
         pairs=of_all_layers(attending, pair_flops),
         absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
-        read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
-        written=sum(layers * written_bits(mixer, precision.kv) for mixer, layers in attending),
         queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
         exchanged=sum(layers * mixer.n_q * exchanged_width(mixer) for mixer, layers in attending),
         attending=sum(layers for _, layers in attending),
@@ -214,11 +235,18 @@ def demand(
         linear=sum(layers for mixer, layers in mixers if isinstance(mixer, Recurrent)),
         indexed=sum(layers for mixer, layers in mixers if has_indexer(mixer)),
         hidden=rank.hidden,
-        table_row=table.nbytes / table.tensor.shape[0],
-        tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
-        width=precision.activation_bytes,
         longest=sum(map(len, stage)),
     )
+
+
+def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[Any, int]]:
+    """The mixers of a stage that attend over a cache, each with the number of its layers."""
+    return [
+        (mixer, len(block.layers))
+        for block in blocks_within(rank, *stage)
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    ]
 
 
 def occurs(figure: Any) -> bool:

@@ -118,7 +118,7 @@ def time_of(
     asked = report.scenario
     engine = ENGINES[asked.engine](asked.options, draft_model)
     model = Architecture.from_config(config)
-    serving = Serving(model, engine, asked.precision, asked.layout, asked.overhead)
+    serving = Serving.of(model, engine, asked.precision, asked.layout, asked.overhead)
     return time_report(serving, gpu, asked.workload, edits=edits, node=node)
 
 
@@ -181,7 +181,7 @@ def drafted(
     if (found := serving.engine.draft(serving.precision)) is None:
         return
     model, precision, count = found
-    other = Serving(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
+    other = Serving.of(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
     draft = speed_laid_out(other.laid_out, gpu, serving.engine, edits=edits)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))

@@ -20,7 +20,7 @@ from calc.time.alike import Alike
 from calc.time.bytes import read_bits, written_bits
 from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
 from calc.time.sizes import Array, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
-from calc.time.time_operations import Demand, Routing, demand, of_all_layers, routing
+from calc.time.time_operations import Demand, Routing, attending_mixers, computed, of_all_layers, routing
 
 BLOCK = 16
 """Tokens that a paged cache is handed out in."""
@@ -242,16 +242,12 @@ def weighed(
         if is_multiplied(tensor):
             narrow = np.where(sizes[:, i] * 8 < 15 * tensor.numel, 1, -1) * tensor.parameters
             balance[product] = balance.get(product, 0) + narrow
-    attending = [
-        (mixer, len(block.layers))
-        for block in blocks_within(unrolled(rank), range(rank.num_layers))
-        for mixer in block.mixers
-        if not isinstance(mixer, Recurrent)
-    ]
+    unshared, layers = unrolled(rank), range(rank.num_layers)
+    attending = attending_mixers(unshared, layers)
     by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
     written = {p.kv: float(sum(layers * written_bits(m, p.kv) for m, layers in attending)) for p in precisions}
     states = partial(engine.state_bytes, whole)
-    base = demand(whole, rank, precisions[0], layout, range(rank.num_layers), states=states)
+    base = computed(unrolled(whole), unshared, layout, layers, states=states)
     return Weighed(
         rank=rank,
         plain=plain,
@@ -262,10 +258,11 @@ def weighed(
             base,
             weights=products,
             quantized={product: sign > 0 for product, sign in balance.items()},
-            read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in base.read},
+            read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in by_kv[precisions[0].kv]},
             written=np.array([written[p.kv] for p in precisions]),
             table_row=table_row,
             tied_head=tied,
+            width=precisions[0].activation_bytes,
         ),
     )
 

@@ -197,7 +197,7 @@ def beside(measurement: Measurement) -> list[MeasuredRow]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)
-    serving = Serving(architecture, Transformers(), Precision(weights=dtype, kv=dtype), Layout(), Overhead())
+    serving = Serving.of(architecture, Transformers(), Precision(weights=dtype, kv=dtype), Layout(), Overhead())
     recipe = Recipe(weights=dtype, gradients=dtype, states=dtype, compute=dtype)
     common = set(MeasuredRow.model_fields)
     rows = []

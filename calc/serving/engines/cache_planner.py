@@ -20,6 +20,9 @@ from calc.serving.workload import Workload
 class CachePlanner(StartedEngine):
     """Limits of a start, and what they leave for the cache."""
 
+    limits_by: ClassVar[tuple[str, ...]] = ("tp", "pp", "dp")
+    """Degrees of a layout that its limits depend on."""
+
     offloads: ClassVar[bool] = False
     """Whether it may leave a part of the model on the host."""
 

@@ -44,7 +44,7 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
     known = LOGS.get(log.engine)
     if known is not None and log.weights is not None:
         yield _weights(log, log.weights, known, architecture, ours)
-    serving = Serving(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
+    serving = Serving.of(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
@@ -93,7 +93,7 @@ def _candidates(
     precision, layout = ours.scenario.precision, ours.scenario.layout
     vision = bool(ours.parameters.not_in_total["vision"])
     for what, engine in known.loadings(engine_of(log), precision, vision=vision):
-        stages = Serving(architecture, engine, precision, layout, Overhead()).laid_out.stages
+        stages = Serving.of(architecture, engine, precision, layout, Overhead()).laid_out.stages
         yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 

@@ -183,7 +183,7 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
     """One step of all sequences on one of the first GPU."""
     asked, gpu = answer.scenario.serving, answer.scenario.first_gpu()
     try:
-        serving = Serving(architecture, asked.started(), answer.model.precision(asked), Layout(), Overhead())
+        serving = Serving.of(architecture, asked.started(), answer.model.precision(asked), Layout(), Overhead())
     except ConfigError:
         return "–"
     if not runs(gpu, ENGINES[asked.engine].support):

@@ -120,7 +120,7 @@ def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
     workload = answer.report.scenario.workload
 
     def memory(architecture: Architecture) -> int:
-        laid_out = Serving(architecture, asked.engine, asked.precision, asked.layout, asked.overhead)
+        laid_out = Serving.of(architecture, asked.engine, asked.precision, asked.layout, asked.overhead)
         return laid_out.on(gpu, workload).memory.total
 
     return {

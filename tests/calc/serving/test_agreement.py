@@ -44,7 +44,7 @@ def serving(model, engine="vllm", layout=None, flags=()):
     options = dict(flag.removeprefix("--").split(" ") if " " in flag else (flag[2:], True) for flag in flags)
     one = kind(kind.options_type(**{name.replace("-", "_"): value for name, value in options.items()}))
     precision = Precision.of(models()[model].config)
-    return Serving(ARCHITECTURES[model], one, precision, layout or Layout(), Overhead())
+    return Serving.of(ARCHITECTURES[model], one, precision, layout or Layout(), Overhead())
 
 
 @pytest.mark.parametrize("engine", SETS_ASIDE)

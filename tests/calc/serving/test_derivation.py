@@ -50,7 +50,7 @@ def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
 def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture, monkeypatch):
     monkeypatch.setattr(serving_derivation, "weight_step", cache(serving_derivation.weight_step))  # formats share some
     for weights in WEIGHT_FORMATS:
-        serving = Serving(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
+        serving = Serving.of(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
         (stage,), (layers,) = serving.laid_out.stages, serving.laid_out.ranges
         assert total(weight_steps(serving, layers)) == stage.weights, weights
 
@@ -65,7 +65,7 @@ def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture, monkeypatch):
 def test_known_totals(model, cache, weights):
     architecture = PRESETS[model]
     assert [step.result for step in cache_steps(architecture, "bf16")] == [cache]
-    serving = Serving(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
+    serving = Serving.of(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
     assert total(weight_steps(serving, serving.laid_out.ranges[0])) == weights
 
 
@@ -76,7 +76,7 @@ def test_the_lines_of_every_figure_come_to_it(model, engine):
     precision = Precision.of(models()[model].config)
     workload = Workload(batch=3, context=5000, generated=100 if engine == "transformers" else 0)
     layout = Layout(pp=2)
-    allocation = Serving(architecture, ENGINES[engine](), precision, layout, Overhead()).on(
+    allocation = Serving.of(architecture, ENGINES[engine](), precision, layout, Overhead()).on(
         gpus()["h100-sxm"], workload
     )
     memory, budget, of = allocation.memory, allocation.kv_budget, Derivations(allocation)
@@ -116,14 +116,14 @@ def test_formulas_are_written_in_the_symbols_of_configs(engine, options, what, f
     """Llama 3.1 8B: four states of the hidden width beside the feed-forward; the softmax in 16 bits and twice in 32."""
     kind = ENGINES[engine]
     one = kind(kind.options_type(**options))
-    serving = Serving(PRESETS["meta-llama/Llama-3.1-8B"], one, Precision(), Layout(), Overhead())
+    serving = Serving.of(PRESETS["meta-llama/Llama-3.1-8B"], one, Precision(), Layout(), Overhead())
     lines = {line.what: line for line in Derivations(serving.on(gpus()["h100-sxm"], Workload())).activations()}
     assert lines[what].formula == formula
 
 
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
 def test_the_legend_names_what_occurs(engine):
-    serving = Serving(PRESETS["deepseek-ai/DeepSeek-V3"], ENGINES[engine](), Precision(), Layout(), Overhead())
+    serving = Serving.of(PRESETS["deepseek-ai/DeepSeek-V3"], ENGINES[engine](), Precision(), Layout(), Overhead())
     of = Derivations(serving.on(gpus()["b200"], Workload()))
     lines = [*of.kv_cache(), *of.activations(), *of.overhead(), *of.kv_budget(), *of.spare()]
     words = set(" ".join(line.formula for line in lines).translate(dict.fromkeys(map(ord, "·+−/⌊⌋()²"), " ")).split())

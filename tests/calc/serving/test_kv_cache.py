@@ -138,7 +138,7 @@ def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context
     architecture, started = Architecture.from_config(models()[model].config), ENGINES[engine]()
     assume(not any(getattr(mixer, "indexer", None) for block in architecture.all_blocks for mixer in block.mixers))
     states = started.state_bytes(architecture, architecture.all_blocks)
-    serving = Serving(architecture, started, Precision(), Layout(), Overhead())
+    serving = Serving.of(architecture, started, Precision(), Layout(), Overhead())
     allocated = serving.on(gpus()["h100-sxm"], Workload(batch=batch, context=context)).memory.kv_cache
     assert allocated >= cache_bytes(growth(architecture.all_blocks, "bf16"), states, batch, context)
 
@@ -156,7 +156,7 @@ SERVED = [
 def test_states_are_needed_as_the_engine_holds_them(name, engine):
     """mamba-2.8b needed 23.6 MB for each sequence of which vLLM allocated 12.5."""
     architecture, started = READ[name], ENGINES[engine]()
-    serving = Serving(architecture, started, Precision(), Layout(), Overhead())
+    serving = Serving.of(architecture, started, Precision(), Layout(), Overhead())
     cache = serving.on(gpus()["mi300x"], Workload(batch=1, context=64)).cache
     assert cache is not None
     assert 0 < started.sequences_bytes(architecture, "bf16", 1, 64) <= cache.required_bytes(0, 1, 64)

@@ -19,7 +19,7 @@ WIDTHS = {None: 2, "fp32": 4}
 
 
 def serving(model, engine="vllm", weights="bf16", **layout):
-    return Serving(ARCHITECTURES[model], ENGINES[engine](), Precision(weights=weights), Layout(**layout), Overhead())
+    return Serving.of(ARCHITECTURES[model], ENGINES[engine](), Precision(weights=weights), Layout(**layout), Overhead())
 
 
 def stages(model, engine="vllm", weights="bf16", **layout):

@@ -27,7 +27,7 @@ CASES = [
 def serving(model, engine, layout, precision=None):
     config = models()[model].config
     kind = ENGINES[engine]()
-    return Serving(Architecture.from_config(config), kind, precision or Precision.of(config), layout, Overhead())
+    return Serving.of(Architecture.from_config(config), kind, precision or Precision.of(config), layout, Overhead())
 
 
 SAMPLE = [

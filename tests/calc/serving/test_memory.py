@@ -23,7 +23,7 @@ NAMES = st.sampled_from(CHECKPOINT_ENGINES)
 def serving(model, engine="vllm", weights="bf16", options=(), **layout):
     kind = ENGINES[engine]
     one = kind(kind.options_type(**dict(options)))
-    return Serving(ARCHITECTURES[model], one, Precision(weights=weights), Layout(**layout), Overhead())
+    return Serving.of(ARCHITECTURES[model], one, Precision(weights=weights), Layout(**layout), Overhead())
 
 
 @pytest.mark.parametrize(

@@ -311,7 +311,7 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
 def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch):
     config, card, work = models()[model].config, gpus()[gpu], Workload(batch=batch, context=9000)
     architecture = Architecture.from_config(config)
-    serving = Serving(architecture, ENGINES[engine](), Precision.of(config), Layout(), Overhead())
+    serving = Serving.of(architecture, ENGINES[engine](), Precision.of(config), Layout(), Overhead())
     found = fewest_gpus(card, serving, work)
     assert found is not None
     every = [

@@ -41,7 +41,7 @@ def lines(found: PassDerivation) -> list[TimeStep]:
 
 def serving(model, weights="bf16", engine="vllm", **layout) -> Serving:
     architecture = Architecture.from_config(models()[model].config)
-    return Serving(architecture, ENGINES[engine](), Precision(weights=weights), Layout(**layout), Overhead())
+    return Serving.of(architecture, ENGINES[engine](), Precision(weights=weights), Layout(**layout), Overhead())
 
 
 CASES = [
@@ -67,7 +67,7 @@ def test_every_line_gives_its_result_and_all_lines_the_report(model, weights, la
 def test_every_line_of_a_prompt_of_llamacpp_gives_its_result(gpu, options):
     architecture = Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
     engine = ENGINES["llamacpp"](LlamaCppOptions(**options))
-    compare(Serving(architecture, engine, Precision(weights="Q4_K_M"), Layout(), Overhead()), gpus()[gpu])
+    compare(Serving.of(architecture, engine, Precision(weights="Q4_K_M"), Layout(), Overhead()), gpus()[gpu])
 
 
 def compare(weighed: Serving, gpu: GPU) -> None:

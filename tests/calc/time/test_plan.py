@@ -79,7 +79,7 @@ def test_ranks_share_the_copies_of_a_cache():
         found = list(layouts(architecture(model), ENGINES["vllm"](), Precision(), most=8))
         assert max(layout.dcp for layout in found if layout.tp == 8) == copies
         held = [
-            Serving(architecture(model), ENGINES["vllm"](), Precision(), Layout(tp=8, dcp=dcp), Overhead())
+            Serving.of(architecture(model), ENGINES["vllm"](), Precision(), Layout(tp=8, dcp=dcp), Overhead())
             .on(gpus()["h200-sxm"], Workload(context=65_536))
             .memory.kv_cache
             for dcp in (1, copies)
@@ -105,7 +105,7 @@ def test_sglang_pads_the_vocabulary_for_each_rank():
 def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
     whole = architecture(model)
     for layout in layouts(whole, ENGINES[engine](), Precision(), most=16):
-        Serving(whole, ENGINES[engine](), Precision(), layout, Overhead())
+        Serving.of(whole, ENGINES[engine](), Precision(), layout, Overhead())
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_bytes_as_arrays_are_those_of_stored(model, weights):
 def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout):
     precision, context = Precision(weights=weights, kv=kv), 8000
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
-    serving = Serving(architecture(model), found.engine, precision, layout, Overhead())
+    serving = Serving.of(architecture(model), found.engine, precision, layout, Overhead())
     allocation = serving.on(gpus()[gpu], Workload(context=context))
     shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
@@ -205,7 +205,7 @@ def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     plan = found.plans(1)[0]
     alone = found.of(found.fitting([(plan.layout, (0,))]))
     assert plan.tpot_ms == pytest.approx(float(alone.tpot[0]))
-    serving = Serving(
+    serving = Serving.of(
         architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"](), Precision(weights="fp8"), plan.layout, Overhead()
     )
     step = time_report(
@@ -221,7 +221,7 @@ def test_a_pipeline_is_timed_as_on_weigh(batch):
     server = found.server(found.fitting([(layout, (0,))]))
     step = sum(part.seconds for part in server.decode_parts(np.array([[batch]])))
     model, engine = architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"]()
-    serving = Serving(model, engine, Precision(weights="fp8"), layout, Overhead())
+    serving = Serving.of(model, engine, Precision(weights="fp8"), layout, Overhead())
     weighed = time_report(serving, gpus()["h100-sxm"], Workload(batch=batch, context=2200, generated=200))
     assert 1000 * step.item() == pytest.approx(weighed.decode.step_ms.expected, rel=1e-4)
 
@@ -346,7 +346,7 @@ def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
                 assert rate == 0
             elif name in SOME:
                 seen = min(4096, verdict.max_context or 4096)
-                serving = Serving(architecture(name), ENGINES[engine](), precision, found.layouts[0], Overhead())
+                serving = Serving.of(architecture(name), ENGINES[engine](), precision, found.layouts[0], Overhead())
                 assert rate == reply(serving, kinds[row], Workload(context=seen)).tokens_per_s_per_user.expected
 
 
@@ -428,7 +428,7 @@ def test_a_family_that_the_engine_does_not_serve_has_no_plan(model):
     kinds = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
     found = search(model, Needs(users=4, prompt=7680, output=512), kinds, ("bf16",))
     allocations = [
-        Serving(found.architecture, found.engine, found.precisions[0], Layout(), Overhead()).on(gpu, Workload())
+        Serving.of(found.architecture, found.engine, found.precisions[0], Layout(), Overhead()).on(gpu, Workload())
         for gpu in found.gpus
     ]
     assert all(allocation.refusal is not None for allocation in allocations)
@@ -450,7 +450,7 @@ def test_one_user_waits_for_no_other_prompt(model, gpu):
     needs = Needs(users=1, prompt=16_000, output=512)
     found = search(model, needs, (gpu,), ("bf16",))
     plan = found.plans(1)[0]
-    serving = Serving(found.architecture, found.engine, found.precisions[0], plan.layout, Overhead())
+    serving = Serving.of(found.architecture, found.engine, found.precisions[0], plan.layout, Overhead())
     told = reply(serving, gpus()[gpu], Workload(context=16_512, generated=512))
     assert plan.tokens_per_s_per_user == pytest.approx(told.tokens_per_s_per_user.expected, rel=0.01)
     assert plan.ttft_ms == pytest.approx(told.ttft_ms.expected, rel=0.01)

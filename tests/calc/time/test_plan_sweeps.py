@@ -44,7 +44,7 @@ def planned(name, needs):
 
 def laid_out(search, plan):
     precision = next(p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv))
-    return Serving(search.architecture, search.engine, precision, plan.layout, Overhead())
+    return Serving.of(search.architecture, search.engine, precision, plan.layout, Overhead())
 
 
 @pytest.mark.parametrize(

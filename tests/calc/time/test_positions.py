@@ -64,7 +64,7 @@ def test_a_plan_says_so_and_its_command_asks_for_no_more(model):
 
 def test_no_lever_and_no_roofline_goes_beyond(model):
     architecture, most = model
-    serving = Serving(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
+    serving = Serving.of(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
     assert levers(H100, serving, Workload(context=most)) is not None
     for ask in (
         lambda: levers(H100, serving, Workload(context=most + 1)),

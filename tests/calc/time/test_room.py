@@ -1,10 +1,12 @@
 """The search for plans orders candidates by a bound: no layout that fits is left out or holds more than it says."""
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Overhead, Workload
 from calc.formats import native
+from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
@@ -37,7 +39,34 @@ def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, kind, co
     for layout, formats in chance.sample(accepted, min(4, len(accepted))):
         bound = search.rooms.of(layout).fit(search.shards(layout, formats), layout, formats).capacity
         for place, form in enumerate(formats):
-            serving = Serving(architecture, search.engine, search.precisions[form], layout, Overhead())
+            serving = Serving.of(architecture, search.engine, search.precisions[form], layout, Overhead())
             allocation = serving.on(gpu, Workload(batch=1, context=context, generated=512))
             most = max_batch(allocation, layout.dp) if allocation.refusal is None else 0
             assert bound[place, 0] >= (MOST_BATCH if most is None else most)
+
+
+@pytest.mark.parametrize("engine", PLANNED)
+def test_a_bound_depends_on_no_layout_that_was_asked_about_before(engine):
+    config = models()["01-ai/Yi-34B"].config
+    architecture, started = Architecture.from_config(config), ENGINES[engine]()
+    kinds, precisions = [gpus()[kind] for kind in KINDS], [started.precision(native(config))]
+
+    def bounds(turn):
+        search = Search(architecture, started, Needs(prompt=512, output=512, users=1), kinds, precisions, most=16)
+        layouts = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))[::turn]
+        fits = (search.rooms.of(layout).fit(search.shards(layout, form), layout, form) for layout, form in layouts)
+        return {fit.layout: fit.capacity.tolist() for fit in fits}
+
+    assert bounds(1) == bounds(-1)
+
+
+@given(st.sampled_from(list(models())), st.sampled_from(PLANNED), st.sampled_from(KINDS))
+def test_limits_depend_on_no_other_degree_of_a_layout(model, engine, kind):
+    architecture, started, gpu = Architecture.from_config(models()[model].config), ENGINES[engine](), gpus()[kind]
+    limits = {}
+    for shape in shapes(architecture):
+        for stages in (1, 2, 4):
+            layout = shape.model_copy(update={"pp": stages})
+            degrees = tuple(getattr(layout, degree) for degree in started.limits_by)
+            here = started.limits(Workload(batch=1, context=8192), gpu, architecture, layout)
+            assert limits.setdefault(degrees, here) == here

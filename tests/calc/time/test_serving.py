@@ -201,7 +201,7 @@ def test_an_estimate_keeps_its_order():
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
 def test_a_report_says_how_fast_with_its_range(engine):
     architecture = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
-    serving = Serving(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())
+    serving = Serving.of(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())
     work = Workload(batch=8, context=4096, generated=512)
     found = time_report(serving, gpus()["h100-sxm"], work)
     step, rate = found.decode.step_ms, found.decode.tokens_per_s

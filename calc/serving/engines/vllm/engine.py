@@ -80,6 +80,7 @@ class VLLM(Engine):
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
+    limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py

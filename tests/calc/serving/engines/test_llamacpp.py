@@ -43,7 +43,7 @@ def test_a_preset_of_every_family_on_a_cpu(row):
     """llama.cpp 0c1e57098, built for a CPU, plans files of the presets' tensors without data (`no_alloc`)."""
     options = LlamaCppOptions(device="none", **row["flags"])
     architecture = Architecture.from_config(models()[row["model"]].config)
-    serving = Serving(architecture, LlamaCpp(options), Precision(weights=row["weights"]), Layout(), Overhead())
+    serving = Serving.of(architecture, LlamaCpp(options), Precision(weights=row["weights"]), Layout(), Overhead())
     one = serving.on(gpus()["a100-sxm-80gb"], Workload(context=256))
     (host,) = one.cache.buffers(one.workload.batch, one.workload.context)
     assert host.model_dump() == {"device": "host", **row["buffers"]}
@@ -51,7 +51,7 @@ def test_a_preset_of_every_family_on_a_cpu(row):
 
 def allocation(name, weights="Q4_K_M", gpu="a100-sxm-80gb", context=32_768, batch=1, layout=None, **options):
     engine = LlamaCpp(LlamaCppOptions(**options))
-    serving = Serving(ARCHITECTURES[name], engine, Precision(weights=weights), layout or Layout(), Overhead())
+    serving = Serving.of(ARCHITECTURES[name], engine, Precision(weights=weights), layout or Layout(), Overhead())
     return serving.on(gpus()[gpu], Workload(batch=batch, context=context))
 
 
@@ -295,7 +295,7 @@ def test_what_is_set_up_takes_no_more(options, sentence):
 )
 def test_what_is_refused(model, precision, layout, options, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        Serving(ARCHITECTURES[model], LlamaCpp(LlamaCppOptions(**options)), precision, layout, Overhead())
+        Serving.of(ARCHITECTURES[model], LlamaCpp(LlamaCppOptions(**options)), precision, layout, Overhead())
 
 
 @pytest.mark.parametrize("name", [LLAMA, "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])

@@ -79,7 +79,7 @@ def test_the_longest_context_fits_and_the_next_block_does_not():
 @pytest.mark.parametrize("name", [LLAMA, EXPERTS])
 def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
     def serving(**options):
-        return Serving(
+        return Serving.of(
             ARCHITECTURES[name], LlamaCpp(LlamaCppOptions(**options)), Precision(weights="Q8_0"), Layout(), Overhead()
         )
 

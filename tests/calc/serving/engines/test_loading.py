@@ -30,7 +30,7 @@ def loaded(model, weights="bf16", engine="vllm", changes=(), options=(), **layou
     kind = ENGINES[engine]
     flags = ({} if engine == "transformers" else {"language_model_only": True}) | dict(options)
     one = kind(kind.options_type(**flags))
-    serving = Serving(architecture, one, Precision(weights=weights), Layout(**layout), Overhead())
+    serving = Serving.of(architecture, one, Precision(weights=weights), Layout(**layout), Overhead())
     return [stage.loaded for stage in serving.laid_out.stages]
 
 
@@ -209,9 +209,9 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantization."""
     architecture, kind = ARCHITECTURES[model], ENGINES[engine]
     layout = Layout(pp=min(pp, architecture.num_layers))
-    serving = Serving(architecture, kind(), Precision(weights=weights), layout, Overhead())
+    serving = Serving.of(architecture, kind(), Precision(weights=weights), layout, Overhead())
     for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
-        pieces = serving.weighings[layout.model_copy(update={"pp": 1})].pieces
+        pieces = serving.ranks.of(layout).pieces
         whole = kind().loaded(serving.laid_out.rank, pieces, layers, layout)
         tables = kind().tables(serving.laid_out.rank)
         assert stage.loaded == LoadedWeights.sum([(1, whole), (1, tables)])

@@ -54,7 +54,9 @@ def test_a_part_that_is_left_out_is_not_asked_about():
 
 def test_a_gpu_refuses_by_platform_format_and_kernel():
     """V100 has compute capability 7.0; vLLM's fp8 takes 7.5, its attention kernels for a cache in fp8 more."""
-    serving = Serving(architecture("Qwen/Qwen3-8B"), ENGINES["vllm"](), Precision(weights="fp8"), Layout(), Overhead())
+    serving = Serving.of(
+        architecture("Qwen/Qwen3-8B"), ENGINES["vllm"](), Precision(weights="fp8"), Layout(), Overhead()
+    )
     volta = Question(laid_out=serving.laid_out, gpu=gpus()["v100-sxm2-16gb"])
     assert ("vLLM runs fp8 from compute capability 7.5 on; V100 SXM2 16GB has 7.0", "weights") in said("vllm", volta)
     assert said("vllm", volta._replace(gpu=gpus()["h100-sxm"])) == []
@@ -76,7 +78,7 @@ def test_what_is_not_refused_is_laid_out(name, engine):
         question = Question(model, Precision(), layout)
         refused = [*started.refusals(question)]
         try:
-            serving = Serving(model, started, Precision(), layout, Overhead())
+            serving = Serving.of(model, started, Precision(), layout, Overhead())
         except ConfigError as error:
             assert (error.message, error.field) == refused[0][:2]
             if error.field in ("tp", "dcp"):

@@ -19,7 +19,7 @@ LLAMA, V3, QWEN = "meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3", "Qwen/Qw
 
 def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, context=8192, **options):
     architecture, engine = Architecture.from_config(models()[model].config), SGLang(SGLangOptions(**options))
-    serving = Serving(architecture, engine, Precision(weights=weights), layout or Layout(), Overhead())
+    serving = Serving.of(architecture, engine, Precision(weights=weights), layout or Layout(), Overhead())
     return serving.on(gpus()[gpu], Workload(batch=batch, context=context))
 
 

@@ -24,7 +24,7 @@ FREE, LOADED = 2**29, 0.4
 
 @cache
 def serving(model, layout, kv):
-    return Serving(Architecture.from_config(CONFIGS[model]), SGLang(), Precision(kv=kv), layout, Overhead())
+    return Serving.of(Architecture.from_config(CONFIGS[model]), SGLang(), Precision(kv=kv), layout, Overhead())
 
 
 def engine_of(row):

@@ -18,7 +18,7 @@ PREFILL = load("prefill.json")
 
 def allocation(model, workload, weights="bf16", layout=None, **options):
     engine = Transformers(TransformersOptions(**options))
-    serving = Serving(ARCHITECTURES[model], engine, Precision(weights=weights), layout or Layout(), Overhead())
+    serving = Serving.of(ARCHITECTURES[model], engine, Precision(weights=weights), layout or Layout(), Overhead())
     return serving.on(gpus()["h100-sxm"], workload)
 
 

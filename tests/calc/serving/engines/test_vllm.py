@@ -18,7 +18,7 @@ H100 = gpus()["h100-sxm"]
 def serving(model, layout=None, overhead=None, precision=None, **options):
     architecture = Architecture.from_config(models()[model].config)
     engine = VLLM(VLLMOptions(**options))
-    return Serving(architecture, engine, precision or Precision(), layout or Layout(), overhead or Overhead())
+    return Serving.of(architecture, engine, precision or Precision(), layout or Layout(), overhead or Overhead())
 
 
 def budget(model, gpu, context=8192, **options):

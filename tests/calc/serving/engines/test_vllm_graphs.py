@@ -140,7 +140,7 @@ def test_non_torch_as_logged(gpu, count, version, logged):
 def test_available_cache_as_logged(model, gpu, tp, options, context, gib):
     """Within 0.5 % of the GPU and within the range that we print."""
     architecture = Architecture.from_config(models()[model].config)
-    laid_out = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(), Layout(tp=tp), Overhead())
+    laid_out = Serving.of(architecture, VLLM(VLLMOptions(**options)), Precision(), Layout(tp=tp), Overhead())
     allocation = laid_out.on(gpus()[gpu], Workload(context=context))
     found = allocation.kv_budget
     assert found.bytes == pytest.approx(gib * 2**30, abs=0.005 * allocation.gpu.usable_bytes)

@@ -14,7 +14,7 @@ from presets import models
 def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
     architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp, dcp=dcp)
     try:
-        serving = Serving(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
+        serving = Serving.of(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
     except ConfigError as error:
         return error.message
     return serving.on(gpus()[gpu], Workload()).refusal
