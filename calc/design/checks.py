@@ -9,7 +9,6 @@ from calc.hardware.division import undivided
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 from calc.time.flops import is_multiplied
 
@@ -206,7 +205,7 @@ def head_width(architecture: Architecture) -> Iterator[Check]:
 
 def experts(architecture: Architecture) -> Iterator[Check]:
     """Routed experts over the GPUs of a node."""
-    counts = {block.ffn.n_experts for block in architecture.all_blocks if isinstance(block.ffn, MoE)}
+    counts = {moe.n_experts for moe in architecture.experts}
     why = Message("Expert parallelism gives every GPU as many experts; with a rest some GPUs hold and do more.")
     for n in sorted(counts):
         even = n % 8 == 0

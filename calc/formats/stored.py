@@ -14,7 +14,6 @@ from calc.formats.precision import Precision
 from calc.formats.scheme import matrices
 from calc.formats.table import FIXED, FORMATS, Format
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 
 
@@ -116,7 +115,7 @@ def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[
     weights = precision.weights
     if weights in FLOATS:
         return lambda tensor, layer: FORMATS[weights], False
-    scheme = precision.scheme(experts=any(isinstance(block.ffn, MoE) for block in architecture.blocks))
+    scheme = precision.scheme(experts=bool(architecture.experts))
     if (bits := architecture.names.fp8_scale_bits) is not None:
         return lambda tensor, layer: with_scales(scheme.form(tensor, layer), bits), scheme.differs_by_layer
     return scheme.form, scheme.differs_by_layer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.feedforward import MLP, MoE
+from calc.model.feedforward import MLP
 
 MOST_RANKS = 64
 """How far the next degree that is allowed is looked for."""
@@ -63,9 +63,9 @@ def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[i
     for block in architecture.all_blocks:
         if isinstance(block.ffn, MLP):
             yield block.ffn.intermediate, tp
-        elif isinstance(block.ffn, MoE):
-            yield block.ffn.expert.intermediate, slices
-            for part in (block.ffn.shared, block.ffn.beside, block.ffn.image_expert):
+        elif block.moe is not None:
+            yield block.moe.expert.intermediate, slices
+            for part in (block.moe.shared, block.moe.beside, block.moe.image_expert):
                 if part is not None:
                     yield part.intermediate, tp
 

@@ -6,7 +6,6 @@ from pydantic import Field
 from calc.errors import ConfigError, Frozen, Message, Refusal
 from calc.hardware.division import nearest, undivided
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 
 
 class Degrees(Frozen):
@@ -64,7 +63,7 @@ class Degrees(Frozen):
         """Why the routed experts can't be spread over the ranks."""
         if self.spreads_experts(architecture):
             return
-        if not any(isinstance(block.ffn, MoE) for block in architecture.blocks):
+        if not architecture.experts:
             yield Refusal(Message("ep spreads routed experts, which this model does not have."), "ep", [1])
             return
         degrees = (self.model_copy(update={"ep": ep}) for ep in (1, 2, 4, 8, 16, 32, 64, 128, 256))
@@ -78,7 +77,7 @@ class Degrees(Frozen):
 
     def spreads_experts(self, architecture: Architecture) -> bool:
         """Whether its ranks can share the routed experts evenly; without any, nothing is spread."""
-        ranks, experts = self.tp * self.dp, [b.ffn for b in architecture.blocks if isinstance(b.ffn, MoE)]
+        ranks, experts = self.tp * self.dp, architecture.experts
         if not experts:
             return self.ep == 1
         return ranks % self.ep == 0 and all(
@@ -100,7 +99,7 @@ class Layout(Degrees):
 def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
     """Ways to share every layer: tensor parallelism inside a server; where there are routed experts, also these whole
     on each rank, and copies of the attention that share them (data-parallel attention with expert parallelism)."""
-    sparse = any(isinstance(block.ffn, MoE) for block in architecture.blocks)
+    sparse = bool(architecture.experts)
     for layout in candidates(node, sparse=sparse):
         if layout.undivided(architecture) is None:
             yield layout

@@ -79,13 +79,17 @@ class Architecture(Frozen):
     @property
     def recurrent(self) -> bool:
         """Whether any layer has a state instead of a cache."""
-        return any(isinstance(mixer, Recurrent) for block in self.all_blocks for mixer in block.mixers)
+        return any(block.recurrences for block in self.all_blocks)
+
+    @property
+    def experts(self) -> tuple[MoE, ...]:
+        """The feed-forwards with routed experts, of each kind of layer."""
+        return tuple(block.moe for block in self.all_blocks if block.moe is not None)
 
     @property
     def chunk(self) -> int:
         """Tokens that the scan of its recurrent layers takes at once."""
-        mixers = (mixer for block in self.all_blocks for mixer in block.mixers)
-        return max((mixer.chunk for mixer in mixers if isinstance(mixer, Recurrent)), default=1)
+        return max((mixer.chunk for block in self.all_blocks for mixer in block.recurrences), default=1)
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Every weight of the checkpoint by name and shape; those listed apart say why in `apart`."""

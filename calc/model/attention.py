@@ -1,12 +1,28 @@
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from calc.errors import Frozen
-from calc.model.tensor import Component, Shapes
+from calc.model.tensor import Component, Shapes, WindowTokens
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
 
-class GQA(Frozen):
+class Attention(Frozen):
+    """What mixers have in common that keep something of each token."""
+
+    def cached_elements(self) -> int:
+        """Elements cached per token and layer."""
+        raise NotImplementedError
+
+    def compressed_elements(self) -> int:
+        """Elements that each token adds beyond the window, on average."""
+        return 0
+
+    def written_elements(self) -> Any:
+        """Elements that a token adds to the cache, on average."""
+        return self.cached_elements() + self.compressed_elements()
+
+
+class GQA(Attention):
     """Grouped-query attention, arXiv:2305.13245; multi-head when n_kv == n_q, multi-query when n_kv == 1."""
 
     kind: Literal["gqa"] = "gqa"
@@ -76,7 +92,40 @@ class GQA(Frozen):
         if not self.own_keys or self.cross:
             return 0
         index_keys = 0 if self.indexer is None else self.indexer.cached_elements()
-        return self.n_kv * (self.d_head + (self.d_v or self.d_head)) + index_keys
+        return self.n_kv * (self.d_head + self.value_width) + index_keys
+
+    def read_elements(self) -> dict[WindowTokens, Any]:
+        """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
+        and the rest of what the indexer picks."""
+        if self.indexer is None:
+            return {self.window: self.cached_elements()}
+        index = self.indexer.cached_elements()
+        return {self.indexer.top_tokens: self.cached_elements() - index, None: index}
+
+    def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
+        """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
+        the output. An image's keys and values are not counted."""
+        if self.cross:
+            return {}
+        pair = 2 * self.n_q * (self.d_head + self.value_width)
+        if self.indexer is None:
+            return {self.window: pair}
+        return {self.indexer.top_tokens: pair, None: 2 * self.indexer.n_index * self.indexer.d_index}
+
+    @property
+    def value_width(self) -> int:
+        """Elements of one head's output."""
+        return self.d_v or self.d_head
+
+    @property
+    def exchanged_width(self) -> int:
+        """Elements of one head's query and output in decode."""
+        return self.d_head + self.value_width
+
+    @property
+    def picks_tokens(self) -> bool:
+        """Whether it chooses the tokens that it attends to."""
+        return self.indexer is not None
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp tensor-parallel ranks holds: KV heads are replicated once ranks outnumber them."""

@@ -2,7 +2,7 @@ from typing import Literal, Self
 
 from calc.errors import Frozen
 from calc.model.feedforward import FeedForward, MoE
-from calc.model.mixers import Mixer
+from calc.model.mixers import AttentionMixer, Mixer, Recurrent, RecurrentMixer
 from calc.model.tensor import Component, Excluded, Shape, Shapes
 
 Norm = Literal["rms", "layer", "none"]
@@ -51,6 +51,21 @@ class Block(Frozen):
     def runs_in(self) -> tuple[int, ...]:
         """Indices of the layers that run it."""
         return self.places or self.layers
+
+    @property
+    def attentions(self) -> tuple[AttentionMixer, ...]:
+        """Its mixers that keep something of each token."""
+        return tuple(mixer for mixer in self.mixers if not isinstance(mixer, Recurrent))
+
+    @property
+    def recurrences(self) -> tuple[RecurrentMixer, ...]:
+        """Its mixers that keep a state."""
+        return tuple(mixer for mixer in self.mixers if isinstance(mixer, Recurrent))
+
+    @property
+    def moe(self) -> MoE | None:
+        """Its feed-forward where that has routed experts."""
+        return self.ffn if isinstance(self.ffn, MoE) else None
 
     def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
         """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""

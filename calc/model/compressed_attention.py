@@ -1,10 +1,10 @@
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from calc.errors import Frozen
-from calc.model.tensor import Component, Shapes
+from calc.model.attention import Attention
+from calc.model.tensor import Component, Shapes, WindowTokens
 
 
-class CompressedAttention(Frozen):
+class CompressedAttention(Attention):
     """DeepSeek-V4's attention: one key that is also the value, a window of recent tokens, and beyond it one entry for
     each `rate` tokens (transformers `modeling_deepseek_v4.py`)."""
 
@@ -69,6 +69,42 @@ class CompressedAttention(Frozen):
         """Elements of a token until its entry is made: what goes into one or two overlapping entries, and its gate, as
         wide."""
         return 2 * self.overlap * self.entry_elements()
+
+    def read_elements(self) -> dict[WindowTokens, Any]:
+        """Elements that attention reads of each cached token, by how far back: the window's; of entries a token's
+        share, of all or of those that the indexer picks, and of all index keys."""
+        if self.rate is None:
+            return {self.window: self.cached_elements()}
+        entry, key = self.d_head / self.rate, (self.d_index or 0) / self.rate
+        if self.n_index is None:
+            return {self.window: self.cached_elements(), None: entry}
+        return {self.window: self.cached_elements(), self.top_entries * self.rate: entry, None: key}
+
+    def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
+        """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
+        the output; of an entry each of its tokens has a share."""
+        pair = 4 * self.n_q * self.d_head
+        if self.rate is None:
+            return {self.window: pair}
+        if self.n_index is None or self.d_index is None:
+            return {self.window: pair, None: pair / self.rate}
+        index = 2 * self.n_index * self.d_index / self.rate
+        return {self.window: pair, self.top_entries * self.rate: pair / self.rate, None: index}
+
+    @property
+    def value_width(self) -> int:
+        """Elements of one head's output."""
+        return self.d_head
+
+    @property
+    def exchanged_width(self) -> int:
+        """Elements of one head's query and output in decode."""
+        return 2 * self.d_head
+
+    @property
+    def picks_tokens(self) -> bool:
+        """Whether it chooses the tokens that it attends to."""
+        return self.n_index is not None
 
     @property
     def n_q(self) -> int:

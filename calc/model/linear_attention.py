@@ -10,6 +10,7 @@ class GatedDeltaNet(Recurrent):
     """Gated delta rule, arXiv:2412.06464, as in Qwen3-Next and OLMo Hybrid."""
 
     kind: Literal["gated_delta"] = "gated_delta"
+    element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     chunk: int = 64
     n_k: int
     n_v: int
@@ -66,6 +67,7 @@ class KimiDelta(Recurrent):
     `d_head`; Kimi K3 has none before the output gate, Ling before neither."""
 
     kind: Literal["kimi_delta"] = "kimi_delta"
+    element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     fp32_state: bool = True
     n_heads: int
     d_head: int
@@ -117,6 +119,7 @@ class LightningAttention(Recurrent):
     """Linear attention with decay, arXiv:2401.04658, as in MiniMax-01."""
 
     kind: Literal["lightning"] = "lightning"
+    element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     state_width: ClassVar[int] = 2  # `MiniMaxLightningAttention` multiplies keys and values in their own type
     n_heads: int
     d_head: int

@@ -17,6 +17,7 @@ RecurrentMixer = (
     | RWKV
     | MLSTM
 )
-Mixer = GQA | LatentAttention | CompressedAttention | RecurrentMixer
+AttentionMixer = GQA | LatentAttention | CompressedAttention
+Mixer = AttentionMixer | RecurrentMixer
 
-__all__ = ["CompressedAttention", "Mixer", "Recurrent", "RecurrentMixer"]
+__all__ = ["AttentionMixer", "CompressedAttention", "Mixer", "Recurrent", "RecurrentMixer"]

@@ -1,10 +1,11 @@
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from calc.errors import Frozen
-from calc.model.tensor import Component, Shapes
+from calc.model.attention import Attention
+from calc.model.tensor import Component, Shapes, WindowTokens
 
 
-class LatentAttention(Frozen):
+class LatentAttention(Attention):
     """Multi-head latent attention, DeepSeek-V2 section 2.1, arXiv:2405.04434."""
 
     kind: Literal["mla"] = "mla"
@@ -67,6 +68,48 @@ class LatentAttention(Frozen):
         """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
         index_keys = 0 if self.indexer is None else self.indexer.cached_elements()
         return self.kv_rank + self.d_rope + index_keys if self.own_latent else index_keys
+
+    def read_elements(self) -> dict[WindowTokens, Any]:
+        """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
+        and the rest of what the indexer picks."""
+        if self.indexer is None:
+            return {self.window: self.cached_elements()}
+        index = self.indexer.cached_elements()
+        return {self.indexer.top_tokens: self.cached_elements() - index, None: index}
+
+    def packed_bits(self) -> dict[WindowTokens, int]:
+        """Bits of a cached token in fp8 as FlashMLA packs it: the latent with an fp32 scale for each 128, the rotary
+        key in 16 bits, 656 bytes of 512 + 64 elements; an index key in fp8 with its scales (vLLM
+        `flashmla_sparse.py`)."""
+        latent = 8 * self.kv_rank + 32 * -(-self.kv_rank // 128) + 16 * self.d_rope
+        if self.indexer is None:
+            return {self.window: latent}
+        key = 8 * self.indexer.d_index + 32 * -(-self.indexer.d_index // 128)
+        return {self.indexer.top_tokens: latent, None: key * self.indexer.owned}
+
+    def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
+        """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
+        the output. Absorbed: attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
+        pair = 2 * self.n_q * (self.exchanged_width if absorbed else self.d_nope + self.d_rope + self.d_v)
+        if self.indexer is None:
+            return {None: pair}
+        index = 2 * self.indexer.n_index * self.indexer.d_index if self.indexer.owned else 0
+        return {self.indexer.top_tokens: pair, None: index}
+
+    @property
+    def value_width(self) -> int:
+        """Elements of one head's output."""
+        return self.d_v
+
+    @property
+    def exchanged_width(self) -> int:
+        """Elements of one head's query and output in decode, which works on the latents."""
+        return 2 * self.kv_rank + self.d_rope
+
+    @property
+    def picks_tokens(self) -> bool:
+        """Whether it chooses the tokens that it attends to, and does not take over another layer's choice."""
+        return self.indexer is not None and self.indexer.owned
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp ranks holds: heads are divided, the down-projections and the latent are not."""

@@ -1,6 +1,6 @@
 """Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from calc.errors import Frozen
 from calc.model.tensor import Component, Shapes
@@ -15,6 +15,7 @@ class Recurrent(Frozen):
     fp32_state: bool = False  # vLLM keeps the state in 16 bits where the config does not ask for fp32
     state_width: ClassVar[int] = 4  # bytes of an element of the state, and of the convolution's memory, in the cache of
     conv_width: ClassVar[int] = 2  # transformers
+    element_flops: ClassVar[int] = 0  # of a token in each element of the state
 
     def cached_elements(self) -> int:
         """Elements that one more token adds: none."""
@@ -33,6 +34,10 @@ class Recurrent(Frozen):
         """Elements of which the convolution's memory is a part only while tokens are generated: none."""
         return 0
 
+    def scan_flops(self) -> Any:
+        """FLOPs of one token in the recurrence."""
+        return self.element_flops * self.state_elements() if self.element_flops else 0
+
     def memory_bytes(self) -> int:
         """Bytes a sequence and layer, of any length, as transformers caches them."""
         return self.state_width * self.state_elements() + self.conv_width * self.conv_elements()
@@ -46,6 +51,7 @@ class Mamba(Recurrent):
     """Selective state space, arXiv:2312.00752."""
 
     kind: Literal["mamba"] = "mamba"
+    element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     d_inner: int
     d_state: int
     d_conv: int
@@ -112,6 +118,7 @@ class Mamba2(Recurrent):
     """State space duality, arXiv:2405.21060."""
 
     kind: Literal["mamba2"] = "mamba2"
+    element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     n_heads: int
     d_head: int
     d_state: int

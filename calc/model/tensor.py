@@ -5,6 +5,8 @@ from typing import Literal
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
+WindowTokens = int | None
+"""How many tokens back; None: all."""
 
 Component = Literal[
     "embedding",

@@ -5,23 +5,15 @@ from typing import Any, NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 
 
 def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
     """Bits cached per token and layer."""
     if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
-        return fp8_latent_bits(mixer)
+        return sum(mixer.packed_bits().values())
     return int(mixer.cached_elements() * CACHE_BITS[kv])
-
-
-def fp8_latent_bits(mixer: LatentAttention) -> int:
-    """The latent in fp8 with an fp32 scale for each 128, the rotary key in 16 bits: 656 bytes of 512 + 64 elements; an
-    index key in fp8 with its scale (vLLM `flashmla_sparse.py`)."""
-    index = mixer.indexer.d_index if mixer.indexer is not None and mixer.indexer.owned else 0
-    scales = -(-mixer.kv_rank // 128) + -(-index // 128)
-    return 8 * (mixer.kv_rank + index) + 32 * scales + 16 * mixer.d_rope
 
 
 def growth(
@@ -34,8 +26,9 @@ def growth(
         places = len(block.runs_in)
         for mixer in block.mixers:
             bits[mixer.window] = bits.get(mixer.window, 0) + places * bits_of(mixer, kv)
-            if isinstance(mixer, CompressedAttention):
-                bits[None] = bits.get(None, 0) + places * int(mixer.compressed_elements() * CACHE_BITS[kv])
+        for attention in block.attentions:
+            if compressed := attention.compressed_elements():
+                bits[None] = bits.get(None, 0) + places * int(compressed * CACHE_BITS[kv])
     return bits
 
 
@@ -80,12 +73,7 @@ StateBytes = Callable[[Sequence[Block]], int]
 def state_bytes(blocks: Iterable[Block]) -> int:
     """Bytes a sequence of recurrent state and of the convolutions' memory, of any length, in the types that
     transformers keeps them in."""
-    return sum(
-        len(block.runs_in) * mixer.memory_bytes()
-        for block in blocks
-        for mixer in block.mixers
-        if isinstance(mixer, Recurrent)
-    )
+    return sum(len(block.runs_in) * mixer.memory_bytes() for block in blocks for mixer in block.recurrences)
 
 
 def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int, states: int) -> int:

@@ -7,12 +7,10 @@ from calc.formats import CACHE_BITS, CacheFormat
 from calc.formats.stored import Piece
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mixers import AttentionMixer
 from calc.model.mla import LatentAttention
-from calc.model.tensor import Tensor
-from calc.serving.kv_cache import token_bits
-from calc.time.flops import Product, WindowTokens, is_multiplied, product_of
+from calc.model.tensor import Tensor, WindowTokens
+from calc.time.flops import Product, is_multiplied, product_of
 
 
 def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
@@ -54,33 +52,15 @@ def row_elements(matrices: Iterable[tuple[Product, Tensor, int]]) -> dict[Produc
     return widths
 
 
-def read_bits(mixer: Mixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
-    """Bits of a layer's cache that attention reads of each token, by how far back: those of the window; or all index
-    keys, and the rest of what the indexer picks."""
-    bits = token_bits(mixer, kv)
-    match mixer:
-        case CompressedAttention(rate=rate) if rate is not None:
-            entry, key = mixer.d_head * CACHE_BITS[kv] / rate, (mixer.d_index or 0) * CACHE_BITS[kv] / rate
-            if mixer.n_index is None:
-                return {mixer.window: bits, None: entry}
-            return {mixer.window: bits, mixer.top_entries * rate: entry, None: key}
-        case LatentAttention(indexer=indexer) if indexer is not None:
-            index = indexer.cached_elements() * CACHE_BITS[kv]
-            if kv == "fp8_ds_mla":
-                index = fp8_index_bits(indexer.d_index) * indexer.owned
-            return {indexer.top_tokens: bits - index, None: index}
-        case GQA(indexer=indexer) if indexer is not None:
-            index = indexer.cached_elements() * CACHE_BITS[kv]
-            return {indexer.top_tokens: bits - index, None: index}
-    return {mixer.window: bits}
+def read_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
+    """Bits of a layer's cache that attention reads of each token, by how far back."""
+    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
+        return dict(mixer.packed_bits())
+    return {back: elements * CACHE_BITS[kv] for back, elements in mixer.read_elements().items()}
 
 
-def fp8_index_bits(width: int) -> int:
-    """An index key in fp8 with an fp32 scale for each 128 (vLLM `flashmla_sparse.py`)."""
-    return 8 * width + 32 * -(-width // 128)
-
-
-def written_bits(mixer: Mixer, kv: CacheFormat) -> Any:
+def written_bits(mixer: AttentionMixer, kv: CacheFormat) -> Any:
     """Bits that a token adds to a layer's cache."""
-    more = mixer.compressed_elements() * CACHE_BITS[kv] if isinstance(mixer, CompressedAttention) else 0
-    return token_bits(mixer, kv) + more
+    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
+        return sum(mixer.packed_bits().values())
+    return mixer.written_elements() * CACHE_BITS[kv]

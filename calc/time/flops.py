@@ -6,18 +6,11 @@ from typing import Any, Literal
 
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.linear_attention import GatedDeltaNet, KimiDelta, LightningAttention
-from calc.model.mixers import CompressedAttention, Mixer
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba, Mamba2
 from calc.model.tensor import Component, Tensor
 
 Product = Literal[Component, "latents", "image"]
 """Matrix products by what their weights belong to. Latents: MLA's second projection of keys and values, which prefill
 computes anew for cached tokens; image: projections of an image's tokens, none of which are in a text."""
-WindowTokens = int | None
-"""How many tokens back; None: all."""
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
 
@@ -74,48 +67,3 @@ def product_flops(
     if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)
     return flops
-
-
-def pair_flops(mixer: Mixer, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
-    """FLOPs of one query-key pair over all heads of a layer, by how far back the pairs go: its score, and its value's
-    share of the output. Absorbed: latent attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
-    match mixer:
-        case GQA(cross=True):
-            return {}
-        case GQA():
-            pair = 2 * mixer.n_q * (mixer.d_head + (mixer.d_v or mixer.d_head))
-            if mixer.indexer is None:
-                return {mixer.window: pair}
-            index = 2 * mixer.indexer.n_index * mixer.indexer.d_index
-            return {mixer.indexer.top_tokens: pair, None: index}
-        case LatentAttention():
-            wide = 2 * mixer.kv_rank + mixer.d_rope if absorbed else mixer.d_nope + mixer.d_rope + mixer.d_v
-            pair, indexer = 2 * mixer.n_q * wide, mixer.indexer
-            if indexer is None:
-                return {None: pair}
-            index = 2 * indexer.n_index * indexer.d_index if indexer.owned else 0
-            return {indexer.top_tokens: pair, None: index}
-        case CompressedAttention():
-            pair = 4 * mixer.n_q * mixer.d_head
-            if mixer.rate is None:
-                return {mixer.window: pair}
-            if mixer.n_index is None or mixer.d_index is None:
-                return {mixer.window: pair, None: pair / mixer.rate}
-            entries = mixer.top_entries * mixer.rate  # tokens that the picked entries stand for
-            return {
-                mixer.window: pair,
-                entries: pair / mixer.rate,
-                None: 2 * mixer.n_index * mixer.d_index / mixer.rate,
-            }
-    return {}
-
-
-def scan_flops(mixer: Mixer) -> Any:
-    """FLOPs of one token and layer in a recurrence: for each element of the state a decay (1), an update (2, of the
-    delta rule 4, for it first reads what is there) and a read (2)."""
-    match mixer:
-        case GatedDeltaNet() | KimiDelta():
-            return 7 * mixer.state_elements()
-        case Mamba() | Mamba2() | LightningAttention():
-            return 5 * mixer.state_elements()
-    return 0

@@ -8,7 +8,6 @@ from calc.formats import Precision, native
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus as all_gpus
 from calc.model.architecture import Architecture
-from calc.model.mixers import Recurrent
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
@@ -138,4 +137,4 @@ def assumptions(search: Search) -> Iterable[Message]:
 def attending(architecture: Architecture) -> Iterator[Any]:
     """The mixers that keep keys and values, of each kind of layer."""
     for block in architecture.all_blocks:
-        yield from (mixer for mixer in block.mixers if not isinstance(mixer, Recurrent))
+        yield from block.attentions

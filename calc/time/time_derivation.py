@@ -2,26 +2,23 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from calc.errors import Frozen
 from calc.hardware.gpu import GPU
-from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Legend
-from calc.model.mixers import Recurrent
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.efficiency import Efficiency, TrainingEfficiency
 from calc.time.estimate import End, Estimate
 from calc.time.figures import Figure, Figures, TimeStep
-from calc.time.flops import matrices_within, pair_flops, product_flops, unrolled
+from calc.time.flops import matrices_within, product_flops, unrolled
 from calc.time.forward import Forward, PassPart
 from calc.time.legend import MACHINE, SHARES
 from calc.time.roofline import Machine, Timed, sharing, usual_shares
 from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
-from calc.time.time_operations import Demand, Operation, of_all_layers
+from calc.time.time_operations import Demand, Operation, attending_mixers, of_all_layers
 
 
 class OperationSteps(Frozen):
@@ -146,13 +143,8 @@ def row_steps(
     for product, formula in product_flops(formulas, matrices_within(formulas, *stage), *stage).items():
         yield figures.step(f"φ_{product}", Figure(demand.flops[product], formula), "FLOPs")
     stem, pairs = ("φ_qkd", demand.absorbed) if decodes else ("φ_qk", demand.pairs)
-    attending = [
-        (mixer, len(block.layers))
-        for block in blocks_within(formulas, *stage)
-        for mixer in block.mixers
-        if not isinstance(mixer, Recurrent)
-    ]
-    backs = of_all_layers(attending, partial(pair_flops, absorbed=decodes))
+    attending = attending_mixers(formulas, *stage)
+    backs = of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=decodes))
     for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):
         yield figures.step(stem if back is None else f"{stem}_{back}", Figure(value, formula), "FLOPs")
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,18 +11,15 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
-from calc.model.mixers import CompressedAttention, Recurrent
+from calc.model.mixers import AttentionMixer
 from calc.model.mla import LatentAttention
+from calc.model.tensor import WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
 from calc.time.flops import (
     Product,
-    WindowTokens,
     matrices_within,
-    pair_flops,
     product_flops,
-    scan_flops,
     unrolled,
 )
 from calc.time.forward import Forward, PassPart
@@ -214,52 +210,39 @@ def computed(
     """The same without what depends on formats: bytes of weights and cache, and the width of activations."""
     matrices = matrices_within(rank, *stage, included=included)
     blocks = blocks_within(rank, *stage)
-    mixers = [(mixer, len(block.layers)) for block in blocks for mixer in block.mixers]
     attending = attending_mixers(rank, *stage)
+    recurrent = [(mixer, len(block.layers)) for block in blocks for mixer in block.recurrences]
     return Demand(
         flops=product_flops(rank, matrices, *stage),
         elements=row_elements(matrices),
-        pairs=of_all_layers(attending, pair_flops),
-        absorbed=of_all_layers(attending, partial(pair_flops, absorbed=True)),
-        queries=sum(layers * mixer.n_q * value_width(mixer) for mixer, layers in attending),
-        exchanged=sum(layers * mixer.n_q * exchanged_width(mixer) for mixer, layers in attending),
+        pairs=of_all_layers(attending, lambda mixer: mixer.pair_flops()),
+        absorbed=of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
+        queries=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
+        exchanged=sum(layers * mixer.n_q * mixer.exchanged_width for mixer, layers in attending),
         attending=sum(layers for _, layers in attending),
         heads=sum(layers * mixer.n_q for mixer, layers in attending),
         dcp=layout.dcp,
-        scan=sum(layers * scan_flops(mixer) for mixer, layers in mixers),
+        scan=sum(layers * mixer.scan_flops() for mixer, layers in recurrent),
         state=2 * states(blocks),  # read and written
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
-        sparse=sum(len(block.layers) for block in blocks if isinstance(block.ffn, MoE)),
-        latent=sum(layers for mixer, layers in mixers if isinstance(mixer, LatentAttention)),
-        linear=sum(layers for mixer, layers in mixers if isinstance(mixer, Recurrent)),
-        indexed=sum(layers for mixer, layers in mixers if has_indexer(mixer)),
+        sparse=sum(len(block.layers) for block in blocks if block.moe),
+        latent=sum(layers for mixer, layers in attending if isinstance(mixer, LatentAttention)),
+        linear=sum(layers for _, layers in recurrent),
+        indexed=sum(layers for mixer, layers in attending if mixer.picks_tokens),
         hidden=rank.hidden,
         longest=sum(map(len, stage)),
     )
 
 
-def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[Any, int]]:
+def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[AttentionMixer, int]]:
     """The mixers of a stage that attend over a cache, each with the number of its layers."""
-    return [
-        (mixer, len(block.layers))
-        for block in blocks_within(rank, *stage)
-        for mixer in block.mixers
-        if not isinstance(mixer, Recurrent)
-    ]
+    return [(mixer, len(block.layers)) for block in blocks_within(rank, *stage) for mixer in block.attentions]
 
 
 def occurs(figure: Any) -> bool:
     """Whether a figure, or one of an array, is not zero."""
     return bool(figure.any() if isinstance(figure, np.ndarray) else figure)
-
-
-def has_indexer(mixer: Any) -> Any:
-    """Whether a layer picks the tokens that it attends to, and does not take over another layer's choice."""
-    if isinstance(mixer, CompressedAttention):
-        return mixer.n_index is not None
-    indexer = getattr(mixer, "indexer", None)
-    return indexer is not None and getattr(indexer, "owned", True)
 
 
 def of_all_layers(
@@ -273,25 +256,11 @@ def of_all_layers(
     return total
 
 
-def value_width(mixer: Any) -> Any:
-    """Elements of one head's output."""
-    return getattr(mixer, "d_v", None) or mixer.d_head
-
-
-def exchanged_width(mixer: Any) -> Any:
-    """Elements of one head's query and output in decode; latent attention works on the latents themselves."""
-    if isinstance(mixer, LatentAttention):
-        return 2 * mixer.kv_rank + mixer.d_rope
-    return mixer.d_head + value_width(mixer)
-
-
 def routing(whole: Architecture, layout: Layout) -> Routing | None:
     """Of the first layer with routed experts; all have as many."""
-    sparse = [block.ffn for block in whole.all_blocks if isinstance(block.ffn, MoE)]
-    if not sparse:
+    if not whole.experts:
         return None
-    slices = layout.tp * layout.dp // layout.ep
-    moe = sparse[0]
+    slices, moe = layout.tp * layout.dp // layout.ep, whole.experts[0]
     sides = moe.latent or whole.hidden, moe.expert.intermediate
     uneven = any(side % TILE for side in sides)
     return Routing(moe.n_experts, moe.top_k, slices / layout.tp, layout.dp, uneven)

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.formats import CACHE_BITS, CacheFormat, Precision, WeightFormat
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
-from calc.model.mixers import Recurrent
+from calc.model.mixers import AttentionMixer
+from calc.model.tensor import WindowTokens
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 from calc.serving.kv_cache import state_bytes
 from calc.time.alike import Alike
 from calc.time.bytes import read_bits, written_bits
-from calc.time.flops import Product, WindowTokens, is_multiplied, product_of, unrolled
+from calc.time.flops import Product, is_multiplied, product_of, unrolled
 from calc.time.sizes import Array, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_operations import Demand, Routing, attending_mixers, computed, of_all_layers, routing
 
@@ -316,9 +317,7 @@ def cache_bits(
     }
     for block in rank.all_blocks:
         layers = np.array([[sum(stage.start <= place < stage.stop for place in block.runs_in)] for stage in ranges])
-        for mixer in block.mixers:
-            if isinstance(mixer, Recurrent):
-                continue
+        for mixer in block.attentions:
             for kv, formats in where.items():
                 for back, each in held_bits(mixer, kv).items():
                     grid = rows.setdefault(back, np.zeros((len(ranges), len(precisions))))
@@ -326,10 +325,8 @@ def cache_bits(
     return rows
 
 
-def held_bits(mixer: Any, kv: CacheFormat) -> dict[WindowTokens, Any]:
-    """Bits that a layer keeps of each token within its window, or of all: of what an indexer picks from, all."""
-    compressed = getattr(mixer, "compressed_elements", None)
-    if compressed is not None:
-        extra = written_bits(mixer, kv) - sum(read_bits(mixer.model_copy(update={"rate": None}), kv).values())
-        return {mixer.window: written_bits(mixer, kv) - extra, None: extra}
-    return {mixer.window: written_bits(mixer, kv)}
+def held_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
+    """Bits that a layer keeps of each token within its window, or of all."""
+    if not (compressed := mixer.compressed_elements()):
+        return {mixer.window: written_bits(mixer, kv)}
+    return {mixer.window: mixer.cached_elements() * CACHE_BITS[kv], None: compressed * CACHE_BITS[kv]}

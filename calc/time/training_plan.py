@@ -15,7 +15,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
 from calc.time.stage_demands import RankDemands
@@ -91,7 +90,7 @@ class TrainingSearch:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which
         every ZeRO stage is tried that is of use."""
         needs = self.needs
-        sparse = any(isinstance(block.ffn, MoE) for block in self.architecture.blocks)
+        sparse = bool(self.architecture.experts)
         for tp in (n for n in DEGREES if n <= self.node):
             for pp in (n for n in DEGREES if n <= self.architecture.num_layers):
                 dp, over = divmod(needs.gpus, tp * pp)

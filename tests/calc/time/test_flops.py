@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.time.flops import pair_flops, unrolled
+from calc.time.flops import unrolled
 from calc.time.forward import Forward, PassPart, Whole, decode, prefill
 from calc.time.time_operations import Demand, demand
 from presets import models
@@ -93,4 +93,4 @@ def test_a_shared_block_runs_in_every_layer_that_names_it():
 
 def test_a_window_that_is_not_there_has_every_pair():
     (mixer,) = Architecture.from_config(models()["Qwen/Qwen3-8B"].config).blocks[0].mixers
-    assert pair_flops(mixer) == {None: 4 * 32 * 128}
+    assert mixer.pair_flops() == {None: 4 * 32 * 128}

@@ -13,7 +13,7 @@ from calc.model.attention import GQA
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.kv_cache import fp8_latent_bits, token_bits
+from calc.serving.kv_cache import token_bits
 
 HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
 """Compute capabilities; the second run TensorRT-LLM's attention kernels (`is_sm100`)."""
@@ -61,7 +61,7 @@ def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
     keys stay in 16 bits except on Hopper and Blackwell."""
     if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
         if kv == "fp8" and gpu.capability not in BLACKWELL:
-            return fp8_latent_bits(mixer)
+            return sum(mixer.packed_bits().values())
         index = mixer.indexer.cached_elements()
         return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // 128)
     if isinstance(mixer, GQA) and mixer.indexer is not None and gpu.capability not in (HOPPER, *BLACKWELL):
