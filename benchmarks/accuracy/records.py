@@ -196,7 +196,7 @@ channel, and so over two GPUs, whose 5,472 columns are no whole tiles of block f
 
 
 class Run(NamedTuple):
-    """One record that says what a figure hangs on."""
+    """One record that says what a figure depends on."""
 
     record: Mapping[str, Any]
     config: Config

@@ -63,7 +63,7 @@ GPUS = {
 
 
 class Case(NamedTuple):
-    """A row that says what its figure hangs on."""
+    """A row that says what its figure depends on."""
 
     row: Mapping[str, Any]
     architecture: Architecture

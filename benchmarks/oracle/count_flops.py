@@ -57,7 +57,7 @@ OWN_ATTENTION = ("bloom", "mpt", "falcon")
 
 
 def two_products(module: Any, query: Any, key: Any, value: Any, mask: Any, **more: Any) -> Any:
-    """Attention without a mask, which no FLOPs hang on: scores, and their sum of values."""
+    """Attention without a mask, which no FLOPs depend on: scores, and their sum of values."""
     groups = query.shape[1] // key.shape[1]
     key, value = (side.repeat_interleave(groups, dim=1) if groups > 1 else side for side in (key, value))
     scores = torch.matmul(query, key.transpose(2, 3)).softmax(-1)

@@ -160,8 +160,8 @@ def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:
 def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterator[Message]:
     if ASSUMED in config:
         yield Message(
-            "The family {family} is not known: this config is read as a Llama-like decoder. Every number here hangs on "
-            "that assumption.",
+            "The family {family} is not known: this config is read as a Llama-like decoder. Every number here depends "
+            "on that assumption.",
             family=shown(config[ASSUMED]),
         )
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
@@ -207,7 +207,7 @@ def _meant(name: str, fields: Collection[str]) -> str | None:
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field that this model's size hangs on, under the config's own names, as the class sees it.
+    """Every field that this model's size depends on, under the config's own names, as the class sees it.
 
     Raises ConfigError.
     """

@@ -190,7 +190,7 @@ class Family:
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
     section: str | None = None  # where the decoder's own fields lie, beside which the others are read too
-    assumption: Message | None = None  # what every number of it hangs on
+    assumption: Message | None = None  # what every number of it depends on
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"

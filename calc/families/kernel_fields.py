@@ -1,4 +1,4 @@
-"""What a config says of how its class computes, which no size hangs on: dropout, caps and the activation function."""
+"""What a config says of how its class computes, which no size depends on: dropout, caps and the activation function."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ class GGUFTypes:
     def formats(self, tensor: Tensor) -> dict[Format, tuple[int, ...]]:
         """The layers of a tensor by the type that they store it in; of one outside the layers there are none."""
         role, sizes = self.counted.roles.get(tensor.name), self.counted.sizes
-        if role is None or not tensor.layers or not self.counted.is_mixed(tensor) or not self.hangs_on_place(role):
+        if role is None or not tensor.layers or not self.counted.is_mixed(tensor) or not self.depends_on_place(role):
             return {self.format(tensor, tensor.layers[0] if tensor.layers else 0): tensor.layers}
         by_type: dict[str, list[int]] = {}
         places = self.places(tensor, role, tensor.layers)
@@ -60,7 +60,7 @@ class GGUFTypes:
             alike[form] = tuple(sorted((*alike.get(form, ()), *layers)))
         return alike
 
-    def hangs_on_place(self, role: Role) -> bool:
+    def depends_on_place(self, role: Role) -> bool:
         """Whether the layers may differ in the type of a role."""
         if self.weights not in MIXES or role not in COUNTED:
             return False
@@ -68,7 +68,7 @@ class GGUFTypes:
         return bool(steps) and steps[0].where is not always
 
     def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
-        """What the types of a role hang on in some layers."""
+        """What the types of a role depend on in some layers."""
         sizes = self.counted.sizes
         if tensor.excluded_as is not None:
             return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last
@@ -102,7 +102,7 @@ class Counted:
     """What the rules of every mix ask of a model's tensors."""
 
     roles: dict[str, Role]  # of the tensors that a mix chooses a type for
-    places: dict[Role, dict[tuple[int, str], int]]  # of roles whose type hangs on the place, in the order of the file
+    places: dict[Role, dict[tuple[int, str], int]]  # of roles whose type depends on the place, in the order of the file
     sizes: ModelSizes
     tied: bool
     native: bool  # routed experts stay in MXFP4

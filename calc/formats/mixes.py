@@ -174,7 +174,7 @@ ROLES: dict[str, Role] = {
 }
 """What the rules take a tensor for: by its name outside the layers, by a part of it within."""
 COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
-"""Roles whose type hangs on the place."""
+"""Roles whose type depends on the place."""
 
 
 def role_of(name: str) -> Role:
@@ -220,7 +220,7 @@ def rules_of(mix: WeightFormat, sizes: ModelSizes) -> Mix:
 
 
 def steps_of(mix: WeightFormat, role: Role, sizes: ModelSizes, *, imatrix: bool = False) -> tuple[MixStep, ...]:
-    """What a role whose type may hang on the place has instead of the base, the first that holds."""
+    """What a role whose type may depend on the place has instead of the base, the first that holds."""
     rules, eight = rules_of(mix, sizes), sizes.experts == 8
     if role == "v":
         tiny = rules.of_eight == OF_EIGHT_TINY

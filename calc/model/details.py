@@ -1,4 +1,4 @@
-"""What a config says beside shapes: engines whose plan of memory hangs on it read it here."""
+"""What a config says beside shapes: engines whose plan of memory depends on it read it here."""
 
 from typing import Literal
 

@@ -25,7 +25,7 @@ NormKind = Literal["rms", "rms32", "centred", "layer", "none", "rms_alone"]
 
 
 class Kernels(Frozen):
-    """How transformers' modules of one family compute, where that changes what they hold in memory. No shape hangs on
+    """How transformers' modules of one family compute, where that changes what they hold in memory. No shape depends on
     it, and engines with kernels of their own do as they please."""
 
     norm: RMSKind = "rms"

@@ -57,7 +57,7 @@ class Requirements:
     ) -> None:
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
-        fixed = sizes(overhead, 0)  # what hangs on the rest apart
+        fixed = sizes(overhead, 0)  # what depends on the rest apart
         self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
         self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
         """How the engine keeps the cache."""

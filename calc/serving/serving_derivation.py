@@ -147,7 +147,7 @@ class Derivations:
         )
 
     def spare(self) -> Lines:
-        """What the verdict hangs on: what the engine may take, less what is required."""
+        """What the verdict depends on: what the engine may take, less what is required."""
         usable = self.symbols.named("usable", self.allocation.usable, "bytes that the engine may take")
         required = self.symbols.named("required", self.memory.total, "bytes that are required")
         return [self.symbols.line("headroom", usable - required)]

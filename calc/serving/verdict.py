@@ -141,7 +141,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
 
 def max_batch(allocation: Allocation, copies: int) -> int | None:
     """The most sequences of this context that fit, over all data-parallel copies; None where memory sets no limit."""
-    if allocation.sets_aside:  # a cache that does not hang on the batch
+    if allocation.sets_aside:  # a cache that does not depend on the batch
         found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
         near = nearly(allocation, "batch", MOST_BATCH)
@@ -169,7 +169,7 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
 
 
 def reason(allocation: Allocation) -> Message:
-    """What the verdict hangs on."""
+    """What the verdict depends on."""
     if allocation.refusal is not None:
         return allocation.refusal
     if (sentence := allocation.request_refusal) is not None:
@@ -198,7 +198,7 @@ def reason_at_start(allocation: Allocation) -> Message:
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):
         return Message(
-            "Whether {engine} starts hangs on the overhead: it leaves {low:.2f} to {high:.2f} GiB for the cache, of "
+            "Whether {engine} starts depends on the overhead: it leaves {low:.2f} to {high:.2f} GiB for the cache, of "
             "which a request of {context:,} tokens needs {need:.2f}.",
             engine=engine,
             low=max(0, scarce.cache) / GIB,

@@ -17,7 +17,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
 StepSize = tuple[int, int, int]
-"""Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass hangs on."""
+"""Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass depends on."""
 
 
 class LayerBytes(NamedTuple):

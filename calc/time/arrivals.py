@@ -1,7 +1,7 @@
 """How long requests wait that come by chance: as a Poisson stream, or from users who think between two of them.
 
 Answers share a server: with n running each goes on as fast as a step of n allows. This is the queue with generalized
-processor sharing (J. W. Cohen, Acta Informatica 12, 1979), whose number of requests hangs on their mean length alone:
+processor sharing (J. W. Cohen, Acta Informatica 12, 1979), whose number of requests depends on their mean length alone:
 probabilities of neighbours are as arrivals to departures. More than the server runs at once wait in line. A prompt
 waits for the rest of the step that runs, and is computed in the next with all that came in the meantime (a gated queue:
 the number of prompts in a step is a Markov chain).

@@ -192,7 +192,7 @@ class Efficiency(Frozen):
 
 
 PLAIN, NARROW = "plain", "narrow"
-"""What a figure hangs on: the arithmetic of 16-bit weights, or that of quantized ones."""
+"""What a figure depends on: the arithmetic of 16-bit weights, or that of quantized ones."""
 DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
     "bandwidth": ("bandwidth", None),
     "bandwidth_quantized": ("bandwidth_quantized", None),

@@ -19,7 +19,7 @@ FIGURES = tuple(field.name for field in fields(Machine))
 
 
 class Cards:
-    """GPUs, and what each computes in by format: what does not hang on how many share a layer."""
+    """GPUs, and what each computes in by format: what does not depend on how many share a layer."""
 
     def __init__(
         self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits | None = None

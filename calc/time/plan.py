@@ -102,7 +102,7 @@ def check_engine(engine: Engine) -> None:
     """Raise ConfigError where no search knows an engine."""
     if engine.share_option is None:
         sentence = Message(
-            "No plan for {engine}: it sets no memory aside, so that how many requests fit hangs on how they come.",
+            "No plan for {engine}: it sets no memory aside, so that how many requests fit depends on how they come.",
             engine=engine.title,
         )
         raise ConfigError(sentence, "engine", PLANNED)

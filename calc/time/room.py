@@ -188,7 +188,7 @@ class Room:
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
-        """The same where an engine keeps windows and states in its own way, which hangs on a GPU's kernels:
+        """The same where an engine keeps windows and states in its own way, which depends on a GPU's kernels:
         [stages, GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.kept:

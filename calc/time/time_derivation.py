@@ -85,7 +85,7 @@ def row_of(row: tuple[str, str], value: float) -> tuple[str, float, str]:
 
 
 def traced_demand(figures: Figures, demand: Demand) -> Demand:
-    """The same with figures for what does not hang on the pass."""
+    """The same with figures for what does not depend on the pass."""
 
     def figure(name: str, value: Any, meaning: str) -> Any:
         return figures.figure(name, value, meaning) if value else value

@@ -67,7 +67,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one rank of a stage does, as far as it does not hang on the pass."""
+    """What one rank of a stage does, as far as it does not depend on the pass."""
 
     flops: dict[Product, Any]  # of a row
     elements: dict[Product, Any]  # that a row takes in and brings out

@@ -214,4 +214,4 @@ def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
     if serving.layout.dp > 1:
         yield Message("Sequences spread evenly over the copies, and tokens over the experts.")
     if serving.engine.loads_draft:
-        yield Message("A step yields one token a sequence: what speculation adds hangs on the rate of acceptance.")
+        yield Message("A step yields one token a sequence: what speculation adds depends on the rate of acceptance.")

@@ -44,7 +44,7 @@ class Shard:
 
     @property
     def caching(self) -> Architecture:
-        """A rank with all experts, which no cache hangs on."""
+        """A rank with all experts, which no cache depends on."""
         return self.weighed.rank
 
     @property

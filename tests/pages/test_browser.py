@@ -112,7 +112,7 @@ def test_a_training_step_is_weighed_and_shared(page, address):
 
 
 def test_a_slider_sends_what_moves_with_it(page, address):
-    """The list of models stays in the browser; what hangs on the layout that is found comes anew."""
+    """The list of models stays in the browser; what depends on the layout that is found comes anew."""
     sent = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda message: sent.append(message)))
     page.goto(f"{address}/?model=Qwen/Qwen3-8B&gpu=h100-sxm&num_gpus=8")

@@ -158,7 +158,7 @@ def test_an_unknown_family_is_weighed_by_its_own_table(page, address):
     page.goto(f"{address}/?model=own/strange")
     expect(metric(page, "Stored elements")).to_have_text("64.00 k")
     page.get_by_role("button", name="Read it as a Llama-like decoder").click()
-    expect(page.get_by_text("Every number here hangs on that assumption").first).to_be_visible()
+    expect(page.get_by_text("Every number here depends on that assumption").first).to_be_visible()
     expect(page).to_have_url(re.compile("assume=llama"))
 
 

@@ -115,7 +115,7 @@ def test_the_models_that_people_ask_for():
         ("meta-llama/Llama-3.1-8B", {"head_dim", "num_key_value_heads"}, {"sliding_window"}),
     ],
 )
-def test_settings_are_what_the_size_hangs_on(model, has, lacks):
+def test_settings_are_what_the_size_depends_on(model, has, lacks):
     found = settings(models()[model].config)
     assert has <= set(found)
     assert not lacks & set(found)

@@ -121,7 +121,7 @@ class StartupLog(ABC):
     refusals: ClassVar[tuple[Ending, ...]] = ()
     """How a start ends that fails."""
     version: ClassVar[re.Pattern[str] | None] = None
-    """The version in an opening, where its rules hang on it."""
+    """The version in an opening, where its rules depend on it."""
     rank: ClassVar[re.Pattern[str]]
     """The rank that writes a line, before what it says."""
     repeats: ClassVar[bool] = False

@@ -21,7 +21,7 @@ BufferName = Literal["model", "context", "compute"]
 ROUNDING = MIB // 100
 """Sizes have two decimals, and a few of them are added up."""
 CLOSE = 0.01
-"""Share within which the buffer of a pass agrees: it hangs on the version."""
+"""Share within which the buffer of a pass agrees: it depends on the version."""
 
 
 class BufferRow(Frozen):

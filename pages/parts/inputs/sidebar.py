@@ -69,9 +69,9 @@ def fill(rooms: Iterable[Room[A]], answer: A) -> None:
             section(answer)
 
 
-def hangs_on(answer: Answer) -> object:
-    """What the inputs outside these rooms hang on: all that is chosen but by sliders, what is wrong, the layout that is
-    found, and with the engine's flags in sight the model, which sets some."""
+def dependencies(answer: Answer) -> object:
+    """What the inputs outside these rooms depend on: all that is chosen but by sliders, what is wrong, the layout that
+    is chosen, and with the engine's flags in sight the model, which sets some."""
     scenario, known = answer.scenario, places(("serving", "tab"), answer.scenario.serving.engine)
     for name in ("batch", "context", "tab"):
         scenario = known[name].put(scenario, None)

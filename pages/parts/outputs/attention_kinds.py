@@ -68,7 +68,7 @@ GROUPED = Message(
 LATENT = Message(
     "**Multi-head latent attention (MLA)** caches one compressed vector for all heads, from which each head makes its "
     "keys and values, and one rotary key beside it ([arXiv:2405.04434](https://arxiv.org/abs/2405.04434)). The cache "
-    "does not hang on the number of heads."
+    "does not depend on the number of heads."
 )
 COMPRESSED = Message(
     "**Compressed attention** has one key that is also the value. It looks at a window of recent tokens, and beyond it "

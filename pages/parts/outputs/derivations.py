@@ -167,7 +167,7 @@ class ServingDerivations:
         overhead(self.lines.overhead_items)
 
     def verdict(self) -> None:
-        """What the verdict hangs on, and what is set aside for the cache."""
+        """What the verdict depends on, and what is set aside for the cache."""
         table(self.lines.spare(), say("Bytes"))
         budget = self.lines.kv_budget()
         if budget:

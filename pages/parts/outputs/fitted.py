@@ -62,7 +62,7 @@ def mapped_engine(scenario: Scenario) -> Any:
         explain(
             ConfigError(
                 Message(
-                    "No map for {engine}: it allocates as requests come, so that how long they may be hangs on them.",
+                    "No map for {engine}: it allocates as requests come, so that how long they may be depends on them.",
                     engine=ENGINES[serving.engine].title,
                 ),
                 "engine",

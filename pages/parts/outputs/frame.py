@@ -22,7 +22,7 @@ def page(
     here: Page, calculate: Callable[[Scenario], A], *sections: Callable[[A], None], needs_answer: bool = True
 ) -> A:
     """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
-    link said wrong, what the numbers hang on. A page that has nothing to show without an answer ends with why."""
+    link said wrong, what the numbers depend on. A page that has nothing to show without an answer ends with why."""
     answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
         sidebar.draw(answer, sections)
@@ -60,9 +60,9 @@ def quick(
     else:
         words.begin()
         answer = calculate(url.current(here))
-        if sidebar.hangs_on(answer) != state.hangs_on:
+        if sidebar.dependencies(answer) != state.dependencies:
             st.rerun()
-    state.hangs_on = sidebar.hangs_on(answer)
+    state.dependencies = sidebar.dependencies(answer)
     if answer.error is None:
         draw(begin(answer, here, calculate))
         sidebar.fill(rooms, answer)

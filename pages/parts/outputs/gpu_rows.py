@@ -67,7 +67,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
 
 
 def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
-    """What the verdict hangs on, what the card can't do, and how it comes about."""
+    """What the verdict depends on, what the card can't do, and how it comes about."""
     st.markdown(say(verdict.reason))
     for sentence in notes(answer, verdict):
         st.caption(f":material/info: {words.capitalized(say(sentence))}")

@@ -130,7 +130,7 @@ class TrainingDerivations:
         overhead(self.report.overhead_items)
 
     def verdict(self, verdict: TrainingVerdict) -> None:
-        """What the verdict hangs on."""
+        """What the verdict depends on."""
         st.markdown(
             say(
                 "Usable less required: {usable:,} − {required:,} = **{spare:,} bytes**.",

@@ -53,7 +53,7 @@ def models_on(card: str, count: int, context: int, name: str) -> Fitting:
 
 @lru_cache(maxsize=64)
 def longest_on(card: str, count: int, name: str) -> Array:
-    """The longest contexts alone, which do not hang on the one that is asked about."""
+    """The longest contexts alone, which do not depend on the one that is asked about."""
     gpu = find_gpu(card)
     rows = presets_on(name, count)
     return read_only(np.array([[longest_context(one, gpu) for one in row.values()] for row in rows]))

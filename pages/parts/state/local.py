@@ -132,7 +132,7 @@ def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
 
 
 def local_answer(scenario: Scenario) -> LocalAnswer:
-    """Kept for the session while nothing that it hangs on changes."""
+    """Kept for the session while nothing that it depends on changes."""
     model, serving = read(scenario), scenario.serving
     if model.error is not None or model.architecture is None:
         return LocalAnswer(scenario, model, model.error)

@@ -1,4 +1,4 @@
-"""The plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
+"""The plans for one scenario: searched once, and kept for the session while nothing that they depend on changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ as on the command line. Links of the first generation carried everything and are
 - `dp` and `ep` on Weigh were those of training. They are those of serving where the link says its generation, `v`,
   which every link with one of them says since.
 
-A link that is copied says the generation of the defaults that its numbers hang on. A release that changes a default
+A link that is copied says the generation of the defaults that its numbers depend on. A release that changes a default
 opens a new generation, and notes in `FORMER` what held before: a link shows what it showed when it was copied.
 """
 
@@ -45,7 +45,7 @@ FORMER: dict[str, dict[str, str]] = {
 """What a link of an earlier generation means where it says nothing."""
 GENERATIONS = (*FORMER, *GENERATION.values())
 LAYOUT = ("dp", "ep")
-"""What these names mean on Weigh hangs on the generation."""
+"""What these names mean on Weigh depends on the generation."""
 
 
 class Page(Frozen):
@@ -62,7 +62,7 @@ class Page(Frozen):
 
     @property
     def has_engine(self) -> bool:
-        """Whether figures hang on the engine."""
+        """Whether figures depend on the engine."""
         return not {"serving", "planning", "hardware"}.isdisjoint(self.uses)
 
     def reads_training(self, params: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Training plans for one scenario: searched once, and kept for the session while nothing that they hang on changes."""
+"""Training plans for one scenario: searched once, and remembered by the session while what they depend on stays."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -206,7 +206,7 @@ def test_the_range_of_the_overhead_decides():
         ),
         pytest.param(
             {"model": GPT_OSS, "mxfp4_kernel": "marlin", "gpu_memory_utilization": 0.885},
-            "Whether vLLM starts hangs on the overhead: it leaves 0.00 to {most:.2f} GiB for the cache, of which a "
+            "Whether vLLM starts depends on the overhead: it leaves 0.00 to {most:.2f} GiB for the cache, of which a "
             "request of 8,192 tokens needs {need:.2f}.",
             id="the range decides whether it starts",
         ),

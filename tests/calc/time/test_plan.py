@@ -401,7 +401,7 @@ def test_the_report_starts_its_first_plan():
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "openai/gpt-oss-120b"])
-def test_a_plan_hangs_on_no_other_gpu_or_format_of_the_search(model):
+def test_a_plan_depends_on_no_other_gpu_or_format_of_the_search(model):
     needs = Needs(users=8, prompt=12_000, output=400)
     together = search(model, needs, ("t4", "h100-sxm", "h200-sxm", "l40s"), ("bf16", "fp8")).plans()
     for plan in together:

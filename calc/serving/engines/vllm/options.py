@@ -14,7 +14,7 @@ NEWEST: Version = (0, 33)
 
 
 class VLLMOptions(Frozen):
-    """Flags of `vllm serve`; None: vLLM's own default, which may hang on the GPU and the version."""
+    """Flags of `vllm serve`; None: vLLM's own default, which may depend on the GPU and the version."""
 
     max_num_batched_tokens: int | None = Field(default=None, ge=1, le=2**30, description="Tokens of one forward pass.")
     max_num_seqs: int | None = Field(default=None, ge=1, le=2**24, description="Sequences that run at once.")
