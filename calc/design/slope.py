@@ -21,7 +21,7 @@ class Slope(Frozen):
     step: int
     parameters: int
     nbytes: int
-    """Of weights and KV cache, on all GPUs together."""
+    """Bytes of weights and KV cache, on all GPUs together."""
 
 
 class Slopes:

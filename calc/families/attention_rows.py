@@ -58,7 +58,7 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The same window in every layer; null in a config: none."""
+    """One window in every layer; null in a config: none."""
 
     size: str = "sliding_window"
     when: Flag = True

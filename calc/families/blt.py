@@ -35,7 +35,7 @@ def section(c: Fields, name: str) -> Fields:
 
 
 def width(c: Fields) -> int:
-    """Of the state of a byte: what the encoder gives is what the decoder reads."""
+    """Width of the state of a byte: what the encoder gives is what the decoder reads."""
     encoder, decoder = (section(c, f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
     if encoder != decoder:
         sentence = (

@@ -104,7 +104,7 @@ LONGCAT_MLA = MLA()
 
 
 def dots3_size(name: str, default: int) -> Callable[[Fields], int]:
-    """Of a sliding layer."""
+    """A size of a sliding layer, by the name of its field."""
     return lambda c: c.maybe(f"swa_{name}", 0) or default
 
 

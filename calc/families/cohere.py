@@ -13,7 +13,7 @@ ONE_NORM = ("input_layernorm",)
 
 
 def prefix_width(c: Fields) -> int:
-    """Of the dense first layers."""
+    """Width of the dense first layers."""
     return c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size")
 
 

@@ -14,7 +14,7 @@ from calc.model.towers.named_shapes import NamedShape, placed, weights, with_bia
 
 PROJECTOR = "multi_modal_projector"
 Projector = Callable[[Fields, Fields], Iterable[NamedShape]]
-"""Of the encoder's section and the whole config."""
+"""Weights of what joins encoder and model, made from the encoder's section and the whole config."""
 
 
 def encoded(

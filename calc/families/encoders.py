@@ -187,7 +187,7 @@ def qwen2(c: Fields, path: str) -> Iterator[NamedShape]:
 
 
 def merged_width(c: Fields, field: str) -> int:
-    """Of the patches that one token stands for, side by side."""
+    """Width of the patches that one token stands for, joined."""
     return c.size(field) * c.size("spatial_merge_size") ** 2
 
 

@@ -39,11 +39,11 @@ class Fields:
         return self.aliases.get(name, name) in self.stated
 
     def with_stated(self, name: str, value: Any) -> "Fields":
-        """The same config with one field stated otherwise."""
+        """The config with one field changed."""
         return self.with_all_stated({name: value})
 
     def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
-        """The same config with some fields stated otherwise."""
+        """The config with some fields changed."""
         other = Fields({**self.stated, **values}, self.defaults, self.aliases)
         other.used = self.used
         return other
@@ -74,7 +74,7 @@ class Fields:
         return Fields(section if isinstance(section, Mapping) else {}, {}, {})
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The same object for every layer that is alike."""
+        """One object for all layers that are alike."""
         if key not in self._once:
             self._once[key] = make()
         value: T = self._once[key]

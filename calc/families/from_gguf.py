@@ -37,7 +37,7 @@ LATENT = {
     "expert_count": "n_routed_experts",
     "expert_shared_count": "n_shared_experts",
 }
-"""The same for multi-head latent attention."""
+"""Metadata of multi-head latent attention -> config field."""
 
 
 def config_of(metadata: Mapping[str, Any], shapes: Mapping[str, Shape | None]) -> dict[str, Any]:

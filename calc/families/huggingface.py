@@ -17,7 +17,7 @@ IDEFICS_FFN = Dense(bias=False)
 
 
 def idefics_image_width(c: Fields) -> int:
-    """Of a patch, as the tower yields it."""
+    """Width of a patch, as the tower yields it."""
     return c.within(c.get("vision_config")).maybe("embed_dim") or 768
 
 

@@ -11,9 +11,9 @@ from calc.model.towers.listed import ListedTower
 from calc.model.towers.named_shapes import NamedShape, placed, with_biases
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]
-"""Of a path and a width."""
+"""Weights of a norm, made from its path and width."""
 AttentionOf = Callable[[str, int, int], Iterator[NamedShape]]
-"""Of the path of a level, the number of the block that it follows, and a width."""
+"""Weights of attention, made from the path of a level, the number of the block that it follows, and a width."""
 CHAMELEON: Mapping[str, Any] = {
     "embed_dim": 256,
     "num_embeddings": 8192,

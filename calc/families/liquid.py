@@ -42,7 +42,7 @@ def lfm2_width(c: Fields) -> int:
 
 
 def lfm3_attends(c: Fields, layer: int) -> bool:
-    """Of four layers one keeps all, one slides (the first of all does not), two are short convolutions."""
+    """Whether a layer attends: of four layers one keeps all, one slides (the first of all does not), two convolve."""
     return layer % 4 == 2 or (layer % 4 == 0 and layer > 0)
 
 

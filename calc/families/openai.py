@@ -12,7 +12,7 @@ from calc.model.names import Names
 
 
 class FieldNames(TypedDict):
-    """Of the sizes that stand outside the layers."""
+    """Sizes that stand outside the layers."""
 
     layers: str
     hidden: str

@@ -76,7 +76,7 @@ class Mamba2:
 
 
 def mamba_d_head(c: Fields) -> int:
-    """Of Bamba, Granite 4 and Falcon-H1: stated, or what the heads leave it; they must make up the inner width."""
+    """Head width of Bamba, Granite 4 and Falcon-H1: stated, or what the heads leave; together the inner width."""
     n_heads = c.size("mamba_n_heads")
     inner = c.maybe("mamba_d_ssm") or c.size("mamba_expand") * c.size("hidden_size")
     d_head = inner // n_heads if c.get("mamba_d_head") == "auto" else c.size("mamba_d_head")

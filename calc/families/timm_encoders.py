@@ -26,7 +26,7 @@ MOBILENET = (
     ConvolvedStage(640, ((6, 5, 5), *((4, 5, 0),) * 7, (1, 0, 0)), attends=14, heads=12, d_head=64, fewer=True),
     ConvolvedStage(1280, ((6, 5, 5),), attends=19, heads=16, d_head=96),
 )
-"""Of MobileNetV5-300M, after its first stage."""
+"""Blocks of MobileNetV5-300M, after its first stage."""
 
 
 def mobilenet(path: str) -> Iterator[NamedShape]:
@@ -77,7 +77,7 @@ def shared_keys(stage: ConvolvedStage) -> Shapes:
 
 
 FASTVIT_STAGES = ((96, 2, False), (192, 12, False), (384, 24, False), (768, 4, True), (1536, 2, True))
-"""Of FastViT-MCI3: width, blocks, and whether they attend."""
+"""Stages of FastViT-MCI3: width, blocks, and whether they attend."""
 
 
 def fastvit(path: str) -> Iterator[NamedShape]:

@@ -64,7 +64,7 @@ RECURRENT: dict[str, Mapping[str, str]] = {
     | {"b_proj": "ssm_beta", "o_norm": "ssm_norm"},
     "short_conv": {"in_proj": "shortconv.in_proj", "conv": "shortconv.conv", "out_proj": "shortconv.out_proj"},
 }
-"""The same of recurrent mixers, by their kind."""
+"""Names of the tensors of recurrent mixers, by their kind."""
 EXTRAS = {
     "layer_scalar": "layer_output_scale.weight",
     "transformer.word_embeddings_layernorm": "token_embd_norm",

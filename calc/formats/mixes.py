@@ -149,7 +149,7 @@ MIXES: dict[WeightFormat, Mix] = {
 FALCON: dict[WeightFormat, Mix] = {
     name: mix._replace(output="Q8_0", o=mix.o if mix.of_eight == OF_EIGHT_TINY else None) for name, mix in MIXES.items()
 }
-"""The same of Falcon, which has rules of its own."""
+"""Types of Falcon's tensors, which has rules of its own."""
 FALCON |= {
     "Q3_K_M": FALCON["Q3_K_M"]._replace(down=(MixStep("Q5_K", early(16)), MixStep("Q4_K", more_bits))),
     "Q3_K_L": FALCON["Q3_K_L"]._replace(o="Q4_K", down=(MixStep("Q4_K"),)),

@@ -47,7 +47,7 @@ class CheckpointSize(Frozen):
     vision: int
     """Encoders of images and sound."""
     formats: dict[str, int]
-    """The same by format, scales with the weights that they are of."""
+    """Bytes by format, scales with the weights that they belong to."""
 
     @classmethod
     def of(cls, architecture: Architecture, precision: Precision) -> Self:
@@ -88,7 +88,7 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
 
 
 def stored_gguf(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
-    """The same of a GGUF file, which holds norms in 32 bits in any format."""
+    """The tensors of a GGUF file, each with its format; norms are in 32 bits in any mix."""
     tensors = gguf_tensors(architecture)
     types = GGUFTypes(Counted.of(architecture, tensors), precision)
     shares = tensors if rank is None else gguf_tensors(rank)

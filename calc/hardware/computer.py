@@ -45,7 +45,7 @@ class Computer(Frozen):
 
     @property
     def memory_bytes(self) -> int:
-        """Of the host; the GPU's where that is the same."""
+        """Memory of the host; the GPU's where they share it."""
         shared = [gpu.memory_bytes for gpu in self.gpus if gpu.memory == "unified"]
         return shared[0] if shared else int(self.ram_gib * GIB)
 

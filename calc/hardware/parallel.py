@@ -34,7 +34,7 @@ class Degrees(Frozen):
         return max(1, self.tp * self.dp // self.ep)
 
     def of_degree(self, tp: int) -> Self:
-        """The same over other tensor-parallel ranks; experts stay as spread as they are."""
+        """The layout over other tensor-parallel ranks; experts stay as spread as they are."""
         return self.model_copy(update={"tp": tp, "ep": max(1, tp * self.dp // self.slices) if self.ep > 1 else 1})
 
     def undivided(self, architecture: Architecture) -> Message | None:

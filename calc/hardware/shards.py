@@ -15,7 +15,7 @@ def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
 
 
 def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int, ...]:
-    """Of layers in ascending order those of some pieces."""
+    """Those of some layers, in ascending order, that lie in some pieces."""
     parts = (places[bisect_left(places, piece.start) : bisect_left(places, piece.stop)] for piece in pieces)
     return tuple(chain.from_iterable(parts))
 
@@ -33,7 +33,7 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
 
 
 def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
-    """The same of layers that follow each other."""
+    """How many layers of one range hold a tensor; 1 or 0 for one that stands outside the layers."""
     first, last = stage.start == 0, stage.stop == architecture.num_layers
     if tensor.excluded_as == "vision":
         return int(first)

@@ -31,7 +31,7 @@ def largest(fits: Callable[[int], bool], most: int, near: int = 1, step: int | N
 
 
 def largest_near(fits: Callable[[int], bool], most: int, near: int) -> int:
-    """The same, where `near` is hardly off: it is looked for in steps that double from there, up or down."""
+    """The largest value that holds, where `near` is hardly off: searched from there in steps that double."""
     good, bad, step = 0, most + 1, 1
     if fits(near):
         good = near

@@ -97,7 +97,7 @@ class Architecture(Frozen):
 
     @cached_property
     def listed(self) -> tuple[Tensor, ...]:
-        """The same, listed once."""
+        """Every weight of the checkpoint."""
         types = self.names.types
         if not types:
             return tuple(self._all_tensors())

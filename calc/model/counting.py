@@ -47,7 +47,7 @@ WHAT = {
 
 
 class Counting:
-    """Of one architecture."""
+    """Counts of one architecture."""
 
     def __init__(self, architecture: Architecture) -> None:
         self.architecture, self.symbols = architecture, Symbols()

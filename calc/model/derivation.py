@@ -155,7 +155,7 @@ class Symbols(Numbers):
         return Step(what=what, formula=formula, values=values, result=int(result), unit=unit)
 
     def apply(self, model: Frozen, prefix: str = "") -> Any:
-        """The same model with symbols for its sizes, and for those of its parts."""
+        """A model whose sizes, and those of its parts, are symbols."""
         values: dict[str, Any] = {}
         fields = type(model).model_fields
         for field, value in model:

@@ -103,7 +103,7 @@ class Diagram:
 
 
 def diagram(architecture: Architecture) -> Diagram:
-    """Of every tensor of a model, each in one place."""
+    """A drawing that holds every tensor of a model in one place."""
     outside: dict[Component, list[Tensor]] = {}
     aside: dict[Excluded, list[Tensor]] = {}
     for tensor in architecture.tensors():

@@ -176,7 +176,7 @@ class MLSTM(Recurrent):
         return weights
 
     def state_elements(self) -> int:
-        """Of each head a matrix of keys times values, its normaliser and its stabiliser."""
+        """Elements of the state: for each head a matrix of keys times values, its normaliser and its stabiliser."""
         return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
 
     def conv_elements(self) -> int:

@@ -74,7 +74,7 @@ class Equation(Frozen):
 
 
 class Heading(Frozen):
-    """Of a part of a section."""
+    """Title of a part of a section."""
 
     title: Message | str
     anchor: Anchor | None = None

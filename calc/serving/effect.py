@@ -7,7 +7,7 @@ from calc.serving.engines.engine import Engine
 
 
 class Effect(Frozen):
-    """Of a change, by itself."""
+    """What a change does by itself."""
 
     parameters: int
     """Parameters more, or below zero fewer."""

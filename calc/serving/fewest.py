@@ -124,8 +124,8 @@ class Several:
         return self.hold_each(within(held, stages), held, HIGH, working)
 
     def hold_cache(self, serving: Serving, stages: Sequence[range], working: int) -> bool:
-        """The same with each stage's share of the cache, where it is known before the stages are laid out and set aside
-        out of what is left."""
+        """Whether they also have room for each stage's share of the cache, where it is known before the stages are laid
+        out and set aside out of what is left."""
         layout, loaded = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing.loaded
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)

@@ -52,7 +52,7 @@ class Compression(NamedTuple):
 
 
 def compressions(blocks: Iterable[Block], kv: CacheFormat) -> Iterator[Compression]:
-    """Of each block that compresses tokens."""
+    """One for each block that compresses tokens."""
     for block in blocks:
         for mixer in block.mixers:
             if isinstance(mixer, CompressedAttention) and mixer.rate is not None:

@@ -68,7 +68,7 @@ class Setting:
         return {name: value for name, value in self.fields().items() if value != known[name]}
 
     def sentences(self, before: "Setting") -> Iterator[Message]:
-        """The same for people."""
+        """Sentences that say which fields differ."""
         changes = self.changes(before)
         flags = {name: value for name, value in changes.items() if name in type(self.engine.options).model_fields}
         if flags:

@@ -81,13 +81,13 @@ class Serving:
         return weighing.file if is_own else self.engine.file(architecture, precision, rank)
 
     def with_layout(self, layout: Layout) -> "Serving":
-        """The same model on other GPUs. Raises ConfigError where the engine does not accept it."""
+        """The model in another layout. Raises ConfigError where the engine does not accept it."""
         if layout not in self.layouts:
             self.engine.check(Question(self.architecture, self.precision, layout))
         return self.spread(layout)
 
     def spread(self, layout: Layout) -> "Serving":
-        """The same on other GPUs, in a way that the engine is known to take; laid out once."""
+        """The model in another layout, which the engine is known to accept; laid out once."""
         if layout not in self.layouts:
             Serving(self.ranks, self.engine, layout, self.overhead, self.layouts)
         return self.layouts[layout]
@@ -107,7 +107,7 @@ class Serving:
         return [(shape, self.weighing.divided(shape)) for shape in accepted]
 
     def with_engine(self, engine: Engine) -> "Serving":
-        """The same under other flags. Raises ConfigError where they do not go together."""
+        """The model under other flags. Raises ConfigError where they do not go together."""
         ranks = self.ranks
         if not self.engine.loads_same_weights(engine):
             engine.check(Question(self.architecture, self.precision, self.layout))
@@ -115,7 +115,7 @@ class Serving:
         return Serving(ranks, engine, self.layout, self.overhead)
 
     def for_gpu(self, gpu: GPU) -> "Serving":
-        """The same with the weights that the engine holds on this kind of GPU."""
+        """The model with the weights that the engine holds on this kind of GPU."""
         engine = self.engine.for_gpu(gpu, self.architecture)
         return self if engine is self.engine else self.with_engine(engine)
 
@@ -160,11 +160,11 @@ class Allocation:
         return self.serving.engine.overhead_on(self.gpu, self.serving.laid_out, self.limits)
 
     def at(self, **change: int) -> "Allocation":
-        """The same with another batch or context."""
+        """The allocation for another batch or context."""
         return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
 
     def under(self, engine: Engine) -> "Allocation":
-        """The same under other flags."""
+        """The allocation under other flags."""
         return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)
 
     @property

@@ -70,7 +70,7 @@ class Report(Frozen):
     buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
     """What is allocated on each GPU of the first kind and on the host, of engines that plan all of it."""
     draft_buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
-    """The same for what guesses tokens: a draft model, or a context of the model's layers for it."""
+    """Memory of the draft that guesses tokens: a model of its own, or the model's prediction layers."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
@@ -78,7 +78,7 @@ class Report(Frozen):
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """Of each GPU that is asked about."""
+        """One for each GPU in the question."""
         return tuple(verdict.memory for verdict in self.verdicts)
 
     @property
@@ -189,13 +189,13 @@ def laid_out_report(
 
 
 def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
-    """What guesses tokens, as a part of what is counted."""
+    """A sentence on the memory of the draft, which the figures include."""
     on_gpus = [buffer for buffer in buffers if buffer.device != "host"]
     parts = {what: sum(getattr(one, what) for one in on_gpus) / GIB for what in ("model", "context", "compute")}
     if any(parts.values()):
         yield Message(
-            "What guesses tokens is counted with it on the GPUs: {model:.2f} GiB of weights of its own, {context:.2f} "
-            "GiB of cache and {compute:.2f} GiB for its passes.",
+            "The draft's memory is included: {model:.2f} GiB of weights, {context:.2f} GiB of cache and {compute:.2f} "
+            "GiB for its passes on the GPUs.",
             **parts,
         )
 

@@ -62,7 +62,7 @@ class Requirements:
         self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
         """How the engine keeps the cache."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
-        """The same where it is set aside at start."""
+        """The cache where it is set aside at start."""
         self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
 

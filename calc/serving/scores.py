@@ -17,7 +17,7 @@ class Scores(Frozen):
 
 
 def scores(mixer: Mixer, kernels: Kernels, batch: int, length: int) -> Scores | None:
-    """Of a prefill of `batch` sequences of `length` tokens; None where there are no scores."""
+    """Scores of a prefill of `batch` sequences of `length` tokens; None where there are none."""
     if isinstance(mixer, Recurrent):
         return None
     rows = batch * mixer.n_q * length

@@ -50,7 +50,7 @@ def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
 
 
 class Derivations:
-    """Of one allocation: each method has the lines of one figure, and their legend stands in `symbols`."""
+    """Derivations of one allocation: each method has the lines of one figure, their legend stands in `symbols`."""
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation, self.serving = allocation, allocation.serving

@@ -73,7 +73,7 @@ def on_paper(rule: RuleOfThumb) -> Iterator[Item]:
 
 
 class ServingPaper:
-    """Of a report, on the GPU that `of` is about."""
+    """The sections of a report, on the GPU that `of` is about."""
 
     def __init__(self, architecture: Architecture, report: Report, of: Derivations) -> None:
         self.architecture, self.report, self.of = architecture, report, of

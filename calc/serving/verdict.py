@@ -192,7 +192,7 @@ def reason(allocation: Allocation) -> Message:
 
 
 def reason_at_start(allocation: Allocation) -> Message:
-    """The same with an engine that sets its cache aside: whether it starts, and what the cache then holds."""
+    """Notes on an engine that sets its cache aside: whether it starts, and what the cache then holds."""
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
     cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB

@@ -44,7 +44,7 @@ class BlockPeaks(NamedTuple):
 
 
 class KindPeaks(NamedTuple):
-    """The same by kinds of layers."""
+    """Peaks of a pass on a rank, by kinds of layers."""
 
     layers: list[Peak | None]
     """In a layer of each kind."""
@@ -137,7 +137,7 @@ class Weighing:
 
     @cached_property
     def loaded_each(self) -> list[LoadedWeights]:
-        """The same as loaded."""
+        """Bytes of a layer of each kind, as loaded."""
         return [self.engine.loaded(self.rank, pieces, layer, self.layout) for pieces, layer in self.of_kind]
 
     @cached_property
@@ -178,7 +178,7 @@ class Weighing:
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     def size_of(self, pieces: Iterable[Piece], stage: range) -> int:
-        """The same of several."""
+        """Bytes of a stage's share of several tensors, as stored."""
         return sum(self.size(piece, stage) for piece in pieces)
 
     def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
@@ -229,7 +229,7 @@ class Weighing:
         return largest([peak for peak in passed if peak is not None])
 
     def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
-        """The same of a layer of each kind, and of what stands behind them."""
+        """Peaks of a pass in a layer of each kind, and in what stands behind the layers."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.peaks:
             each, behind = self.peaks_of_blocks(engine, limits)
@@ -239,7 +239,7 @@ class Weighing:
         return self.peaks[size]
 
     def peaks_of_blocks(self, engine: Engine, limits: Limits) -> BlockPeaks:
-        """The same of each block."""
+        """Peaks of a pass in each block, and in what stands behind the layers."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes
         if size not in self.block_peaks:
             each = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]

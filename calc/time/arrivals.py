@@ -29,7 +29,7 @@ LONGEST = 20_000
 
 
 class Percentiles(Frozen):
-    """Of requests half, and 95 of 100, take at most so long."""
+    """Milliseconds that half of the requests, and 95 of 100, take at most."""
 
     p50: float
     p95: float
@@ -87,7 +87,7 @@ class Arrivals:
 
     @cached_property
     def probabilities(self) -> Array:
-        """Of so many requests, 0, 1, ..., running or in line."""
+        """Probability of so many requests, 0, 1, ..., running or in line."""
         there = np.arange(float(self.most + LONGEST))
         leave = np.append(self.departures, np.full(LONGEST - 1, self.departures[-1]))
         with np.errstate(divide="ignore"):
@@ -109,7 +109,7 @@ class Arrivals:
         return float(self.probabilities @ self.arriving(there))
 
     def first_tokens(self) -> Percentiles:
-        """Of the time to first token."""
+        """Median and 95th percentile of the time to first token."""
         found = np.flatnonzero(self.seen > 1e-7)
         bins = np.array_split(found, min(BINS, len(found)))  # of numbers of requests
         times, weights = zip(*(self.first_tokens_of(few, self.seen[few]) for few in bins), strict=True)
@@ -148,7 +148,7 @@ class Arrivals:
         return self.of_running(lambda batch: sum(part.seconds for part in self.server.decode_parts(batch)))
 
     def tokens(self) -> Percentiles:
-        """Of the time per output token."""
+        """Median and 95th percentile of the time per output token."""
         of_running = self.of_running(self.server.token)
         found = np.flatnonzero(self.seen > 1e-7)
         return percentiles(of_running[np.minimum(found + 1, self.most) - 1], self.seen[found])

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from calc.errors import Frozen
 
 End = Literal["fast", "expected", "slow"]
-"""Of a range: everything goes well, as usual, or badly."""
+"""End of a range: everything goes well, as usual, or badly."""
 ENDS: tuple[End, ...] = ("fast", "expected", "slow")
 
 
@@ -36,9 +36,9 @@ class Estimate(Frozen):
         return Estimate(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
 
     def share(self, end: End) -> float:
-        """Of a share of what is possible: the high one is fast."""
+        """The end of a share of what is possible: the high one is fast."""
         return {"fast": self.high, "expected": self.expected, "slow": self.low}[end]
 
     def duration(self, end: End) -> float:
-        """Of a duration: the low one is fast."""
+        """The end of a duration: the low one is fast."""
         return {"fast": self.low, "expected": self.expected, "slow": self.high}[end]

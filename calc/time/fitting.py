@@ -87,7 +87,7 @@ def fitting(rows: Iterable[tuple[str, Formats, GPU]], context: int = 8192) -> Fi
 def timed(
     names: Sequence[str], formats: Sequence[Formats], gpus: Sequence[GPU], longest: Array, context: int
 ) -> Fitting:
-    """The same where the longest contexts are known."""
+    """A map of models whose longest contexts are known."""
     rows = zip(names, formats, gpus, longest.tolist(), strict=True)
     return Fitting.of(fitted(name, row, gpu, most_of_row, context) for name, row, gpu, most_of_row in rows)
 

@@ -16,7 +16,7 @@ NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 
 
 def unrolled(architecture: Architecture) -> Architecture:
-    """The same with a shared block standing in every layer that runs it."""
+    """The model with a shared block standing in every layer that runs it."""
     shared = tuple(
         block.model_copy(update={"layers": block.runs_in, "places": ()}) if block.places else block
         for block in architecture.shared

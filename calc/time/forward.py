@@ -51,7 +51,7 @@ class PassPart:
 
 @dataclass(frozen=True, slots=True)
 class Whole(PassPart):
-    """The same where every token sees every other: how PyTorch's FlopCounterMode counts attention."""
+    """The pass where every token sees every other: how PyTorch's FlopCounterMode counts attention."""
 
     def pairs(self, window: int | None = None) -> Any:
         return self.sequences * self.new * (self.past + self.new)

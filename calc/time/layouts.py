@@ -39,7 +39,7 @@ def layouts(
 def layouts_by_format(
     architecture: Architecture, engine: Engine, precisions: Sequence[Precision], most: int = 64, node: int = 8
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
-    """The same in some of these formats, by their numbers."""
+    """What the engine accepts on up to `most` GPUs, each with the numbers of the formats that it accepts there."""
     for plain in shapes(architecture, node):
         if plain.gpus > most:
             continue
@@ -52,7 +52,7 @@ def layouts_by_format(
 
 
 def sharing(architecture: Architecture, engine: Engine, precision: Precision, shape: Layout) -> Iterator[Layout]:
-    """The same, and with as many of its ranks as may sharing cached tokens, so that the fewest copies are held."""
+    """The shape, and the shape with as many of its ranks as may sharing cached tokens, for the fewest copies."""
     yield shape
     degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
     shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)

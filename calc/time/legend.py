@@ -31,7 +31,7 @@ SHARES: dict[str, tuple[str, str]] = {
     "overlap": ("η_o", "share of the exchange between replicas that hides behind compute"),
     "overlap_within": ("η_w", "share of the communication within layers that hides behind compute"),
 }
-"""Of the efficiencies of serving and training by their fields."""
+"""Names of the efficiencies of serving and training by their fields."""
 MACHINE: dict[str, tuple[str, str, str]] = {
     "peak": ("P", "FLOP/s of products", "FLOP/s"),
     "peak_quantized": ("P_q", "FLOP/s of products of quantized weights", "FLOP/s"),
@@ -57,4 +57,4 @@ MACHINE: dict[str, tuple[str, str, str]] = {
     "all_reduce": ("t_reduce", "seconds of a collective, whatever its size", "s"),
     "link": ("l", "bytes/s of what connects the GPUs, one direction", "bytes/s"),
 }
-"""Of `Machine` by its fields: symbol, meaning, unit."""
+"""Symbol, meaning and unit of each field of `Machine`."""

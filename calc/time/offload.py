@@ -106,7 +106,7 @@ class OffloadSpeed:
                 yield from kernels.parts(run.demand, (operation,))
 
     def tokens_per_s(self, context: int, batch: int = 1) -> Estimate:
-        """Of all sequences."""
+        """Tokens a second of all sequences."""
         return Estimate.over(lambda end: batch / self.step(context, end, batch))
 
     def prompt_tokens_per_s(self, tokens: int) -> Estimate:

@@ -44,7 +44,7 @@ BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
 USUAL_SEQUENCES = 256
-"""Of a server whose load is requests a second."""
+"""Sequences at once of a server whose load is requests a second."""
 MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
@@ -94,7 +94,7 @@ class Found:
 
     @property
     def gpus(self) -> Array:
-        """Of all replicas."""
+        """GPUs of all replicas."""
         return self.replicas * self.rows.gpus
 
 
@@ -116,7 +116,7 @@ def check_lengths(engine: Engine, architecture: Architecture, needs: Needs) -> N
 
 
 def at_place(figures: Array, place: Indices) -> Array:
-    """Of each row the figure in this place."""
+    """The figure in this place of each row."""
     return np.asarray(np.take_along_axis(figures, place[:, None], axis=1)[:, 0])
 
 
@@ -164,7 +164,7 @@ class Search:
         precisions: Sequence[Precision] | None = None,
         gpus: Sequence[GPU] | None = None,
     ) -> "Search":
-        """The same for another need, in other formats, or on other GPUs."""
+        """A search for another need, in other formats, or on other GPUs."""
         return Search(
             self.architecture,
             self.asked,
@@ -282,7 +282,7 @@ class Search:
         return largest
 
     def largest_in_time(self, server: FullServer, batches: Array) -> Array:
-        """Of batches in ascending order the last that gets its tokens in time, else the first: found by halving, for a
+        """The last of batches in ascending order that gets its tokens in time, else the first: by halving, for a
         larger batch takes longer."""
         first = np.zeros(len(batches), dtype=np.int_)
         last = first + batches.shape[1] - 1

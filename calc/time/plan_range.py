@@ -28,7 +28,7 @@ class PlanRange(Frozen):
 
 
 def plan_range(search: Search, plan: Plan) -> PlanRange:
-    """Of a plan of this search."""
+    """The range of a plan of this search."""
     running = plan.replicas * plan.batch
 
     def server(end: End) -> FullServer:

@@ -22,7 +22,7 @@ class PromptKernels:
 
     @classmethod
     def of(cls, gpu: GPU, engine: str, weights: WeightFormat, end: End) -> Self:
-        """Of an engine's build on a GPU."""
+        """Kernels of an engine's build on a GPU."""
 
         def seconds(nbytes: float) -> float:
             return nbytes / (gpu.bandwidth_gb_s * 1e9)

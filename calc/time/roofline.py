@@ -40,7 +40,7 @@ ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
 """What a product of quantized weights is computed in where the GPU has units for it; all other formats are turned into
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
-"""Of a lane, one direction: PCI-SIG's rates less their encoding."""
+"""GB/s of a lane, one direction: PCI-SIG's rates less their encoding."""
 POWERED = 0.7
 """What the power of a board allows, as a share of what its units do: of those measured in the median, where the
 catalogue does not know it."""

@@ -63,12 +63,12 @@ class FittingRows:
         return cls(tuple(fits), fit, form, kind, np.arange(fit.size), capacity[fit, form, kind])
 
     def some(self, which: Flags) -> "FittingRows":
-        """Of these rows."""
+        """Those of the rows that are chosen."""
         places = self.fit[which], self.form[which], self.kind[which], self.number[which]
         return FittingRows(self.fits, *places, self.capacity[which])
 
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
-        """The same where some rows, by number, hold other numbers of sequences; those that hold none are left out."""
+        """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
         capacity = self.capacity.copy()
         for number, held in capacities.items():
             capacity[self.number == number] = held
@@ -76,7 +76,7 @@ class FittingRows:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of them all, its degrees [rows, 1]."""
+        """Degrees of all layouts, [rows, 1] each."""
         degrees: dict[str, Any] = {
             name: np.array([getattr(fit.layout, name) for fit in self.fits])[self.fit, None]
             for name in Layout.model_fields
@@ -85,7 +85,7 @@ class FittingRows:
 
     @property
     def gpus(self) -> Array:
-        """Of one replica."""
+        """GPUs of one replica."""
         return np.array([fit.layout.gpus for fit in self.fits], dtype=np.float64)[self.fit]
 
     @property
@@ -105,7 +105,7 @@ class Served:
         self.known = dict[tuple[int, int, Precision], Flags]()
 
     def __call__(self, shard: Shard) -> Flags:
-        """Of such ranks, [formats, GPUs]."""
+        """Whether the engine runs such ranks, [formats, GPUs]."""
         return np.array([self.in_format(shard, precision) for precision in shard.precisions])
 
     def in_format(self, shard: Shard, precision: Precision) -> Flags:
@@ -119,7 +119,7 @@ class Served:
 
 
 class Room:
-    """Of GPUs under an engine, each with its limits, for sequences of one length."""
+    """Room for the cache of GPUs under an engine, each with its limits, for sequences of one length."""
 
     def __init__(
         self, engine: Engine, gpus: Sequence[GPU], limits: Sequence[Limits], length: int, served: "Served"
@@ -188,7 +188,7 @@ class Room:
         return np.stack([self.of_format(shard, precision.kv) for precision in shard.precisions], axis=1)
 
     def of_format(self, shard: Shard, kv: CacheFormat) -> Array:
-        """The same where an engine keeps windows and states in its own way, which depends on a GPU's kernels:
+        """Bytes of cache of a sequence where an engine keeps windows and states in its own way, by a GPU's kernels:
         [stages, GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.kept:
@@ -214,7 +214,7 @@ class Room:
 
 
 class Rooms:
-    """Of GPUs under an engine that serves a model in sequences of one length, by layout."""
+    """Room for the cache of GPUs under an engine that serves a model in sequences of one length, by layout."""
 
     def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
         self.engine, self.architecture, self.gpus = engine, architecture, gpus

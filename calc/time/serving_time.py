@@ -65,7 +65,7 @@ class Speed:
         return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
-        """Of one pass through all stages."""
+        """Parts of one pass through all stages."""
         return sum(part.seconds for part in self.parts(forward, end, decodes=decodes))
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
@@ -206,7 +206,7 @@ def chunked(sequences: Any, tokens: int, chunk: int | None, past: int = 0) -> It
 
 
 def share_of(batch: Any, parts: Any) -> Any:
-    """Of a batch that is divided evenly, the largest part."""
+    """The largest part of a batch that is divided evenly."""
     if isinstance(parts, np.ndarray):
         return np.ceil(batch / parts)
     return batch if parts == 1 else -(-batch // parts)
@@ -249,7 +249,7 @@ def speed_laid_out(
     file: StoredAs | None = None,
     like: Speed | None = None,
 ) -> Speed:
-    """The same of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
+    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
     files."""
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)

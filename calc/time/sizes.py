@@ -61,7 +61,7 @@ class Table:
         )
 
     def nbytes(self, form: Format) -> Array:
-        """Of one occurrence of each in a format, as `Format.nbytes` has it."""
+        """Bytes of one occurrence of each tensor in a format, as `Format.nbytes` has it."""
         down, across = form.block
         blocks = np.ceil(self.rows / (down or self.rows)) * np.ceil(self.columns / (across or self.columns))
         outer = 0.0 if form.outer is None else 32 * np.ceil(blocks / form.outer)
@@ -94,7 +94,7 @@ def occurrence_bytes(table: Table, precision: Precision, *, experts: bool) -> Ar
 def bytes_by_tensor(
     whole: Architecture, rank: Architecture, table: Table, precision: Precision, mixes: Mapping[WeightFormat, MixShares]
 ) -> Array:
-    """The same whatever the format; the mean over layers, or parts of a model, where they differ in it."""
+    """Bytes of one occurrence in any format; the mean over layers, or parts of a model, where they differ."""
     if precision.weights in mixes:
         return bytes_of_mix(mixes[precision.weights], table)
     if is_plain(precision):
@@ -119,7 +119,7 @@ def bytes_of_mix(mix: MixShares, table: Table) -> Array:
 def bytes_an_element(
     whole: Architecture, precisions: Sequence[Precision], *, gguf: bool = False
 ) -> dict[WeightFormat, MixShares]:
-    """Of each part of a model in a GGUF file, in those of some formats that are mixes, or in all that files have."""
+    """Bytes an element of each part of a model in a GGUF file, in those formats that are mixes, or in all of files."""
     files = (*MIXES, *(IN_FILES if gguf else ()))
     mixes = {precision.weights: precision for precision in precisions if precision.weights in files}
     if not mixes:

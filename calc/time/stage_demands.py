@@ -12,7 +12,7 @@ from calc.training.sharding import TrainingLayout
 
 
 def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
-    """Of stages that do the same, which share one object, the first."""
+    """The first of stages that do the same, which share one object."""
     return {id(demand): demand for demand in demands}.values()
 
 

@@ -54,13 +54,13 @@ class TracedEstimate:
 
 
 def traced_shares(figures: Figures, shares: Efficiency | TrainingEfficiency) -> Any:
-    """The same with figures at their ends."""
+    """Efficiencies whose ends are figures."""
     traced: dict[str, Any] = {name: TracedEstimate(figures, estimate, *SHARES[name]) for name, estimate in shares}
     return type(shares).model_construct(**traced)
 
 
 def traced_gpu(figures: Figures, gpu: GPU) -> GPU:
-    """The same with figures for its bandwidth, peaks and link."""
+    """A GPU with figures for its bandwidth, peaks and link."""
     link = gpu.link_gb_s
     return gpu.model_copy(
         update={
@@ -85,7 +85,7 @@ def row_of(row: tuple[str, str], value: float) -> tuple[str, float, str]:
 
 
 def traced_demand(figures: Figures, demand: Demand) -> Demand:
-    """The same with figures for what does not depend on the pass."""
+    """A demand with figures for what does not depend on the pass."""
 
     def figure(name: str, value: Any, meaning: str) -> Any:
         return figures.figure(name, value, meaning) if value else value
@@ -157,7 +157,7 @@ def machine_steps(figures: Figures, on: Machine) -> Iterator[TimeStep]:
 
 
 def named_machine(figures: Figures, on: Machine) -> Machine:
-    """The same with a figure for each of its own."""
+    """A machine with a figure for each of its own."""
     return Machine(
         **{
             name: figures.figure(symbol, float(getattr(on, name)), meaning)
@@ -194,7 +194,8 @@ def total(figures: Figures, times: Iterable[tuple[str, float]]) -> Any:
 
 
 class ServingDerivations:
-    """Of a server: a decode step, a prompt's first pass, and what they come to, at one end of their ranges."""
+    """A server's times, derived: a decode step, a prompt's first pass, and what they come to, at one end of their
+    ranges."""
 
     def __init__(
         self,

@@ -162,7 +162,7 @@ class Demand:
         return found
 
     def bits_read(self, part: PassPart) -> Any:
-        """Of the cache: in decode a rank's share of the tokens; a prompt's context passes every rank."""
+        """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""
         bits = sum(each * part.context(back) for back, each in self.read.items())
         return bits / self.dcp if part.decodes and occurs(self.dcp > 1) else bits
 
@@ -207,7 +207,7 @@ def computed(
     included: frozenset[str] = frozenset(),
     states: StateBytes = state_bytes,
 ) -> Demand:
-    """The same without what depends on formats: bytes of weights and cache, and the width of activations."""
+    """A rank's demand without what depends on formats: bytes of weights and cache, and the width of activations."""
     matrices = matrices_within(rank, *stage, included=included)
     blocks = blocks_within(rank, *stage)
     attending = attending_mixers(rank, *stage)
@@ -257,7 +257,7 @@ def of_all_layers(
 
 
 def routing(whole: Architecture, layout: Layout) -> Routing | None:
-    """Of the first layer with routed experts; all have as many."""
+    """Routing of the first layer with experts; all have as many."""
     if not whole.experts:
         return None
     slices, moe = layout.tp * layout.dp // layout.ep, whole.experts[0]

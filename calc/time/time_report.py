@@ -154,7 +154,7 @@ def prompt_parts(speed: Speed, batch: int, prompt: int, chunk: int) -> Iterable[
 
 
 def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
-    """The same kinds of work of all stages and passes together, the longest first."""
+    """Kinds of work, summed over all stages and passes, the longest first."""
     total: dict[Work, list[float]] = {}
     for part in parts:
         sums = total.setdefault(part.what, [0.0, 0.0, 0.0])

@@ -177,7 +177,7 @@ def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Prec
         return known[tp]
 
     def rank(layout: Layout) -> Architecture:
-        """The same for any number of stages."""
+        """Bytes of each stage, for any number of stages."""
         key = layout.model_copy(update={"pp": 1})
         if key not in ranks:
             ranks[key] = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
@@ -303,7 +303,7 @@ def laid_out(
 
 
 def share_of_experts(route: Routing | None, layout: Layout) -> float:
-    """Of all routed experts those that the ranks of one slice hold."""
+    """Share of all routed experts that the ranks of one slice hold."""
     return 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
 
 

@@ -104,7 +104,7 @@ class TrainingSearch:
                             yield layout
 
     def interleaved(self, layout: TrainingLayout) -> list[TrainingLayout]:
-        """The same with several pieces on each stage, the most first."""
+        """Layouts with several pieces on each stage, the most first."""
         if layout.pp == 1 or self.share(layout) % layout.pp or not interleaves(self.recipe):
             return []
         several = (layout.model_copy(update={"vp": vp}) for vp in PIECES)
@@ -155,7 +155,7 @@ class TrainingSearch:
         return Candidate(gpu, speed, speed.seconds("expected"))
 
     def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "Candidate | None":
-        """Of all ways that fit the one whose step takes least; what can't be faster than another is not weighed."""
+        """The way that fits whose step takes least; what can't be faster than another is not weighed."""
         best: Candidate | None = None
         bounds = [self.least(gpu, layout, recompute) for layout, recompute in ways]
         for least, number in sorted(zip(bounds, range(len(ways)), strict=True)):
@@ -280,7 +280,7 @@ def training_plan_report(
 
 
 def savings(search: TrainingSearch, best: "Candidate") -> Iterator[TrainingPlan]:
-    """The same ranks under every ZeRO stage and recomputation."""
+    """The layout's ranks under every ZeRO stage and recomputation."""
     ranks = best.speed.layout
     stages = ZERO if ranks.replicas > 1 else (0,)
     layouts = [ranks.model_copy(update={"zero": zero}) for zero in stages]

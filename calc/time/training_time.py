@@ -211,7 +211,7 @@ class TrainingSpeed:
         return seconds
 
     def weights(self, demand: Demand) -> tuple[ReplicatedWeights, ReplicatedWeights]:
-        """Of a rank: routed experts, spread over ep ranks, and all else."""
+        """Parameters of a rank: routed experts, spread over ep ranks, and all else."""
         layout, elements = self.layout, {what: size / WIDTH["bf16"] for what, size in demand.weights.items()}
         routed = elements.pop("experts_routed", 0.0)
         return (
@@ -297,7 +297,7 @@ class TrainingSpeed:
         return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
 
     def seconds(self, end: End) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         each, once = self.between_replicas(end)
         return self.step(self.busy(end), each + self.between_stages(end), once, self.optimizer(end), end)
 

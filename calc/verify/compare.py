@@ -53,7 +53,7 @@ class Mismatch(Frozen):
     ours: Shape | None
     theirs: Shape | None
     parameters: int
-    """Of all of them together: what theirs hold more than ours, or less."""
+    """Elements that all of theirs together hold more than ours, or less."""
 
 
 class Comparison(Frozen):
@@ -61,7 +61,7 @@ class Comparison(Frozen):
 
     matched: int
     packed: int
-    """Of the matched: stored with several weights in a number, of the size that their bits say."""
+    """Matched tensors that store several weights in a number, of the size that their bits say."""
     beside: int
     """Tensors that a quantized format needs, scales and zeros, which are no parameters."""
     derived: int

@@ -156,7 +156,7 @@ class MeasuredRow(Frozen):
 
     @property
     def share(self) -> float | None:
-        """The same as a share of what was measured."""
+        """The difference as a share of what was measured."""
         return None if self.difference is None or not self.measured else self.difference / self.measured
 
 

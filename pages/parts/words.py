@@ -40,7 +40,7 @@ def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> 
 
 
 def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
-    """The same in a language that is known."""
+    """A sentence in a language that is known."""
     if isinstance(text, Message):
         return say_in(spoken, text.template, plural=text.plural, **text.values | values)
     catalogue = CATALOGUES[spoken]

@@ -16,7 +16,7 @@ def test_a_reader_s_walk(browser, page, address, tmp_path):
     expect(page.get_by_text("671,026,404,352").first).to_be_visible()
 
     page.get_by_role("button", name=re.compile("^KV cache, total")).click()
-    page.get_by_role("link", name="On paper").click()
+    page.get_by_role("link", name="Step by step").click()
     expect(page).to_have_url(re.compile("/derive.*derive=kv_cache"))
     expect(page.locator("#kv_cache")).to_be_in_viewport()
 

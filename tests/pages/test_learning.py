@@ -35,7 +35,7 @@ def test_the_glossary():
 
 def test_answers_lead_to_their_line_on_paper():
     for name, anchor in (("train", "training"), ("attention", "kv_cache_per_token"), ("compare", "memory")):
-        assert f"derive={anchor}" in links(page(name, model="Qwen/Qwen3-8B", gpu="h100-sxm"))["On paper"]
+        assert f"derive={anchor}" in links(page(name, model="Qwen/Qwen3-8B", gpu="h100-sxm"))["Step by step"]
 
 
 def test_price_of_a_million_tokens():

@@ -50,7 +50,7 @@ class Pool(Cache):
         return self.bytes_of(stage, batch * self.request_blocks(length))
 
     def required_each(self, batch: int, length: int) -> list[int]:
-        """The same on every stage."""
+        """Bytes of whole blocks on every stage."""
         blocks = batch * self.request_blocks(length)
         return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
 

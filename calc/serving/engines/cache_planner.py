@@ -27,12 +27,12 @@ class CachePlanner(StartedEngine):
     """Whether it may leave a part of the model on the host."""
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
-        """The same for a server that is known to answer at most so many requests at once, where that leaves more
+        """The engine of a server that is known to answer at most so many requests at once, where that leaves more
         memory."""
         return self
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
-        """The same engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
+        """The engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
         return self
 
     def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:

@@ -48,7 +48,7 @@ class Loader(StartedEngine):
         return stored(architecture, precision, rank)
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
-        """Of the tensors of a rank, as its file has them, those that GPUs hold."""
+        """The tensors of a rank that GPUs hold, as the file has them."""
         return file
 
     @abstractmethod

@@ -45,7 +45,7 @@ class TensorLoader:
     absorbs_latents: bool = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertPadding | None = None
-    """Of experts in MXFP4."""
+    """Padding of experts in MXFP4."""
     adapter_rows: int = 0
     """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns of B
     [out]."""

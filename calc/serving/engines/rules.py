@@ -27,7 +27,7 @@ class Rules(StartedEngine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ()
     """Formats of weights that it is usually given to save memory, the largest first."""
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
-    """The same of the cache."""
+    """Formats of the cache that it is usually given to save memory, the largest first."""
     cache_from: ClassVar[frozenset[str]] = frozenset()
     """Tools of quantization whose word on the format of the KV cache it takes where no flag says another."""
 

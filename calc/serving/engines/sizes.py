@@ -23,7 +23,7 @@ class Limits:
     sequences: int
     """Sequences that run at once."""
     share: float | None
-    """Of the GPU's memory, set aside at start; None: the engine takes what it needs when it needs it."""
+    """Share of the GPU's memory that is set aside at start; None: the engine takes what it needs when it needs it."""
     in_flight_tokens: int
     """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
     kept_free: int = 0

@@ -40,7 +40,7 @@ class Difference(Frozen):
 
     @property
     def share(self) -> float:
-        """Of ours."""
+        """The difference as a share of our figure."""
         return self.difference / max(self.ours, 1)
 
 

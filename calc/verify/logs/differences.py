@@ -22,7 +22,7 @@ from calc.verify.logs.refused import refused_rows
 from calc.verify.logs.share import graph_rows, shared_rows
 
 PROFILE = 0.06
-"""The same of peak activation memory, of which the formula was fitted to ten logs, at most 5.4 % off."""
+"""Share within which peak activation memory agrees: its formula was fitted to ten logs, at most 5.4 % off."""
 FOLLOWS = ("tokens", "max length", "state blocks", "concurrency", "KV budget", "left", "graph batch")
 """Terms that differ where others do."""
 

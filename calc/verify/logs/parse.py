@@ -65,7 +65,7 @@ class Start:
             ranks.setdefault(rank, figure)
 
     def of_most_loaded(self) -> dict[str, Any]:
-        """Of each term the figure of the most loaded rank."""
+        """Figure of each term on the most loaded rank."""
         return {
             term: min(ranks.values()) if term in LEAST else max(ranks.values()) for term, ranks in self.figures.items()
         }

@@ -29,7 +29,7 @@ def view() -> str:
 
 
 def card_and_figure(scenario: Scenario) -> Scenario:
-    """Of the map of models."""
+    """Controls of the map of models."""
     with st.grid(5, min_column_width=180, gap="small"):
         card(scenario)
         for name in ("cards", "length"):

@@ -15,7 +15,7 @@ from calc.model.mla import LatentAttention
 from pages.parts.words import say
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6F63C0", "#A9B93B")
-"""Of groups of heads and of kinds of layers, in turn."""
+"""Hues of groups of heads and of kinds of layers, in turn."""
 WIDE = 1000
 CELLS = 24  # tokens of the drawing of what is seen
 

@@ -131,7 +131,7 @@ def most(n: int | None) -> str:
 
 
 def limit(n: int | None) -> int | str:
-    """The same in a table, whose columns write numbers."""
+    """The figure in a table, whose columns write numbers."""
     return say("no limit") if n is None else n
 
 

@@ -103,7 +103,8 @@ def headings(answer: Compared) -> None:
 def numbers(answer: Compared) -> None:
     """The headline numbers, each of the others with its difference from the first."""
     columns = answer.columns
-    head = [say("Against A"), *(say("{letter} · {name}", letter=c.letter, name=c.answer.model.name) for c in columns)]
+    names = (say("{letter} · {name}", letter=c.letter, name=c.answer.model.name) for c in columns)
+    head = [say("Difference from A"), *names]
     rows = [
         [words.field("weights"), *(cell(column, lambda r: f"`{r.scenario.precision.weights}`") for column in columns)],
         [words.field("kv"), *(cell(column, lambda r: f"`{r.scenario.precision.kv}`") for column in columns)],
@@ -196,7 +197,7 @@ def against(
 
 
 def per_token(columns: Sequence[Column]) -> list[str]:
-    """The same of what one more token adds, which some models stop doing."""
+    """Bytes that one more token adds, which some models stop doing."""
     first = columns[0].answer.report.kv_cache
 
     def beside_first(report: Report) -> str:

@@ -18,7 +18,7 @@ from pages.parts.words import say
 
 
 class ModelDerivations:
-    """Of the parameters of a model."""
+    """Derivations of the parameters of a model."""
 
     def __init__(self, answer: Answer) -> None:
         self.architecture = answer.architecture
@@ -93,7 +93,7 @@ class ModelDerivations:
 
 
 class ServingDerivations:
-    """Of the memory on one kind of GPU."""
+    """Derivations of the memory on one kind of GPU."""
 
     def __init__(self, answer: Weighed, gpu: GPU | None = None) -> None:
         self.answer, self.gpu, self.report = answer, gpu, answer.report

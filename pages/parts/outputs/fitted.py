@@ -117,7 +117,7 @@ def model_on_gpus(answer: Answer) -> None:
 
 
 def beside(engine: str) -> None:
-    """Of an engine that may leave a part of a model on the host, where that is answered."""
+    """A note on an engine that may leave a part of a model on the host: where that is answered."""
     if not ENGINES[engine].offloads:
         return
     st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))

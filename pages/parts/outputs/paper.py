@@ -99,7 +99,7 @@ def draw(found: list[Section], opened: Anchor | None) -> None:
 SIDEWAYS = '<div tabindex="0" style="overflow-x:auto">\n\n{table}\n\n</div>'
 """A table too wide for a telephone moves sideways by itself, not with the page."""
 UNBROKEN = '<div tabindex="0" style="overflow-x:auto;white-space:nowrap">\n\n{table}\n\n</div>'
-"""The same of a table without sentences, whose cells stay on one line."""
+"""Style of a table without sentences, whose cells stay on one line."""
 SCROLL = """<script>
 const start = Date.now();
 let moved = false;
@@ -127,7 +127,7 @@ def link(answer: Answer, to: Anchor) -> None:
     there = answer.scenario.model_copy(update={"derive": to})
     st.page_link(
         "derive.py",
-        label=say("On paper"),
+        label=say("Step by step"),
         icon=":material/edit_note:",
         query_params=encode(there, DERIVE),
     )

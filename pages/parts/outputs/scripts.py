@@ -34,7 +34,7 @@ def hand_out(request: Request) -> Response:
 
 
 def address() -> str:
-    """Of the folder, below the path that the server has."""
+    """Address of the folder, below the path that the server has."""
     base = st.get_option("server.baseUrlPath").strip("/")
     return f"{base and '/' + base}/scripts/{VERSION}"
 

@@ -21,7 +21,8 @@ def title(name: str, page: Page) -> str:
 
 
 def header(answer: Answer, page: Page, asked: Answer) -> None:
-    """Of what is on screen; the link is that of what is asked, which may be refused."""
+    """The page's title with links and downloads of what is on screen; the link is that of the question, which may be
+    refused."""
     name = answer.model.name
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)

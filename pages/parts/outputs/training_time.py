@@ -26,7 +26,7 @@ STEP_WORK: dict[str, Message] = {
     "sends": Message("Further sends between interleaved stages"),
     "update": Message("Optimizer"),
 }
-"""Of a training step, where it is other work or has another name."""
+"""Names of a training step's work, where it is other work or has another name."""
 
 
 def draw(answer: Trained) -> None:
