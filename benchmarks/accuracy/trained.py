@@ -18,7 +18,6 @@ from calc import Architecture
 from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.model.feedforward import MoE
 from calc.time.training_time import training_speed
 from calc.training.recipe import RECIPES
 from calc.training.sharding import TrainingLayout
@@ -96,26 +95,46 @@ def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> 
         yield trained(row, architecture(row["model"]))
 
 
+OPENING = """# Training steps beside measured ones
+
+Written by `python -m benchmarks.accuracy.trained > docs/training_speed.md`: {n} public runs, tokens a second predicted
+against measured. The error is the median of its size, the bias the median with its sign; inside: within the range
+shown; width: high end over low end. The constants are fitted to these rows; "left out" refits one factor a trainer
+without a model, or a GPU, and judges it there. Which kernels sort and send tokens to experts, CUDA graphs and what is
+recomputed within a layer are stated in few records, and models with experts depend on them most.
+"""
+
+
 def main() -> None:
     rows, configs = rows_of(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
     every = list(predicted(rows, configs))
     steps = [step for step in every if isinstance(step, Judged)]
-    sparse = {
-        model
-        for model, config in configs.items()
-        if any(isinstance(block.ffn, MoE) for block in Architecture.from_config(config).blocks)
-    }
-    print(f"{'all':48s} {summary(steps)}")
+    sparse = {model for model, config in configs.items() if Architecture.from_config(config).experts}
+    print(OPENING.format(n=len(steps)))
+    print("| | Rows | Error | Bias | Within 25 % | Inside | Width |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(row_of("**all**", summary(steps)))
     for name, wanted in (("with experts", True), ("dense", False)):
-        group = [step for step in steps if (step.row["model"] in sparse) == wanted]
-        print(f"{name:48s} {summary(group)}")
+        print(row_of(name, summary([step for step in steps if (step.row["model"] in sparse) == wanted])))
     for column in ("framework", "version", "gpu", "precision", "model"):
+        print(f"| **{column}** | | | | | | |")
         for name, group in grouped(steps, column).items():
-            print(f"{name:48s} {summary(group)}")
+            print(row_of(name, summary(group)))
+    print("\n| Left out | Rows | Error | Within 25 % | Nine of ten within |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for column in ("model", "gpu"):
-        print(f"{f'each {column} left out':48s} {left_out_in_turn(steps, column, 'framework')}")
+        fit = left_out_in_turn(steps, column, "framework")
+        shares = (f"{100 * fit[name]:.1f} %" for name in ("median_error", "within_25", "nine_of_ten"))
+        print(f"| each {column} | {fit['rows']} | {' | '.join(shares)} |")
+    print()
     for reason, count in Counter(left.reason for left in every if isinstance(left, LeftOut)).most_common():
-        print("left out", count, reason)
+        print(f"- {count} not compared: {reason}")
+
+
+def row_of(name: str, group: Mapping[str, Any]) -> str:
+    """A row of the table."""
+    shares = (f"{100 * group[name]:.1f} %" for name in ("median_error", "bias", "within_25", "inside"))
+    return f"| {name} | {group['rows']} | {' | '.join(shares)} | {group['width']} |"
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def kinds(found: SpeedAccuracy) -> None:
         st.caption(
             say(
                 "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
-                "recomputation are not stated in the records, and the range is as wide as what they change. What their "
-                "makers' recipes state, and where we are wrong, is in {file}.",
+                "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
+                "the errors by trainer, GPU, format and model.",
                 file="docs/training_speed.md",
             )
         )
