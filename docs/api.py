@@ -14,13 +14,14 @@ Written by `python -m docs.api > docs/api.md`. calc takes a dict as a `config.js
 Streamlit and no GPU; what a config or a question has wrong is a `ConfigError` with a sentence for people.
 
 ```python
-from presets import gpus, models          # any dict in the fields of a config.json does
+from presets import gpus, models  # any dict in the fields of a config.json does
 import calc
 
-report = calc.report(models()["Qwen/Qwen3-8B"].config, workload=calc.Workload(batch=4, context=8192),
-                     gpus=[gpus()["h100-sxm"]])
+report = calc.report(
+    models()["Qwen/Qwen3-8B"].config, workload=calc.Workload(batch=4, context=8192), gpus=[gpus()["h100-sxm"]]
+)
 report.parameters.total, report.memory.weights, report.verdicts[0].verdict
-report.model_dump()                       # the JSON of `python -m calc MODEL --json`
+report.model_dump()  # the JSON of `python -m calc MODEL --json`
 ```
 """
 
