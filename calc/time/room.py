@@ -26,10 +26,10 @@ OverheadEnds = tuple[Mapping[OverheadItem, int], Mapping[OverheadItem, int]]
 """Bytes of each item in the middle of its range, and at its high end."""
 
 
-def overhead_key(stages: LaidOut) -> tuple[bool, int]:
-    """What the overhead depends on beside GPU and limits: whether several GPUs work together, and the most layers of a
+def overhead_key(stages: LaidOut) -> tuple[int, int]:
+    """What the overhead depends on beside GPU and limits: how many GPUs work together, and the most layers of a
     stage."""
-    return stages.layout.gpus > 1, max(map(len, stages.ranges))
+    return stages.layout.gpus, max(map(len, stages.ranges))
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Room:
             (gpu.usable_bytes, at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each
         )
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
-        self.overheads = dict[tuple[bool, int], list[OverheadEnds]]()
-        self.budgets = dict[tuple[tuple[int, ...], bool, int], Array]()
+        self.overheads = dict[tuple[int, int], list[OverheadEnds]]()
+        self.budgets = dict[tuple[tuple[int, ...], int, int], Array]()
         self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
