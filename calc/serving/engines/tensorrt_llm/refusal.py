@@ -20,6 +20,13 @@ SERVED = frozenset(
 )
 """Model types that its PyTorch backend serves: `MODEL_ARCH_TO_MODULE` of `_torch/models/_arch_index.py`, and
 nvidia.github.io/TensorRT-LLM/models/supported-models.html without those that the AutoDeploy backend serves."""
+WITH_IMAGES = frozenset(
+    "exaone4_5 gemma3 gemma4 gemma4_unified inkling_mm_model kimi_k25 kimi_k3 llama4 llava_next minicpmv4_6 "
+    "minimax_m3_vl mistral3 mllama nemotron_h_omni phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl "
+    "qwen3_vl_moe step3p7".split()
+)
+"""Those of whole models with encoders (`MULTIMODAL_MODEL_TYPE_TO_MODULE`): of others not even the language model is
+read."""
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
@@ -35,8 +42,10 @@ def runs_format(weights: WeightFormat) -> bool:
 
 def unserved(architecture: Architecture, weights: WeightFormat, kv: CacheFormat) -> Iterator[Refusal]:
     """Families and formats that no GPU changes."""
-    engine, family = SUPPORT.title, architecture.model_type
-    if family not in SERVED:
+    engine, vision = SUPPORT.title, architecture.vision
+    foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
+    family = vision.wrapper if vision is not None and foreign else architecture.model_type
+    if foreign or family not in SERVED:
         sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."
         yield Refusal(Message(sentence, engine=engine, family=family), "engine")
     if not runs_format(weights):

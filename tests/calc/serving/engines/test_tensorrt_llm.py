@@ -168,6 +168,15 @@ def test_what_it_refuses(question, sentence, field):
     assert [(refusal.field, sentence in str(refusal.message)) for refusal in found] == [(field, True)]
 
 
+def test_a_language_model_within_a_foreign_one():
+    """_torch/models/_arch_index.py has LlavaNextForConditionalGeneration and no LlavaForConditionalGeneration."""
+    vision = {"vision_config": {"model_type": "clip_vision_model"}, "text_config": SMOLLM2}
+    old, new = (Architecture.from_config({"model_type": name, **vision}) for name in ("llava", "llava_next"))
+    (refusal,) = TensorRTLLM().refusals(Question(old, Precision()))
+    assert "the family llava." in str(refusal.message)
+    assert not list(TensorRTLLM().refusals(Question(new, Precision())))
+
+
 def test_long_prompts_without_chunks():
     """PyExecutor: "prompt length 16384 should not exceed max_num_tokens 8192"."""
     whole = allocation("Qwen/Qwen3-8B", context=16_384, enable_chunked_prefill=False)
