@@ -45,14 +45,20 @@ CUDA_GRAPHS = Range(low=0.05, high=2)
 """GiB of the graphs of up to 19 batches, up to 128; an assumption: logs state them with libraries only."""
 BATCH, TOKENS, FRACTION = 2048, 8192, 0.9
 """`max_batch_size`, `max_num_tokens` and `free_gpu_memory_fraction` where no flag says them (`llmapi/llm_args.py`)."""
-JOINED = Range(low=0.5, high=9)
-"""GiB of NCCL and of the buffers of its own all-reduce on several GPUs. A start of Kimi-K2.5 in nvfp4 on 8 x B300 under
-1.3.0rc7 left 166.02 GiB, 0.9 of 184.47: about 8 GiB less than weights and a pass do."""
+NODE = 8
+"""GPUs that its own all-reduce joins."""
 STEPS, SEQUENCES, SHARE = (4096, 2048, 1024), (512, 256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do."""
 IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enable_chunked_prefill")
 """Options that are no flags, or that the length of sequences decides."""
 FLAGS = ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens")
+
+
+def joined(gpus: int) -> Range:
+    """GiB of NCCL and of the buffers of its all-reduce on each of several GPUs. One log has several: Kimi-K2.5 in nvfp4
+    on 8 x B300 under 1.3.0rc7 left 166.02 GiB, 0.9 of 184.47, about 8 GiB less than weights and a pass do; that fewer
+    GPUs take less is an assumption."""
+    return Range(low=0.5, high=1 + min(gpus, NODE))
 
 
 class TensorRTLLM(Engine):
@@ -157,7 +163,7 @@ class TensorRTLLM(Engine):
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = CUDA_GRAPHS if self.options.cuda_graph_config else NONE
-        return {"cuda_context": CUDA_CONTEXT, "libraries": JOINED if gpus > 1 else ALONE, "cuda_graphs": graphs}
+        return {"cuda_context": CUDA_CONTEXT, "libraries": joined(gpus) if gpus > 1 else ALONE, "cuda_graphs": graphs}
 
     @property
     def cache_share(self) -> float:
