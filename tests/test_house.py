@@ -84,7 +84,7 @@ def test_nothing_outside_asks_which_engine_it_is(package):
 
 def test_few_rooms_know_an_engine():
     """Others take engines from the list in calc/serving/engines/__init__.py."""
-    folders = tuple(f"{ENGINES}{name}." for name in NAMES)
+    folders = tuple(f"{ENGINES}{name.replace('-', '_')}." for name in NAMES)
     found = {name for name, used in GRAPH.items() for target in used if target.startswith(folders)}
     assert {name for name in found if name.startswith("calc.") and not name.startswith("calc.serving.engines")} <= {
         "calc.serving.scores",  # eager or flash, by transformers' words

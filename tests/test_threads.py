@@ -19,6 +19,7 @@ from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed, set_up
+from calc.serving.engines.question import Question
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
@@ -67,6 +68,8 @@ class Doors:
         for engine in ENGINES:
             for config, model in zip(self.configs, self.models, strict=True):
                 weights = Precision(weights="Q4_K_M") if engine == "llamacpp" else Precision.of(config)
+                if any(ENGINES[engine]().refusals(Question(model, weights))):
+                    continue
                 asked = {"architecture": model, "engine": ENGINES[engine](), "precision": weights, "gpus": self.gpus}
                 yield report(config, workload=Workload(context=2048, batch=2), **asked).model_dump()
 

@@ -20,6 +20,7 @@ from calc.formats import CACHE_BITS, native, with_hf_quant_config
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Allocation, Serving
@@ -177,7 +178,7 @@ def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
 
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
     """Our word on a start with its own flags, and why."""
-    engine: VLLM | SGLang
+    engine: VLLM | SGLang | TensorRTLLM
     asked = {"preset": row["model"]} if row.get("ask") == "preset" else row
     config = config_of(asked, configs)
     if config is None:
@@ -189,6 +190,8 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
     if row["engine"] == "sglang":
         fields = SGLangOptions.model_fields
         engine = SGLang(SGLangOptions(**{name: value for name, value in options.items() if name in fields}))
+    elif row["engine"] == "trt":
+        engine, draft = TensorRTLLM(), "none"
     else:
         stated = version[1] if version and row["engine"] == "vllm" and version[1].startswith("0.") else None
         fields = VLLMOptions.model_fields

@@ -94,7 +94,8 @@ class Several:
         if limits.share is None:
             return usable - sum(at_end(overhead, end).values())
         taken = at_end(overhead, LOW)  # each layout has a range of its own
-        return self.alone.engine.budget(usable, limits, 0, working, None, taken).cache
+        engine = self.alone.engine
+        return int(engine.budget(usable, limits, 0, working, None, taken).cache / engine.cache_share)
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""

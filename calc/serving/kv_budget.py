@@ -8,7 +8,7 @@ class KVBudget(Frozen):
     `bytes` counts the middle of the ranges that are not closed."""
 
     gpu: str
-    gpu_memory_utilization: float  # vLLM's share; for SGLang mem_fraction_static
+    gpu_memory_utilization: float  # the share of vLLM's flag, or of the one that another engine has instead
     max_num_seqs: int
     max_num_batched_tokens: int
     requested: int

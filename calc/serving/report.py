@@ -293,14 +293,5 @@ def assumptions(
     if layout.ep > 1:
         yield Message("Tokens are spread evenly over the routed experts.")
     if limits.share is not None:
-        yield Message(
-            "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
-            "are its defaults for each GPU unless set.",
-            plural="{engine} {version} runs at most {n:,} sequences at once and takes {share:.0%} of the GPU; step, "
-            "sequences and share are its defaults for each GPU unless set.",
-            engine=engine.title,
-            version=engine.versions,
-            n=limits.sequences,
-            share=limits.share,
-        )
+        yield engine.at_start(limits)
     yield Message("Overhead is a range measured in public logs; the totals count its middle.")

@@ -146,10 +146,11 @@ class Room:
 
     def free(self, shard: Shard, layout: Layout) -> tuple[Array, Array]:
         """Bytes for the cache on each stage, [stages, formats, GPUs], in the middle and at the high end of the
-        overhead: the engine's budget less the weights. What loading adds to weights (padding, tables) is left out."""
+        overhead: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is
+        left out."""
         works = zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True)
         budgets = np.stack([self.budget(work, shard.unlike_stages) for work in works], axis=1)
-        middle, high = budgets[:, :, None] - shard.stage_bytes[:, :, None]
+        middle, high = budgets[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None]
         return middle, high
 
     def budget(self, working: tuple[int, ...], stages: LaidOut) -> Array:

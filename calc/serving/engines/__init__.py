@@ -6,11 +6,14 @@ from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.startup_log import SGLangLog
 from calc.serving.engines.startup_log import StartupLog
+from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.transformers.engine import Transformers
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.startup_log import VLLMLog
 
-ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (VLLM, Transformers, SGLang, LlamaCpp)}
+ENGINES: dict[str, type[Engine]] = {
+    engine.name: engine for engine in (VLLM, Transformers, SGLang, TensorRTLLM, LlamaCpp)
+}
 DEFAULT_ENGINE = VLLM.name
 LOGS: dict[str, StartupLog] = {log.engine.name: log for log in (VLLMLog(), SGLangLog())}
 """How the start-up log of an engine is read."""

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
@@ -30,6 +31,24 @@ class CachePlanner(StartedEngine):
         """The engine of a server that is known to answer at most so many requests at once, where that leaves more
         memory."""
         return self
+
+    @property
+    def cache_share(self) -> float:
+        """Share of the bytes that weights leave which its cache gets."""
+        return 1
+
+    def at_start(self, limits: Limits) -> Message:
+        """What it sets aside at start, and how many sequences it runs. Only asked of engines that do so."""
+        return Message(
+            "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
+            "are its defaults for each GPU unless set.",
+            plural="{engine} {version} runs at most {n:,} sequences at once and takes {share:.0%} of the GPU; step, "
+            "sequences and share are its defaults for each GPU unless set.",
+            engine=self.title,
+            version=self.versions,
+            n=limits.sequences,
+            share=limits.share,
+        )
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
         """The engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""

@@ -63,8 +63,7 @@ def court(found: Startups) -> None:
     st.caption(
         say(
             "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
-            "where the overhead decides; “does not fit” counts those that do not run. TensorRT-LLM and ATOM are asked "
-            "as vLLM.",
+            "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
             tight=tight,
         )
     )

@@ -13,8 +13,8 @@ SUPPORTED = {name: engine.support for name, engine in ENGINES.items()}
 @pytest.mark.parametrize(
     ("gpu", "engines"),
     [
-        # docs.vllm.ai (0.31), SGLang's and llama.cpp's own pages
-        ("h100-sxm", "vllm sglang transformers llamacpp"),
+        # docs.vllm.ai (0.31), SGLang's, TensorRT-LLM's and llama.cpp's own pages
+        ("h100-sxm", "vllm sglang transformers tensorrt-llm llamacpp"),
         ("t4", "vllm sglang transformers llamacpp"),
         ("v100-sxm2-16gb", "vllm transformers llamacpp"),
         ("p40", "transformers llamacpp"),

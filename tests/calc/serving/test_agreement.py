@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +16,15 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from presets import models
-from tests import CHECKPOINT_ENGINES
+from tests import CHECKPOINT_ENGINES, SAMPLED
 
 pytestmark = pytest.mark.slow
 
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
+KINDS["tensorrt-llm"] = usual_gpus()[::8]
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-SETS_ASIDE = [name for name in CHECKPOINT_ENGINES if name != "transformers"]
+CASES = [*product(models(), CHECKPOINT_ENGINES), *product(SAMPLED, ["tensorrt-llm"])]
+SETS_ASIDE = [case for case in CASES if case[1] != "transformers"]
 
 
 @st.composite
@@ -31,7 +34,8 @@ def asked(draw):
     most = ARCHITECTURES[model].learned_positions
     contexts = [n for n in (1, 500, 8192, 100_000) if most is None or n <= most]
     workload = Workload(batch=draw(st.sampled_from([1, 2, 16, 200])), context=draw(st.sampled_from(contexts)))
-    return draw(st.sampled_from(KINDS["vllm"])), model, draw(st.sampled_from(CHECKPOINT_ENGINES)), workload
+    engines = (*CHECKPOINT_ENGINES, *(["tensorrt-llm"] if model in SAMPLED else []))
+    return draw(st.sampled_from(KINDS["vllm"])), model, draw(st.sampled_from(engines)), workload
 
 
 @cache
@@ -47,8 +51,7 @@ def serving(model, engine="vllm", layout=None, flags=()):
     return Serving.of(ARCHITECTURES[model], one, precision, layout or Layout(), Overhead())
 
 
-@pytest.mark.parametrize("engine", SETS_ASIDE)
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize(("model", "engine"), SETS_ASIDE)
 def test_cards_bars_and_table_agree(model, engine):
     """With an engine that sets its cache aside: what the card says fits, the table has room for, and nothing else."""
     found, one = weighed(model, engine), serving(model, engine)
@@ -93,8 +96,7 @@ def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
         assert (verdict.verdict == "fits") == (verdict.max_batch is None or verdict.max_batch >= 1)
 
 
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize(("model", "engine"), CASES)
 def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
     one = serving(model, engine)
     for gpu, verdict in zip(KINDS[engine], weighed(model, engine).verdicts, strict=True):
@@ -108,7 +110,7 @@ def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3"])
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
+@pytest.mark.parametrize("engine", [*CHECKPOINT_ENGINES, "tensorrt-llm"])
 def test_json_has_the_same_figures(model, engine):
     found = weighed(model, engine)
     written = json.loads(found.model_dump_json())

@@ -1,6 +1,7 @@
 """Every figure of serving has lines, made by its own formulas, that come to it."""
 
 from functools import cache
+from itertools import product
 from math import ceil, floor
 
 import pytest
@@ -14,7 +15,7 @@ from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations, cache_steps, weight_steps
 from presets import gpus, models
-from tests import CHECKPOINT_ENGINES, load
+from tests import CHECKPOINT_ENGINES, SAMPLED, load
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
@@ -69,8 +70,9 @@ def test_known_totals(model, cache, weights):
     assert total(weight_steps(serving, serving.laid_out.ranges[0])) == weights
 
 
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
-@pytest.mark.parametrize("model", PRESETS)
+@pytest.mark.parametrize(
+    ("model", "engine"), [*product(PRESETS, CHECKPOINT_ENGINES), *product(SAMPLED, ["tensorrt-llm"])]
+)
 def test_the_lines_of_every_figure_come_to_it(model, engine):
     architecture = PRESETS[model]
     precision = Precision.of(models()[model].config)
@@ -121,7 +123,7 @@ def test_formulas_are_written_in_the_symbols_of_configs(engine, options, what, f
     assert lines[what].formula == formula
 
 
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
+@pytest.mark.parametrize("engine", [*CHECKPOINT_ENGINES, "tensorrt-llm"])
 def test_the_legend_names_what_occurs(engine):
     serving = Serving.of(PRESETS["deepseek-ai/DeepSeek-V3"], ENGINES[engine](), Precision(), Layout(), Overhead())
     of = Derivations(serving.on(gpus()["b200"], Workload()))

@@ -18,6 +18,7 @@ CASES = [
     pytest.param("Qwen/Qwen3-8B", "v100-sxm2-16gb", 4, 8192, Layout(), "vllm", id="weights"),
     pytest.param("Qwen/Qwen3-8B", "rtx-4090", 4, 32_768, Layout(), "vllm", id="weights and cache"),
     pytest.param("Qwen/Qwen3-8B", "rtx-4090", 4, 32_768, Layout(), "sglang", id="SGLang"),
+    pytest.param("Qwen/Qwen3-8B", "rtx-4090", 4, 32_768, Layout(), "tensorrt-llm", id="TensorRT-LLM"),
     pytest.param("Qwen/Qwen3-8B", "rtx-4090", 4, 32_768, Layout(), "transformers", id="transformers"),
     pytest.param("Qwen/Qwen3-8B", "rtx-4070", 4, 32_768, Layout(), "llamacpp", id="llama.cpp"),
     pytest.param("google/gemma-3-27b-it", "rtx-6000-ada", 2, 16_384, Layout(tp=2), "vllm", id="two GPUs"),

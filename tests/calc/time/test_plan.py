@@ -101,7 +101,7 @@ def test_sglang_pads_the_vocabulary_for_each_rank():
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-235B-A22B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b"])
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
     whole = architecture(model)
     for layout in layouts(whole, ENGINES[engine](), Precision(), most=16):
@@ -324,7 +324,8 @@ def test_prices_are_dated_rows_of_gpus_that_are_known():
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [("vllm", name) for name in models()] + [(engine, name) for engine in ("sglang", "llamacpp") for name in SOME],
+    [("vllm", name) for name in models()]
+    + [(engine, name) for engine in ("sglang", "tensorrt-llm", "llamacpp") for name in SOME],
 )
 def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
     """The reports' own verdicts and times, in two formats on three GPUs, one of them of 16 GB."""
@@ -418,7 +419,7 @@ def test_a_format_that_is_asked_for_twice_is_tried_once():
 def test_an_engine_that_no_search_knows_is_a_sentence(engine):
     with pytest.raises(ConfigError, match="sets no memory aside") as caught:
         plan_report(models()["Qwen/Qwen3-8B"].config, Needs(), engine=ENGINES[engine]())
-    assert (caught.value.field, caught.value.nearest) == ("engine", ("vllm", "sglang"))
+    assert (caught.value.field, caught.value.nearest) == ("engine", ("vllm", "sglang", "tensorrt-llm"))
 
 
 @pytest.mark.parametrize(

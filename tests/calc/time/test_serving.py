@@ -198,7 +198,7 @@ def test_an_estimate_keeps_its_order():
     assert Estimate.over({"fast": 1.0, "expected": 2.0, "slow": 4.0}.__getitem__) == Estimate(low=1, expected=2, high=4)
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "tensorrt-llm"])
 def test_a_report_says_how_fast_with_its_range(engine):
     architecture = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
     serving = Serving.of(architecture, ENGINES[engine](), Precision(), Layout(), Overhead())

@@ -1,0 +1,252 @@
+"""TensorRT-LLM's PyTorch backend: a share of what is free once weights and a pass are there is for the cache.
+
+Read in TensorRT-LLM 1.3: `_torch/pyexecutor/_util.py` (`KvCacheCreator`: the memory for the cache),
+`_torch/modules/attention.py` (`MLA`), `mapping.py` (`pp_layers`), `commands/serve.py` (flags).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any, ClassVar, Self
+
+from calc.errors import Message, Refusal
+from calc.formats import FLOATS, MODELOPT, CacheFormat, Precision, WeightFormat
+from calc.formats.stored import Piece
+from calc.hardware.engine_rules import EngineSupport
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import ALONE, CUDA_CONTEXT, NONE, OverheadItem, Range
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import copies_within_piece
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.derivation import NUMBERS, Numbers
+from calc.model.mixers import Recurrent
+from calc.model.named import Peak
+from calc.serving.engines.cache_rules import without_cache
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.launch import Launch, degrees, stated
+from calc.serving.engines.layouts import broken_tiles
+from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
+from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
+from calc.serving.engines.tensorrt_llm.pool import BlockPool
+from calc.serving.engines.tensorrt_llm.refusal import mixed_copies, runs_format, unlisted_format, unserved
+from calc.serving.engines.tensorrt_llm.support import SUPPORT
+from calc.serving.engines.vllm.engine import FUSED
+from calc.serving.engines.vllm.profile import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
+from calc.serving.workload import Workload
+
+EXPERT_PADDING = ExpertPadding(hidden=128, inner=128)
+"""`weight_alignment` of experts in MXFP4 (`fused_moe/quantization.py`); on Blackwell the model's width is rounded up to
+512 instead."""
+CUDA_GRAPHS = Range(low=0.05, high=2)
+"""GiB of the graphs of up to 19 batches, up to 128; an assumption: logs state them with libraries only."""
+BATCH, TOKENS, FRACTION = 2048, 8192, 0.9
+"""`max_batch_size`, `max_num_tokens` and `free_gpu_memory_fraction` where no flag says them (`llmapi/llm_args.py`)."""
+NODE = 8
+"""GPUs that its own all-reduce joins."""
+STEPS, SEQUENCES, SHARE = (4096, 2048, 1024), (512, 256, 128, 64, 32, 16), 0.95
+"""What is tried when the defaults do not do."""
+IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enable_chunked_prefill")
+"""Options that are no flags, or that the length of sequences decides."""
+FLAGS = ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens")
+
+
+def joined(gpus: int) -> Range:
+    """GiB of NCCL and of the buffers of its all-reduce on each of several GPUs. One log has several: Kimi-K2.5 in nvfp4
+    on 8 x B300 under 1.3.0rc7 left 166.02 GiB, 0.9 of 184.47, about 8 GiB less than weights and a pass do; that fewer
+    GPUs take less is an assumption."""
+    return Range(low=0.5, high=1 + min(gpus, NODE))
+
+
+class TensorRTLLM(Engine):
+    name: ClassVar[str] = "tensorrt-llm"
+    title: ClassVar[str] = SUPPORT.title
+    support: ClassVar[EngineSupport] = SUPPORT
+    versions: ClassVar[str] = "1.3"
+    step_option: ClassVar[str] = "max_num_tokens"
+    sequences_option: ClassVar[str | None] = "max_batch_size"
+    share_option: ClassVar[str | None] = "free_gpu_memory_fraction"
+    weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
+    cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
+    cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
+
+    options: TensorRTLLMOptions
+    options_type: ClassVar[type[TensorRTLLMOptions]] = TensorRTLLMOptions
+
+    @classmethod
+    def keeps(cls, weights: WeightFormat) -> bool:
+        return runs_format(weights)
+
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+        yield from broken_tiles(model, precision, layout)
+        yield from mixed_copies(layout)
+        yield from super().layout_refusals(model, precision, layout)
+
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from without_cache(model)
+        yield from unserved(model, precision.weights, precision.kv)
+
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        yield from super().gpu_refusals(gpu, laid_out)
+        yield from unlisted_format(laid_out.precision.weights, gpu)
+
+    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
+        """Prompts that a pass does not take and that are not cut (`PyExecutor._validate_request`)."""
+        if workload.prompt > limits.step_tokens and not self.options.enable_chunked_prefill:
+            sentence = "Prompts of {prompt:,} tokens are more than max_num_tokens, {most:,}, without chunked prefill."
+            yield Refusal(Message(sentence, prompt=workload.prompt, most=limits.step_tokens), "max_num_tokens")
+
+    def stages(self, layers: int, pp: int) -> Iterator[range]:
+        """What does not divide goes one each to the first stages (`torch.tensor_split`)."""
+        each, more = divmod(layers, pp)
+        start = 0
+        for stage in range(pp):
+            stop = start + each + (stage < more)
+            yield range(start, stop)
+            start = stop
+
+    def vocabulary(self, rows: int, tp: int) -> int:
+        """Padded to a multiple of the ranks (`_torch/modules/embedding.py`)."""
+        return -(-rows // tp)
+
+    @property
+    def loads_vision(self) -> bool:
+        return not self.options.disable_mm_encoder
+
+    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        """Latent attention has its up-projection once more, in 16 bits where it is quantized; else the half that makes
+        keys (`k_b_proj_trans`)."""
+        loader = TensorLoader(fused=FUSED, absorbs_latents=True, experts=EXPERT_PADDING)
+        plain = [piece for piece in pieces if piece.tensor.name.endswith("kv_b_proj.weight") and not quantized(piece)]
+        keys = sum(copies_within_piece(rank, piece.tensor, stage) * piece.tensor.numel for piece in plain)
+        loaded = loader.loaded(rank, pieces, stage, layout)
+        return replace(loaded, absorbed=loaded.absorbed + keys)
+
+    def tables(self, rank: Architecture) -> LoadedWeights:
+        """In fp32 (`RopeParams.create_rope_const_params`)."""
+        return LoadedWeights(rotary=2 * rotary_tables(rank).rotary)
+
+    def sized_for(self, sequences: int, architecture: Architecture) -> Self:
+        """States of all sequences that may run are set aside."""
+        stateful = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
+        enough = [n for n in SEQUENCES if n >= sequences] or [SEQUENCES[0]]
+        return (
+            self.with_options(max_batch_size=enough[-1]) if stateful and self.options.max_batch_size is None else self
+        )
+
+    def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
+        step = self.options.max_num_tokens or TOKENS
+        sequences = self.options.max_batch_size or BATCH
+        return Limits(step_tokens=step, sequences=sequences, share=self.cache_share, in_flight_tokens=step)
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        return slot_bytes(blocks)
+
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> BlockPool:
+        return BlockPool(laid_out, limits, self.options.tokens_per_block)
+
+    def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
+        """Those of the pass that it measures (`_create_dummy_context_requests`); experts get the tokens of all copies
+        of the attention."""
+        hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
+        width, copies = laid_out.precision.activation_bytes, laid_out.layout.dp
+        peaks = []
+        for block in laid_out.stages[stage].blocks:
+            for what, elements in layer_elements(write.apply(block), hidden):
+                passed = tokens * copies if what in (EXPERTS, OUTPUT_OF_EXPERTS) else tokens
+                tensors = {name: width * passed * size for name, size in elements.items()}
+                peaks.append(Peak(what, {"input, residual and output": 3 * width * tokens * hidden} | tensors))
+        return peaks
+
+    def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        graphs = CUDA_GRAPHS if self.options.cuda_graph_config else NONE
+        return {"cuda_context": CUDA_CONTEXT, "libraries": joined(gpus) if gpus > 1 else ALONE, "cuda_graphs": graphs}
+
+    @property
+    def cache_share(self) -> float:
+        return self.options.free_gpu_memory_fraction or FRACTION
+
+    def at_start(self, limits: Limits) -> Message:
+        return Message(
+            "{engine} {version} runs one sequence at once and gives its cache {share:.0%} of what is free once weights "
+            "and a pass are there; step, sequences and share are its defaults unless set.",
+            plural="{engine} {version} runs at most {n:,} sequences at once and gives its cache {share:.0%} of what is "
+            "free once weights and a pass are there; step, sequences and share are its defaults unless set.",
+            engine=self.title,
+            version=self.versions,
+            n=limits.sequences,
+            share=limits.share,
+        )
+
+    def budget(
+        self,
+        total: int,
+        limits: Limits,
+        loaded: int,
+        working: int,
+        stated: int | None,
+        overhead: Mapping[OverheadItem, int],
+    ) -> Budget:
+        """The cache gets a share of what weights, a pass and all else leave (`_cal_max_memory`)."""
+        outside = sum(overhead.values())
+        free = total - outside - loaded - working
+        cache = int(free * self.cache_share) if free > 0 else free
+        return Budget(loaded + working + cache, {"weights": loaded, "activations": working}, outside, max(0, -free))
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+        """`trtllm-serve`. Its tensor-parallel ranks are all that share a layer, of which attention makes copies."""
+        sizes = {"--tp_size": layout.tp * layout.dp, "--pp_size": layout.pp, "--ep_size": layout.ep}
+        settings, notes = self.settings(precision, layout), []
+        if precision.checkpoint is None and precision.weights not in FLOATS:
+            notes.append(Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights))
+        if settings:
+            notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))
+        chunked = self.options.enable_chunked_prefill and length > (self.options.max_num_tokens or TOKENS)
+        flags = {name: (f"--{name}",) for name in FLAGS} | dict.fromkeys(IN_FILE, ())
+        return Launch(
+            words=(
+                *("trtllm-serve", model),
+                *degrees(sizes),
+                *("--max_seq_len", str(length)),
+                *stated(self.options, flags),
+                *(("--enable_chunked_prefill",) if chunked else ()),
+                *(("--config", "config.yaml") if settings else ()),
+            ),
+            notes=tuple(notes),
+        )
+
+    def settings(self, precision: Precision, layout: Layout) -> dict[str, Any]:
+        """What its configuration file says and no flag does. What that says of the cache replaces all flags of it."""
+        options = self.options
+        cache: dict[str, Any] = {}
+        if precision.kv == "fp8" and precision.cache_asked != "fp8":
+            cache["dtype"] = "fp8"
+        if options.tokens_per_block != TensorRTLLMOptions.model_fields["tokens_per_block"].default:
+            cache["tokens_per_block"] = options.tokens_per_block
+        if cache:
+            cache["free_gpu_memory_fraction"] = self.cache_share
+        return {
+            **({"enable_attention_dp": True} if layout.dp > 1 else {}),
+            **({"kv_cache_config": cache} if cache else {}),
+            **({} if options.cuda_graph_config else {"cuda_graph_config": None}),
+            **({"disable_mm_encoder": True} if options.disable_mm_encoder else {}),
+        }
+
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """One flag before two, two before three; of each the mildest value first."""
+        options = self.options
+        sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
+        changes: list[tuple[str, list[object]]] = [
+            ("enable_chunked_prefill", [] if options.enable_chunked_prefill else [True]),
+            ("free_gpu_memory_fraction", [SHARE] if options.free_gpu_memory_fraction is None else []),
+            ("max_batch_size", [*sequences] if options.max_batch_size is None else []),
+            ("max_num_tokens", [n for n in STEPS if n < limits.step_tokens] if options.max_num_tokens is None else []),
+        ]
+        changes = [change for change in changes if change[1]]
+        for count in range(1, len(changes) + 1):
+            for chosen in combinations(changes, count):
+                for values in product(*(values for _, values in chosen)):
+                    yield dict(zip((name for name, _ in chosen), values, strict=True))

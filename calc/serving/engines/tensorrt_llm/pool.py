@@ -1,0 +1,90 @@
+"""TensorRT-LLM's cache: blocks of tokens in layers that keep all, in layers with a window, and recurrent states.
+
+Read in TensorRT-LLM 1.3: `_torch/pyexecutor/resource_manager.py` (`get_cache_size_per_token`),
+`_torch/pyexecutor/_util.py` (`_derive_layer_type_attention_windows`) and
+`_torch/pyexecutor/kv_cache/mamba_cache_manager` (`_max_resident_sequences`: a state for every sequence that may run).
+"""
+
+from collections.abc import Sequence
+from math import ceil, inf
+
+from calc.formats import CACHE_BITS, CacheFormat
+from calc.model.mixers import Mixer
+from calc.model.mla import LatentAttention
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.kv_cache import growth, token_bits
+
+WINDOWED = frozenset("deepseek_v4 gemma3_text gemma4_text gemma4_unified_text gpt_oss inkling_text".split())
+"""Model types that are cached by its second manager (`get_preferred_kv_cache_manager_version`) and have windows, which
+get blocks of their own there; all others keep the whole context unless `max_attention_window` says otherwise."""
+SCALED = 128
+"""Elements of an index key that share a scale in 32 bits (`DSACacheManager`)."""
+
+
+def cached_bits(mixer: Mixer, kv: CacheFormat) -> int:
+    """Bits cached per token and layer. DeepSeek's index keys are in fp8 with scales, whatever the cache is in."""
+    if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
+        index = mixer.indexer.cached_elements()
+        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // SCALED)
+    return token_bits(mixer, kv)
+
+
+class BlockPool(Pool):
+    """Blocks of one budget. A block is one of the layers that keep the whole context; one of layers with a window
+    counts as the part of it that their bytes are, for both kinds are divided as sequences of one length need them."""
+
+    def __init__(self, laid_out: LaidOut, limits: Limits, tokens_per_block: int) -> None:
+        self.page = tokens_per_block
+        windowed, kv = laid_out.whole.model_type in WINDOWED, laid_out.precision.kv
+        stages = [growth(stage.blocks, kv, cached_bits) for stage in laid_out.stages]
+        windows = {window for bits in stages for window in bits if window is not None and bits[window] and windowed}
+        passing = [sum(bits.get(window, 0) for window in windows) // 8 for bits in stages]
+        whole = [sum(bits.values()) // 8 - seen for bits, seen in zip(stages, passing, strict=True)]
+        self.only_windows = not any(whole)
+        self.window = max(windows, default=0)
+        self.ratio = 0.0 if self.only_windows else sum(passing) / sum(whole)
+        """Bytes of a token in layers with a window, per byte in those that keep the whole context."""
+        each = zip(whole, passing, strict=True)
+        tokens = [seen if self.only_windows else max(kept, ceil(seen / (self.ratio or 1))) for kept, seen in each]
+        self.block_bytes = tuple(self.page * nbytes for nbytes in tokens) if any(tokens) else (1,) * len(tokens)
+        states = (slot_bytes(stage.blocks) for stage in laid_out.stages)
+        self.state_blocks = max(
+            -(-state // size) if size else 0 for state, size in zip(states, self.block_bytes, strict=True)
+        )
+        """Blocks that the recurrent states of a sequence are worth."""
+        self.sequences = limits.sequences
+        self.reserved = self.state_blocks * (limits.sequences * len(stages) + 1)  # one pads CUDA graphs
+
+    def block_size(self, length: int) -> int:
+        return self.page
+
+    def blocks_of(self, tokens: int) -> int:
+        return -(-tokens // self.page)
+
+    def request_blocks(self, length: int) -> int:
+        return self.token_blocks(length) + self.state_blocks
+
+    def token_blocks(self, length: int) -> int:
+        """A window that does not begin with a block reaches into one more."""
+        passing = min(self.blocks_of(length), self.blocks_of(self.window) + 1)
+        return max(1, passing) if self.only_windows else self.blocks_of(length) + ceil(self.ratio * passing)
+
+    def least_blocks(self, sequences: int) -> int:
+        """States of all sequences that may run are there from the start."""
+        return self.reserved
+
+    def usable_blocks(self, blocks: int) -> int:
+        return blocks - self.reserved + self.state_blocks
+
+    def concurrency(self, blocks: int, length: int) -> float:
+        return max(0, blocks - self.reserved) / self.token_blocks(length)
+
+    def most_requests(self, budgets: Sequence[int]) -> float:
+        return self.sequences if self.state_blocks else inf
+
+    def tokens(self, blocks: int, length: int) -> int:
+        """Of sequences of that length, where some layers have a window."""
+        left = max(0, blocks - self.reserved)
+        return int(left / self.token_blocks(length) * length) if self.window else left * self.page
