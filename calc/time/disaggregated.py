@@ -9,9 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from calc.errors import Frozen
+from calc.hardware.parallel import Layout
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import PassPart
 from calc.time.serving_time import FullServer, Speed
+
+
+class PrefillWorkers(Frozen):
+    """Servers of a plan that prefill alone."""
+
+    workers: int
+    layout: Layout
+    headroom_gib: float  # of the most loaded GPU, with a request on each data-parallel copy
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,11 @@ class Disaggregated:
         admitted = sum(on.admission for on in sides)
         waiting = np.where(others > 0, admitted + self.waiting(users, others, token), 0.0)
         return alone + waiting + self.transfer
+
+    def tokens_per_s(self, users: Any) -> Any:
+        """Output tokens a second of all users."""
+        token, output = self.token(self.running(users)), self.decode.output
+        return users * output / (self.before_decode(users, token) + output * token)
 
     def waiting(self, users: Any, others: Any, token: Any) -> Any:
         """Seconds behind the prompts of others: a share of them, as on a server that does both; where prefill limits,
