@@ -5,15 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import ceil, exp, log, sqrt
 from typing import Any
 
 import numpy as np
 
 from calc.errors import Frozen
 from calc.hardware.parallel import Layout
+from calc.time.arrivals import Percentiles, Waits, number
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import PassPart
 from calc.time.serving_time import FullServer, Speed
+
+NEWTON = 30
+"""Steps in which a root is exact."""
+MOST_BUSY = 0.99
+"""Share of its time that a prefill worker works at most: beyond, waits grow without bound."""
 
 
 class PrefillWorkers(Frozen):
@@ -80,12 +87,19 @@ class Disaggregated:
     def before_decode(self, users: Any, token: Any) -> Any:
         """Seconds until a request is decoded: both servers receive it, and admit it where there are others; its prompt
         waits for those of others and is prefilled, and its cache is sent."""
-        sides = [side.speed.machines(side.end) for side in (self.prefill, self.decode)]
         others = np.maximum(users / self.copies - 1, 0)
-        alone = sum(on.request for on in sides) + sum(part.seconds for part in self.prefill.prompt_parts)
-        admitted = sum(on.admission for on in sides)
-        waiting = np.where(others > 0, admitted + self.waiting(users, others, token), 0.0)
-        return alone + waiting + self.transfer
+        return self.alone + np.where(others > 0, self.admission + self.waiting(users, others, token), 0.0)
+
+    @cached_property
+    def alone(self) -> Any:
+        """Seconds until a request that meets no other is decoded."""
+        received = sum(side.speed.machines(side.end).request for side in (self.prefill, self.decode))
+        return received + sum(part.seconds for part in self.prefill.prompt_parts) + self.transfer
+
+    @property
+    def admission(self) -> Any:
+        """Seconds until both servers, busy, admit a request."""
+        return sum(side.speed.machines(side.end).admission for side in (self.prefill, self.decode))
 
     def tokens_per_s(self, users: Any) -> Any:
         """Output tokens a second of all users."""
@@ -99,11 +113,52 @@ class Disaggregated:
         cycle = users / self.prompts_per_s
         return np.maximum(queue * others / 2 * self.prompt, cycle - self.decode.output * token - self.prompt)
 
+    def busy(self, per_s: Any) -> Any:
+        """Share of the time in which a prefill worker works, where so many requests come in a second."""
+        return np.minimum(per_s / self.prompts_per_s, MOST_BUSY)
+
+    def waiting_by_chance(self, per_s: Any) -> Any:
+        """Mean seconds behind the prompts of others, where requests come at random: each copy is a queue with equal
+        times of service (M/D/1, Pollaczek and Khinchine)."""
+        busy = self.busy(per_s)
+        return busy / (1 - busy) * self.prompt / 2
+
+    def first_token_by_chance(self, per_s: Any, batch: Any) -> Any:
+        """Mean seconds until the first token of requests that come at random, with so many on each decode worker."""
+        return self.alone + self.admission + self.waiting_by_chance(per_s) + self.token(batch)
+
+    def waits(self, per_s: float, batch: int, most: int) -> Waits:
+        """What they meet. The number on a decode worker is Poisson, about `batch` and at most `most`."""
+        busy, output, prompt = number(self.busy(per_s)), self.decode.output, number(self.prompt)
+        least = number(self.first_token_by_chance(per_s, batch) - self.waiting_by_chance(per_s))
+        p50, p95 = (1000 * (least + prompt * waiting_at_most(busy, share)) for share in (0.5, 0.95))
+        many = min(most, batch + ceil(1.645 * sqrt(batch)))  # 95 of 100 times fewer
+        token, token_late = (1000 * number(self.token(n)) for n in (batch, many))
+        at_most = min(number(self.prompts_per_s), self.decode_workers * most / (output * number(self.token(most))))
+        return Waits(
+            ttft_ms=Percentiles(p50=p50, p95=p95),
+            tpot_ms=Percentiles(p50=token, p95=token_late),
+            utilization=per_s / at_most,
+            most_requests_per_s=at_most,
+        )
+
 
 def cached_bytes(speed: Speed, tokens: int) -> Any:
     """Bytes of cache and state of a sequence that one rank holds on its stage."""
     held = sum(stage.bits_read(PassPart(1, 1, tokens - 1)) / 8 / stage.dcp + stage.state / 2 for stage in speed.demands)
     return held / speed.layout.pp
+
+
+def waiting_at_most(busy: float, share: float) -> float:
+    """Times of service that a share of the requests wait at most in an M/D/1 queue: its tail is
+    (1 - r) / (r e^x - 1) e^(-x t), where r (e^x - 1) = x (Cramér and Lundberg)."""
+    if busy <= 1 - share:
+        return 0.0
+    rate = min(2 * (1 - busy) / busy, 2 - 2 * log(busy))  # above the root
+    for _ in range(NEWTON):
+        rate -= (busy * (exp(rate) - 1) - rate) / (busy * exp(rate) - 1)
+    late = (1 - busy) / (busy * exp(rate) - 1)
+    return max(0.0, log(late / (1 - share)) / rate)
 
 
 def between(figure: Callable[[End, End], float]) -> Estimate:

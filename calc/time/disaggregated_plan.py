@@ -4,8 +4,9 @@ A decode worker takes as many sequences as get their tokens in time; prefill wor
 answers, and bring the first token in time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,20 @@ from calc.model.mixers import Recurrent
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
+from calc.time.needs import Needs
 from calc.time.origin import origin
 from calc.time.plan import HOUR, Plan, Search, at_place
+from calc.time.plan_range import disaggregated
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer
 from calc.time.sizes import Array
 from calc.units import GIB
 
+ROUNDS = 4
+"""In which the number of requests that run settles."""
 BEYOND = 2**20
 """GPUs, more than any links reach."""
 
@@ -52,12 +58,6 @@ def check_separation(search: Search) -> None:
         raise ConfigError(sentence, "engine", able)
     if search.most < 2:
         raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
-    if search.needs.by_chance:
-        sentence = Message(
-            "Prefill and decode on separate GPUs are planned for users who always wait for an answer: say how many, "
-            "and neither requests a second nor a time to think."
-        )
-        raise ConfigError(sentence, "prefill_decode", ["together"])
 
 
 def keeps_states(search: Search) -> bool:
@@ -81,6 +81,7 @@ class Pairs:
     decode: FittingRows
     prefill_workers: Array
     decode_workers: Array
+    most: Array  # sequences of a decode worker, in time
 
     @property
     def gpus(self) -> Array:
@@ -101,23 +102,33 @@ class TimedPairs:
             pairs.decode_workers[:, None],
             link_between(search, pairs.gpus, decode),
         )
-        self.users = needs.at_once or 1
-        running = both.running(self.users)
-        self.running, self.parts = running[:, 0], tuple(both.decode.decode_parts(running))
+        running, self.ttft, self.rate = self.by_chance(both) if needs.by_chance else self.always_waiting(both)
+        self.batch = np.ceil((needs.at_once or 1) / pairs.decode_workers) if needs.at_once else running[:, 0]
+        self.parts = tuple(both.decode.decode_parts(running))
         self.tpot = 1000 * both.token(running)[:, 0]
-        self.ttft = 1000 * both.first_token(self.users)[:, 0]
-        self.rate = both.tokens_per_s(self.users)[:, 0]
         self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
         self.meets &= pairs.gpus <= search.most
+
+    def always_waiting(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """Sequences of a decode worker [pairs, 1], milliseconds to the first token, and tokens a second [pairs], of
+        users who always wait for an answer."""
+        users = self.search.needs.at_once or 1
+        return both.running(users), 1000 * both.first_token(users)[:, 0], both.tokens_per_s(users)[:, 0]
+
+    def by_chance(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """The same of requests that come at random: as many run as come while one is answered (Little's law)."""
+        needs, pairs = self.search.needs, self.pairs
+        running, per_s = settled(needs, both.token, pairs.most[:, None], pairs.decode_workers[:, None])
+        first = 1000 * both.first_token_by_chance(per_s, running)
+        return running, first[:, 0], np.broadcast_to(per_s * needs.output, running.shape)[:, 0]
 
     def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
         """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
         search, pairs = self.search, self.pairs
-        row = int(pairs.decode.kind[number])
-        gpu, precision = search.gpus[row], search.precisions[pairs.decode.form[number]]
+        gpu, precision = search.gpus[pairs.decode.kind[number]], search.precisions[pairs.decode.form[number]]
         first, second = (side.fits[side.fit[number]].layout for side in (pairs.prefill, pairs.decode))
         workers, gpus = int(pairs.decode_workers[number]), int(pairs.gpus[number])
-        batch = -(-self.users // workers)
+        batch = int(self.batch[number])
         sides = ((pairs.prefill, first, first.dp), (pairs.decode, second, batch))
         weighed = [search.allocation(rows, number, sequences) for rows, _, sequences in sides]
         capacities = [max_batch(one, layout.dp) for one, (_, layout, _) in zip(weighed, sides, strict=True)]
@@ -155,6 +166,10 @@ class TimedPairs:
             waits=None,
             prefill=prefill,
         )
+        if search.needs.by_chance:
+            both = disaggregated(search, plan, "expected", "expected")
+            waits = both.waits(rate / search.needs.output, batch, int(pairs.most[number]))
+            plan = plan.model_copy(update={"waits": waits})
         return plan, fewer
 
     def parts_of(self, number: int) -> Iterator[Timed]:
@@ -182,27 +197,33 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
-    needs, users, server = search.needs, search.needs.at_once or 1, search.server(rows)
+    needs, server = search.needs, search.server(rows)
     token, batch = decode_batches(search, server, rows)
     on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)
     prompt = np.ravel(sum(part.seconds for part in server.launched_parts))
     received = np.ravel(on.request + on.admission)
     alone = received + np.ravel(sum(part.seconds for part in server.prompt_parts))
-    decode_workers = np.ceil(users / batch)
+    decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
+    if needs.by_chance:
+        answer = needs.output * token
+        decode_workers = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
+        per_s = settled(needs, partial(decode_step, server), batch, decode_workers)[1]
     link = link_between(search, decode_workers * rows.gpus + 1, rows)
     begun = received + np.ravel(cached_bytes(server.speed, needs.prompt) / link) + token
-    queued = np.ravel(on.queue) * prompt / 2
+    queue = np.ravel(on.queue)
     wait = np.inf if needs.ttft_ms is None else needs.ttft_ms / 1000
     of_pair, tp = search.pairs(rows), np.ravel(rows.layout.tp)
     chosen = []
     for pair in np.unique(of_pair):
         second = np.flatnonzero(of_pair == pair)
         first = second[rows.capacity[second] >= copies[second]][:, None]
-        each = users / copies[first]
-        keeping_up = each * prompt[first] / (needs.output * token[second] + prompt[first])
         slack = wait - alone[first] - begun[second]
-        in_time = np.where(slack > 0, each / (1 + np.maximum(slack, 0) / queued[first]), 1)
-        workers = np.ceil(np.maximum(keeping_up, np.maximum(in_time, 1)))
+        load = copies[first], prompt[first], np.maximum(slack, 0)
+        if needs.by_chance:
+            workers = streaming(per_s[second], *load)
+        else:
+            workers = keeping_up(needs, token[second], *load, queue[first])
+        workers = np.ceil(np.maximum(workers, 1))
         gpus = workers * rows.gpus[first] + decode_workers[second] * rows.gpus[second]
         if keeps_states(search):
             gpus = np.where(tp[first] == tp[second], gpus, np.inf)
@@ -216,7 +237,34 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     if not chosen:
         return None
     one, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
-    return Pairs(rows.some(one), rows.some(other), workers, decode_workers[other])
+    return Pairs(rows.some(one), rows.some(other), workers, decode_workers[other], batch[other])
+
+
+def settled(needs: Needs, step: Callable[[Array], Array], most: Array, workers: Array) -> tuple[Array, Array]:
+    """Sequences that run on each of so many decode workers, at most `most`, of requests that come at random, and how
+    many come in a second: as many run as come while one is answered (Little's law)."""
+    running = most
+    for _ in range(ROUNDS):
+        answer = needs.output * step(running)
+        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
+        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / workers), 1))
+    return running, per_s
+
+
+def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:
+    """Prefill workers that keep up with the answers of users who always wait, and let them wait for no longer than
+    `slack`; without any, just keep up."""
+    each = (needs.at_once or 1) / copies
+    in_time = np.where(slack > 0, each / (1 + 2 * slack / (queue * prompt)), 0)
+    return np.maximum(each * prompt / (needs.output * token + prompt), in_time)
+
+
+def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array:
+    """Prefill workers that requests which come at random keep busy for no longer than that they wait for `slack`
+    (M/D/1), and for at most a share of the time."""
+    ratio = 2 * slack / prompt
+    busy = np.where(slack > 0, np.minimum(UTILIZATION, 1 / (1 + 1 / np.maximum(ratio, 1e-9))), UTILIZATION)
+    return per_s * prompt / (copies * busy)
 
 
 def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:

@@ -66,6 +66,9 @@ def times_of(search: Search, plan: Plan, end: End) -> PlanTimes:
 def times_apart(search: Search, plan: Plan, prefill: End, decode: End) -> PlanTimes:
     """Where they do not, with either side at an end of its own."""
     both, users = disaggregated(search, plan, prefill, decode), search.needs.at_once or 1
+    if search.needs.by_chance:
+        first = both.first_token_by_chance(plan.tokens_per_s / search.needs.output, plan.batch)
+        return PlanTimes(number(first), number(both.token(plan.batch)), plan.tokens_per_s)
     token = both.token(both.running(users))
     return PlanTimes(*map(number, (both.first_token(users), token, both.tokens_per_s(users))))
 

@@ -131,10 +131,9 @@ def test_a_plan_in_two_parts_says_how_each_is_started():
     assert metrics(app)["Memory per GPU"]
 
 
-@pytest.mark.parametrize(("query", "words"), [({"max_gpus": "1"}, "at least two"), ({"think_s": "5"}, "always wait")])
-def test_what_cannot_be_separated_is_a_sentence(query, words):
-    app = page("plan", model="Qwen/Qwen3-8B", prefill_decode="apart", users="4", **query)
-    assert any(words in text for text in texts(app.error))
+def test_what_cannot_be_separated_is_a_sentence():
+    app = page("plan", model="Qwen/Qwen3-8B", prefill_decode="apart", users="4", max_gpus="1")
+    assert any("at least two" in text for text in texts(app.error))
 
 
 def test_a_training_plan_is_that_of_calc_and_goes_to_train():

@@ -4,7 +4,8 @@ import heapq
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from random import Random
+from statistics import mean, quantiles
 
 import pytest
 
@@ -117,6 +118,23 @@ def test_requests_wait_and_run_as_in_a_simulation(prefill, decode, users):
         waiting = both.waiting(users, users / both.copies - 1, token).item()
         assert per_s == pytest.approx(most, rel=0.05)
         assert both.prompt.item() + waiting + token == pytest.approx(first, rel=0.1)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_requests_that_come_at_random_wait_as_in_a_simulation(share):
+    """Each copy gets a Poisson stream of its own: Lindley's recursion, W' = max(0, W + S - A)."""
+    both, random = apart(4, 2, output=512), Random(7)
+    per_s, prompt = share * both.prompts_per_s.item(), both.prompt.item()
+    waited, waits = 0.0, []
+    for _ in range(400_000):
+        waits.append(waited)
+        waited = max(0.0, waited + prompt - random.expovariate(per_s / 4))
+    assert both.waiting_by_chance(per_s).item() == pytest.approx(mean(waits), rel=0.05)
+    late = quantiles(waits, n=20)[-1]
+    batch = round(per_s * 512 * float(both.token(16)) / 2)
+    found = both.waits(per_s, batch, 256)
+    alone = both.first_token_by_chance(per_s, batch).item() - both.waiting_by_chance(per_s).item()
+    assert found.ttft_ms.p95 / 1000 - alone == pytest.approx(late, rel=0.1)
 
 
 def test_times_are_near_those_of_measured_servers():
