@@ -197,6 +197,8 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
+    if not rows.fit.size:
+        return None
     needs, server = search.needs, search.server(rows)
     token, batch = decode_batches(search, server, rows)
     on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)

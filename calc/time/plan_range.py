@@ -129,9 +129,10 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
 
 
 def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
-    """A sentence where requests come faster than as many GPUs as there may be answer them."""
+    """A sentence where requests come faster than as many GPUs as there may be, each a part of equal replicas, answer
+    them."""
     replicas = search.most // plan.layout.gpus
-    if plan.waits is None or plan.gpus <= search.most or not replicas:
+    if plan.waits is None or plan.prefill is not None or plan.gpus <= search.most or not replicas:
         return None
     most = UTILIZATION * plan.waits.most_requests_per_s * replicas / plan.replicas
     return Message(

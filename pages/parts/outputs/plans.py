@@ -308,6 +308,8 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         )
     )
     plan, found = chosen.plan, answer.plans
+    if plan.prefill is not None:
+        st.caption(say("The line is of servers that prefill and decode on the same GPUs."))
     here = Point(
         gpu=plan.gpu,
         layout=plan.layout,

@@ -87,6 +87,10 @@ def test_requests_that_come_at_random_leave_workers_room(load):
             assert plan.batch <= plan.capacity
 
 
+def test_where_nothing_fits_there_is_no_plan():
+    assert ranked_plans(search("deepseek-ai/DeepSeek-V3", kinds=("t4",), most=2)) == []
+
+
 def test_either_is_the_better_of_both():
     together, apart, either = (
         ranked_plans(search(needs=varied(prefill_decode=word))) for word in ("together", "apart", "either")
