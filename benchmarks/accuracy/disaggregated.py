@@ -1,8 +1,8 @@
 """python -m benchmarks.accuracy.disaggregated [SERVED.json]: time per output token and time to first token of servers
 whose prefill and decode run on separate GPUs, measured and predicted.
 
-By engine and GPU, as benchmarks.accuracy.served. Only the latency of a collective over more than 8 GPUs is fitted to
-these rows; all else is that of servers that do both.
+By engine and GPU, and with each model and GPU left out, as benchmarks.accuracy.served. Only the latency of a collective
+over more than 8 GPUs is fitted to these rows; all else is that of servers that do both.
 """
 
 import sys
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.judged import grouped, rows_of, summary
+from benchmarks.accuracy.judged import grouped, left_out_in_turn, rows_of, summary
 from benchmarks.accuracy.served import CHUNK, DRAWN, ROWS, Server, name_of, precision_of, speed
 from calc import Architecture
 from calc.hardware.gpus import gpus
@@ -74,6 +74,8 @@ def main() -> None:
         for column in ("engine", "gpu", "weights", "model"):
             for name, group in grouped(runs, column).items():
                 print(f"{what:8s} {name:36s} {summary(group)}")
+        for column in ("model", "gpu"):
+            print(f"{what:8s} {f'each {column} left out':36s} {left_out_in_turn(runs, column, 'engine')}")
 
 
 if __name__ == "__main__":
