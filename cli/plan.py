@@ -3,13 +3,14 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import Launch
 from calc.time.needs import Needs
 from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report
@@ -108,14 +109,15 @@ def stated_price(text: str) -> tuple[str, float]:
 
 def table(report: PlanReport) -> str:
     """For reading."""
-    head = f"{'GPU':22}{'GPUs':>6}  {'replicas x layout':24}{'weights':12}{'KV':9}{'batch':>7}{'TTFT ms':>10}"
+    wide = max([24, *(len(laid_out(plan)) + 2 for plan in report.plans)])
+    head = f"{'GPU':22}{'GPUs':>6}  {'replicas x layout':{wide}}{'weights':12}{'KV':9}{'batch':>7}{'TTFT ms':>10}"
     lines = [report.model, "", f"{head}{'TPOT ms':>9}{'tokens/s':>10}{'$/h':>9}{'$/M':>8}  bound by"]
     for plan in report.plans:
-        layout = f"{plan.replicas} x {described(plan.layout)}"
+        layout = laid_out(plan)
         hour = "–" if plan.usd_per_hour is None else f"{plan.usd_per_hour:,.2f}"
         million = "–" if plan.usd_per_million_tokens is None else f"{plan.usd_per_million_tokens:,.2f}"
         lines.append(
-            f"{plan.gpu:22}{plan.gpus:>6,}  {layout:24}{plan.weights:12}{plan.kv:9}{plan.batch:>7,}"
+            f"{plan.gpu:22}{plan.gpus:>6,}  {layout:{wide}}{plan.weights:12}{plan.kv:9}{plan.batch:>7,}"
             f"{plan.ttft_ms:>10,.0f}{plan.tpot_ms:>9,.1f}{plan.tokens_per_s:>10,.0f}{hour:>9}{million:>8}  {plan.bound}"
             + ("" if plan.meets else "  misses a target")
         )
@@ -124,9 +126,24 @@ def table(report: PlanReport) -> str:
         lines.append("Nothing that may be used holds this model and one request.")
     if report.sensitivity:
         lines += ["", *(str(row.sentence) for row in report.sensitivity)]
-    if report.launch is not None:
-        lines += ["", report.launch.text, *map(str, report.launch.notes)]
+    lines += [line for started in started_by(report) for line in ("", started.text, *map(str, started.notes))]
     return "\n".join([*lines, "", *map(str, report.assumptions)])
+
+
+def laid_out(plan: Plan) -> str:
+    """Its replicas, or the workers of both sides."""
+    decode = f"{plan.replicas} x {described(plan.layout)}"
+    if plan.prefill is None:
+        return decode
+    return f"{plan.prefill.workers} x {described(plan.prefill.layout)} prefill + {decode} decode"
+
+
+def started_by(report: PlanReport) -> Iterator[Launch]:
+    """The commands of the first plan: one replica, or a worker of each side and the router."""
+    if report.apart is not None:
+        yield from (report.apart.prefill, report.apart.decode, report.apart.router)
+    elif report.launch is not None:
+        yield report.launch
 
 
 def waits(plan: Plan) -> str:

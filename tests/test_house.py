@@ -129,14 +129,6 @@ def test_one_module_touches_the_query_string():
     assert found == ["pages.parts.state.url"]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_file_has_one_purpose_and_at_most_400_lines(package):
-    paths = sorted((ROOT / package).rglob("*.py"))
-    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    assert paths
-    assert {name: lines for name, lines in lengths.items() if lines > 400} == {}
-
-
 CHANGING = set("append extend insert add update setdefault pop popitem remove discard clear".split())
 """Methods that change a container."""
 CHANGEABLE = re.compile(r"(list|dict|set|bytearray|Counter|deque|defaultdict)\b")

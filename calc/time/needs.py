@@ -1,6 +1,6 @@
 """What a server must do: its load, the lengths of requests, and how long users may wait."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,10 @@ class Needs(Frozen):
     prefix_share: float = Field(default=0.0, ge=0, lt=1, description="Share of the prompt that is cached already.")
     ttft_ms: float | None = Field(default=None, gt=0, description="Longest time to first token (TTFT).")
     tpot_ms: float | None = Field(default=None, gt=0, description="Longest time per output token (TPOT).")
+    prefill_decode: Literal["together", "apart", "either"] = Field(
+        default="together",
+        description="Prefill and decode: on the same GPUs, on separate ones, or whichever is better.",
+    )
 
     @model_validator(mode="after")
     def _one_load(self) -> "Needs":

@@ -27,6 +27,7 @@ from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
+from calc.time.disaggregated import PrefillWorkers
 from calc.time.efficiency import Edits
 from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.machines import Cards
@@ -76,6 +77,7 @@ class Plan(Frozen):
     meets: bool  # the targets
     origin: Origin  # of its times
     waits: Waits | None  # where requests come by chance
+    prefill: PrefillWorkers | None = None  # where they run apart; the replicas then decode alone
 
 
 @dataclass(frozen=True)

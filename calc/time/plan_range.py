@@ -1,12 +1,15 @@
 """The ranges of a plan: a search works with expected figures alone."""
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
 from calc.errors import Frozen, Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.arrivals import UTILIZATION, number
+from calc.time.disaggregated import Disaggregated, between
 from calc.time.efficiency import EfficiencyRow
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
@@ -27,40 +30,69 @@ class PlanRange(Frozen):
     usd_per_million_tokens: Estimate | None  # output
 
 
+class PlanTimes(NamedTuple):
+    """What users of a plan see, at some end of the ranges: seconds, and tokens a second of them all."""
+
+    first_token: float
+    token: float
+    tokens_per_s: float
+
+
 def plan_range(search: Search, plan: Plan) -> PlanRange:
     """The range of a plan of this search."""
-    running = plan.replicas * plan.batch
+    times = cache(partial(times_of, search, plan) if plan.prefill is None else partial(times_apart, search, plan))
+    over: Callable[[Callable[..., float]], Estimate] = Estimate.over if plan.prefill is None else between
 
-    def server(end: End) -> FullServer:
-        return full_server(search, plan, end)
-
-    def step(end: End) -> float:
-        """Seconds, every prompt included."""
-        return number(server(end).step(plan.batch))
-
-    def token(end: End) -> float:
-        """Seconds."""
-        return number(server(end).token(plan.batch))
-
-    def first(end: End) -> float:
-        """Seconds."""
-        return number(server(end).first_token(plan.batch))
-
-    def cost(hourly: float) -> Callable[[End], float]:
-        return lambda end: hourly * step(end) / (running * HOUR) * 1e6
+    def cost(hourly: float) -> Callable[..., float]:
+        return lambda *ends: hourly / (times(*ends).tokens_per_s * HOUR) * 1e6
 
     return PlanRange(
-        ttft_ms=Estimate.over(lambda end: 1000 * first(end)),
-        tpot_ms=Estimate.over(lambda end: 1000 * token(end)),
-        tokens_per_s_per_user=Estimate.over(lambda end: 1 / token(end)),
-        tokens_per_s=Estimate.over(lambda end: running / step(end)),
-        usd_per_million_tokens=None if plan.usd_per_hour is None else Estimate.over(cost(plan.usd_per_hour)),
+        ttft_ms=over(lambda *ends: 1000 * times(*ends).first_token),
+        tpot_ms=over(lambda *ends: 1000 * times(*ends).token),
+        tokens_per_s_per_user=over(lambda *ends: 1 / times(*ends).token),
+        tokens_per_s=over(lambda *ends: times(*ends).tokens_per_s),
+        usd_per_million_tokens=None if plan.usd_per_hour is None else over(cost(plan.usd_per_hour)),
+    )
+
+
+def times_of(search: Search, plan: Plan, end: End) -> PlanTimes:
+    """Where prefill and decode share GPUs."""
+    server, running = full_server(search, plan, end), plan.replicas * plan.batch
+    seconds = (server.first_token(plan.batch), server.token(plan.batch), server.step(plan.batch))
+    first, token, step = map(number, seconds)
+    return PlanTimes(first, token, running / step)
+
+
+def times_apart(search: Search, plan: Plan, prefill: End, decode: End) -> PlanTimes:
+    """Where they do not, with either side at an end of its own."""
+    both, users = disaggregated(search, plan, prefill, decode), search.needs.at_once or 1
+    if search.needs.by_chance:
+        first = both.first_token_by_chance(plan.tokens_per_s / search.needs.output, plan.batch)
+        return PlanTimes(number(first), number(both.token(plan.batch)), plan.tokens_per_s)
+    token = both.token(both.running(users))
+    return PlanTimes(*map(number, (both.first_token(users), token, both.tokens_per_s(users))))
+
+
+def disaggregated(search: Search, plan: Plan, prefill: End, decode: End) -> Disaggregated:
+    """Its workers under the load."""
+    assert plan.prefill is not None
+    (gpu,) = (gpu for gpu in search.gpus if gpu.id == plan.gpu)
+    engine, node = search.engine.name, search.node
+    shares = usual_shares(gpu, engine, plan.weights, plan.gpus, node).edited(search.edited)
+    return Disaggregated(
+        full_server(search, plan.model_copy(update={"layout": plan.prefill.layout}), prefill),
+        full_server(search, plan, decode),
+        plan.prefill.workers,
+        plan.replicas,
+        machine(gpu, engine, plan.weights, plan.gpus, prefill, shares, node).link,
     )
 
 
 def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
-    """Where the time of a step goes, the prompts of others that are prefilled beside included."""
-    parts = full_server(search, plan, "expected").parts(plan.batch, own=1)
+    """Where the time of a step goes, the prompts of others that are prefilled next to it included; of decode workers,
+    which have none, of decoding alone."""
+    server = full_server(search, plan, "expected")
+    parts = server.parts(plan.batch, own=1) if plan.prefill is None else server.decode_parts(plan.batch)
     return by_operation(Timed(part.what, *map(number, part.figures)) for part in parts)
 
 
@@ -97,9 +129,10 @@ def speed_of_plan(search: Search, plan: Plan) -> Speed:
 
 
 def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
-    """A sentence where requests come faster than as many GPUs as there may be answer them."""
+    """A sentence where requests come faster than as many GPUs as there may be, each a part of equal replicas, answer
+    them."""
     replicas = search.most // plan.layout.gpus
-    if plan.waits is None or plan.gpus <= search.most or not replicas:
+    if plan.waits is None or plan.prefill is not None or plan.gpus <= search.most or not replicas:
         return None
     most = UTILIZATION * plan.waits.most_requests_per_s * replicas / plan.replicas
     return Message(

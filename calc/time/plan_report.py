@@ -7,11 +7,13 @@ from calc.errors import Frozen, Message
 from calc.formats import Precision, native
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus as all_gpus
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
+from calc.time.disaggregated_plan import ranked_plans
 from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
 from calc.time.needs import Needs
@@ -30,6 +32,7 @@ class PlanReport(Frozen):
     frontier: tuple[Point, ...]
     sensitivity: tuple[Sensitivity, ...]
     launch: Launch | None  # of one replica of the first plan
+    apart: Separate | None  # of its workers, where they prefill and decode on separate GPUs
     prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
     assumptions: tuple[Message, ...]
 
@@ -64,24 +67,37 @@ def plan_report(
         prices=prices_stated,
         edited=edits,
     )
-    plans = search.plans(limit)
+    plans = ranked_plans(search, limit)
+    named_model = model or architecture.model_type
     named = {plan.gpu for plan in plans} - set(prices_stated or {})
     return PlanReport(
-        model=model or architecture.model_type,
+        model=named_model,
         needs=search.needs,
         plans=tuple(plans),
         frontier=tuple(frontier(search)),
         sensitivity=tuple(sensitivity(search)),
-        launch=launch(search, plans[0], model or architecture.model_type) if plans else None,
+        launch=launch(search, plans[0], named_model) if plans else None,
+        apart=launch_apart(search, plans[0], named_model) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=(*filter(None, (cannot_keep_up(search, plan) for plan in plans[:1])), *assumptions(search)),
     )
 
 
-def launch(search: Search, plan: Plan, model: str) -> Launch | None:
-    """How one replica of a plan is started."""
+def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None) -> Launch | None:
+    """How one replica of a plan is started, or one server in another layout."""
     (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
-    return search.engine.launch(model, precision, plan.layout, search.needs.context)
+    return search.engine.launch(model, precision, layout or plan.layout, search.needs.context)
+
+
+def launch_apart(search: Search, plan: Plan, model: str) -> Separate | None:
+    """How a prefill worker, a decode worker, and what routes between all of them are started."""
+    if plan.prefill is None or search.engine.separation is None:
+        return None
+    prefill, decode = launch(search, plan, model, plan.prefill.layout), launch(search, plan, model)
+    if prefill is None or decode is None:
+        return None
+    workers: dict[ServerRole, int] = {"prefill": plan.prefill.workers, "decode": plan.replicas}
+    return search.engine.separation.launched({"prefill": prefill, "decode": decode}, workers)
 
 
 def assumptions(search: Search) -> Iterable[Message]:
@@ -122,6 +138,14 @@ def assumptions(search: Search) -> Iterable[Message]:
         "Time to first token is a mean: with others at work a request waits until the engine looks for requests and "
         "admits it, for the decode step that its prompt is part of, and for a share of the prompts ahead of it."
     )
+    if needs.prefill_decode != "together":
+        yield Message(
+            "Prefill and decode on separate GPUs: decode steps hold no prompts, prefill workers keep up with the "
+            "answers, and a prompt's cache crosses the slowest link between them. Both sides have the same GPU and "
+            "formats, and neither has pipeline stages. Requests that come at random wait for a prefill worker as in an "
+            "M/D/1 queue. Against 182 measured deployments the time per output token is "
+            "off by 10 % at the median, that to the first token by 36 %."
+        )
     if needs.by_chance:
         yield Message(
             "Requests come at random: answers share a server (generalized processor sharing, Cohen 1979), prompts that "

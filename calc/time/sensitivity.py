@@ -7,6 +7,7 @@ from typing import Any
 from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.hardware.custom_gpu import find_gpu
+from calc.time.disaggregated_plan import ranked_plans
 from calc.time.plan import Plan, Search
 
 
@@ -23,11 +24,12 @@ class Sensitivity(Frozen):
 def sensitivity(search: Search) -> list[Sensitivity]:
     """The best plan, and what it becomes with half and twice the prompt, half and twice the load, targets half as
     strict, and weights or a cache in fewer bits."""
-    now = next(iter(search.plans(1)), None)
+    now = next(iter(ranked_plans(search, 1)), None)
     if now is None:
         return []
     return [
-        row(what, now, None if other is None else next(iter(other.plans(1)), None)) for what, other in others(search)
+        row(what, now, None if other is None else next(iter(ranked_plans(other, 1)), None))
+        for what, other in others(search)
     ]
 
 

@@ -31,6 +31,7 @@ FIELDS: dict[str, Message] = {
     "requests_per_s": Message("Requests per second, instead of users"),
     "prompt": Message("Prompt tokens"),
     "output": Message("Output tokens"),
+    "prefill_decode": Message("Prefill and decode"),
     "prefix_share": Message("Share of the prompt in the prefix cache"),
     "ttft_ms": Message("Time to first token (TTFT), at most (ms)"),
     "tpot_ms": Message("Tokens/s per user, at least"),
@@ -99,6 +100,11 @@ FIELDS: dict[str, Message] = {
 }
 """The label of a control; one without a label is called as its flag is spelled."""
 CHOICES: dict[str, Mapping[Any, Message]] = {
+    "prefill_decode": {
+        "together": Message("On the same GPUs"),
+        "apart": Message("On separate GPUs"),
+        "either": Message("Whichever is better"),
+    },
     "purpose": {"serve": Message("Serve it"), "train": Message("Train it")},
     "view": {
         "gpus": Message("Catalogue"),

@@ -128,12 +128,14 @@ PLANNED = {
     "no room": {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
     "rate": {"requests_per_s": "3", "prefix_share": "0.5", "engine": "sglang", "price": "l4=0.5", "budget": "9"},
     "own": {"gpu": "Mine:48GiB:960GB/s:bf16=181", "plan_gpus": "Mine:48GiB:960GB/s:bf16=181", "users": "200"},
+    "apart": {"users": "200", "prefill_decode": "apart", "plan_gpus": "h100-sxm,l4", "tpot_ms": "30"},
+    "apart, out of reach": {"requests_per_s": "900", "prefill_decode": "apart", "ttft_ms": "1", "plan_gpus": "l4,b200"},
 }
 
 
 @pytest.mark.parametrize("query", PLANNED.values(), ids=PLANNED)
 def test_plan(query):
-    drawers = ("plan_engine_drawer", "prices_drawer", "sensitivity_drawer", "listed_drawer")
+    drawers = ("plan_engine_drawer", "prices_drawer", "sensitivity_drawer", "listed_drawer", "launch_best")
     assert unsaid(page("plan", *drawers, **query)) == []
 
 

@@ -113,6 +113,29 @@ def test_a_plan_says_how_it_is_started_and_where_its_time_goes():
     assert drawn(app).keys() == {"frontier"}
 
 
+def test_a_plan_in_two_parts_says_how_each_is_started():
+    asked = {"users": "128", "prompt": "8192", "tpot_ms": "20", "plan_gpus": "h100-sxm", "prefill_decode": "apart"}
+    app = page("plan", model="Qwen/Qwen3-32B", **asked)
+    opened(app, "launch_best", "operations_best", "plan_engine_drawer")
+    row = app.dataframe[0].value.iloc[0]
+    prefill, decode = row["layout"].removesuffix(" decode").split(" prefill + ")
+    assert f"**{row['gpus']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.success)[0]
+    first, second, router = (code.value for code in app.code if "vllm" in code.value)
+    assert "kv_producer" in first
+    assert "kv_consumer" in second
+    assert "--tensor-parallel-size " + decode.partition("TP ")[2].removesuffix(")") in second
+    assert f"http://prefill-{prefill.split()[0]}:8000" in router
+    run(app.segmented_control(key="prefill_decode").set_value("together"))
+    assert "prefill" not in app.dataframe[0].value.iloc[0]["layout"]
+    run(app.button(key="use_best").click())
+    assert metrics(app)["Memory per GPU"]
+
+
+def test_what_cannot_be_separated_is_a_sentence():
+    app = page("plan", model="Qwen/Qwen3-8B", prefill_decode="apart", users="4", max_gpus="1")
+    assert any("at least two" in text for text in texts(app.error))
+
+
 def test_a_training_plan_is_that_of_calc_and_goes_to_train():
     asked = {"purpose": "train", "tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
     app = page("plan", model="Qwen/Qwen3-0.6B", **asked)

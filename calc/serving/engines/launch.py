@@ -1,12 +1,16 @@
 """How a server is started: the words of its command line."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from shlex import join
+from typing import Literal
 
 from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision
 from calc.formats.format_names import FLOATS
 
+ServerRole = Literal["prefill", "decode"]
+"""What a server does where the two run on separate GPUs."""
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
 
 
@@ -18,6 +22,38 @@ class Launch(Frozen):
     def text(self) -> str:
         """For a shell, a flag a line."""
         return join(self.words).replace(" --", " \\\n  --")
+
+
+class Separate(Frozen):
+    """How one server that prefills, one that decodes, and what routes requests to pairs of them are started."""
+
+    prefill: Launch
+    decode: Launch
+    router: Launch
+
+
+class Separation(Frozen):
+    """How an engine's servers are told to prefill, or to decode, alone, and what routes requests to pairs of them."""
+
+    flags: Mapping[ServerRole, tuple[str, ...]]
+    router: tuple[str, ...]
+    port: int  # of each server
+    notes: tuple[Message, ...] = ()
+
+    def launched(self, servers: Mapping[ServerRole, Launch], workers: Mapping[ServerRole, int]) -> Separate:
+        """Servers of each side, and the router of so many."""
+        sides = {
+            side: Launch(words=(*launch.words, *self.flags[side]), notes=(*launch.notes, *self.notes))
+            for side, launch in servers.items()
+        }
+        addresses = (
+            (f"--{side}", f"http://{side}-{n}:{self.port}")
+            for side, count in workers.items()
+            for n in range(1, count + 1)
+        )
+        named = Message("Hosts are named prefill-1, decode-1 and so on: write your own.")
+        router = Launch(words=(*self.router, *chain.from_iterable(addresses)), notes=(named,))
+        return Separate(prefill=sides["prefill"], decode=sides["decode"], router=router)
 
 
 def degrees(sizes: Mapping[str, int]) -> Iterator[str]:

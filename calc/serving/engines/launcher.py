@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from calc.formats import Precision
 from calc.hardware.parallel import Layout
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.launch import Launch, Separation
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
@@ -19,6 +19,8 @@ class Launcher(StartedEngine):
     """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
     sequences_option: ClassVar[str | None] = None
     share_option: ClassVar[str | None] = None
+    separation: ClassVar[Separation | None] = None
+    """How prefill and decode run on separate GPUs; None: they do not."""
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

@@ -140,7 +140,9 @@ def _take_list(chosen: list[str], place: Place) -> None:
 def engine(answer: Planned) -> None:
     """Which engine, and how much of a prompt is there already."""
     asked, error, known = answer.scenario.serving, answer.error, of_planning()
-    with drawer(say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share"})) as is_open:
+    with drawer(
+        say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share", "prefill_decode"})
+    ) as is_open:
         if not is_open:
             return
         engine_choice(answer.scenario)
@@ -157,6 +159,7 @@ def engine(answer: Planned) -> None:
             **bind(place, value=now),
         )
         faults(error, place)
+        control(known["prefill_decode"], error)
 
 
 def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:

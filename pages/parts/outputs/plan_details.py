@@ -2,8 +2,9 @@
 
 import streamlit as st
 
+from calc.serving.engines.launch import Launch
 from calc.time.plan_range import plan_operations
-from calc.time.plan_report import launch
+from calc.time.plan_report import launch, launch_apart
 from calc.time.time_report import OperationTime
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -22,26 +23,43 @@ def details(answer: Planned, ranked: Ranked, name: str) -> None:
 
 
 def command(answer: Planned, ranked: Ranked) -> None:
-    """What starts one copy."""
+    """What starts one copy, or a worker of each side and what routes between them."""
+    apart = launch_apart(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if apart is not None and ranked.plan.prefill is not None:
+        st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
+        started(apart.prefill)
+        st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
+        started(apart.decode)
+        st.caption(say("What routes requests between them:"))
+        started(apart.router)
+        return
     found = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
     if found is None:
         return
+    started(found)
+    if ranked.plan.replicas > 1:
+        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+
+
+def started(found: Launch) -> None:
+    """A command, and what it can't say."""
     st.code(found.text, language="bash")
     for note in found.notes:
         st.caption(say(note))
-    if ranked.plan.replicas > 1:
-        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
 
 
 def operations(answer: Planned, ranked: Ranked) -> None:
     """A step of a full copy by its kinds of work, the longest first, and what binds each."""
     rows = plan_operations(answer.plans.search, ranked.plan)
-    st.caption(
-        say(
-            "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
-            "larger of its arithmetic and its memory traffic."
+    if ranked.plan.prefill is not None:
+        st.caption(say("One step of a full decode worker, which runs no prompts."))
+    else:
+        st.caption(
+            say(
+                "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+                "larger of its arithmetic and its memory traffic."
+            )
         )
-    )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
     whole = sum(one.ms for one in rows)
     st.markdown(words.table(head, [operation(one, whole) for one in rows], numbers=4))

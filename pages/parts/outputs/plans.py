@@ -54,6 +54,8 @@ def hardware(ranked: Ranked) -> str:
     """How many of what, and the layout over them: 8 × H100 SXM 80GB, 2 copies with TP 4."""
     plan, layout = ranked.plan, words.layout(ranked.plan.layout)
     values: dict[str, Any] = {"gpus": plan.gpus, "gpu": ranked.gpu.name, "layout": layout, "n": plan.replicas}
+    if plan.prefill is not None:
+        return say("{gpus:,} × {gpu}, {workers}", workers=both(plan), **values)
     if plan.gpus == 1:
         return say("1 × {gpu}", **values)
     if plan.replicas == 1:
@@ -61,6 +63,14 @@ def hardware(ranked: Ranked) -> str:
     if not layout:
         return say("{gpus:,} × {gpu}, a copy on each", **values)
     return say("{gpus:,} × {gpu}, {n:,} copies with {layout}", **values)
+
+
+def both(plan: Plan) -> str:
+    """The workers of both sides: 3 × (TP 2) prefill + 2 × (TP 8) decode."""
+    assert plan.prefill is not None
+    sides = ((plan.prefill.workers, plan.prefill.layout), (plan.replicas, plan.layout))
+    prefill, decode = (f"{n:,} × ({words.layout(of)})" if of.gpus > 1 else f"{n:,}" for n, of in sides)
+    return say("{prefill} prefill + {decode} decode", prefill=prefill, decode=decode)
 
 
 def headline(ranked: Ranked) -> str:
@@ -241,7 +251,7 @@ def row(ranked: Ranked) -> dict[str, Any]:
     return {
         "gpu": ranked.gpu.name,
         "gpus": plan.gpus,
-        "layout": words.copies(plan.layout, plan.replicas),
+        "layout": words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan),
         "weights": plan.weights,
         "user": plan.tokens_per_s_per_user,
         "user_span": words.span(spans.tokens_per_s_per_user),
@@ -298,6 +308,8 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         )
     )
     plan, found = chosen.plan, answer.plans
+    if plan.prefill is not None:
+        st.caption(say("The line is of servers that prefill and decode on the same GPUs."))
     here = Point(
         gpu=plan.gpu,
         layout=plan.layout,

@@ -15,6 +15,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
 from calc.serving.engines import ENGINES
+from calc.time.disaggregated_plan import ranked_plans
 from calc.time.efficiency import EfficiencyRow
 from calc.time.frontier import Point, frontier
 from calc.time.plan import Plan, Search
@@ -144,7 +145,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         prices=asked.prices,
         edited=scenario.efficiencies.edits,
     )
-    found = search.plans(limit=len(gpus()) * len(search.precisions) + 100)
+    found = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
     within = tuple(plan for plan in found if is_affordable(plan, asked.budget))
     return Plans(search, within, len(found) - len(within))
 

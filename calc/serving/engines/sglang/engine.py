@@ -21,7 +21,7 @@ from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
@@ -60,6 +60,14 @@ STEPS, SHARE = (4096, 2048, 1024), 0.9
 
 CACHE_WORDS: dict[CacheFormat, str] = {"fp8": "fp8_e4m3", "bf16": "bf16"}
 """What `--kv-cache-dtype` calls them."""
+SERVER_ROLES: tuple[ServerRole, ...] = ("prefill", "decode")
+TRANSFER = ("--disaggregation-transfer-backend", "nixl", "--host", "0.0.0.0")
+SEPARATION = Separation(
+    flags={side: ("--disaggregation-mode", side, *TRANSFER) for side in SERVER_ROLES},
+    router=("python", "-m", "sglang_router.launch_router", "--pd-disaggregation"),
+    port=30_000,
+)
+"""docs/advanced_features/pd_disaggregation.md."""
 SPELLING = {
     "cuda_graph_max_bs": ("--cuda-graph-max-bs-decode",),
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
@@ -86,6 +94,7 @@ class SGLang(Engine):
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
+    separation: ClassVar[Separation | None] = SEPARATION
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype

@@ -20,7 +20,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
@@ -69,6 +69,17 @@ CACHE_WORDS: dict[CacheFormat, str] = {
     "fp16": "float16",
 }
 """What `--kv-cache-dtype` calls them."""
+ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
+SEPARATION = Separation(
+    flags={
+        side: ("--kv-transfer-config", f'{{"kv_connector":"NixlConnector","kv_role":"{role}"}}')
+        for side, role in ROLES.items()
+    },
+    router=("vllm-router", "--vllm-pd-disaggregation"),
+    port=8000,
+    notes=(Message("Set VLLM_NIXL_SIDE_CHANNEL_HOST to the address of each server."),),
+)
+"""docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
 SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
@@ -81,6 +92,7 @@ class VLLM(Engine):
     sequences_option: ClassVar[str | None] = "max_num_seqs"
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
+    separation: ClassVar[Separation | None] = SEPARATION
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py

@@ -1,0 +1,296 @@
+"""Plans whose prefill and decode run on separate GPUs of one kind: for each GPU and format the best pair of layouts.
+
+A decode worker takes as many sequences as get their tokens in time; prefill workers are as many as keep up with the
+answers, and bring the first token in time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calc.errors import ConfigError, Message
+from calc.model.mixers import Recurrent
+from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import spelled_flags
+from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.arrivals import UTILIZATION
+from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
+from calc.time.needs import Needs
+from calc.time.origin import origin
+from calc.time.plan import HOUR, Plan, Search, at_place
+from calc.time.plan_range import disaggregated
+from calc.time.roofline import Timed, binds
+from calc.time.room import FittingRows
+from calc.time.serving_time import FullServer
+from calc.time.sizes import Array
+from calc.units import GIB
+
+ROUNDS = 4
+"""In which the number of requests that run settles."""
+BEYOND = 2**20
+"""GPUs, more than any links reach."""
+
+
+def ranked_plans(search: Search, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
+    """Best first, with prefill and decode together, apart, or whichever is better, as the needs say."""
+    wanted = search.needs.prefill_decode
+    together = [] if wanted == "apart" else search.plans(limit, best_of_each=best_of_each)
+    if wanted == "together":
+        return together
+    check_separation(search)
+    price = {gpu: np.nan if usd is None else usd for gpu, usd in search.prices.items()}
+    return sorted(
+        [*together, *separate_plans(search, limit)],
+        key=lambda plan: tuple(order(search, price[plan.gpu], plan.gpus, plan.tpot_ms, plan.meets).ravel()),
+    )[:limit]
+
+
+def check_separation(search: Search) -> None:
+    """Raise ConfigError where prefill and decode can't be on separate GPUs."""
+    if search.engine.separation is None:
+        able = [name for name, engine in ENGINES.items() if engine.separation is not None]
+        sentence = Message(
+            "{engine} does not run prefill and decode on separate GPUs here.", engine=search.engine.title
+        )
+        raise ConfigError(sentence, "engine", able)
+    if search.most < 2:
+        raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
+
+
+def keeps_states(search: Search) -> bool:
+    """Whether some layers are recurrent: their states pass between equal ranks only (vLLM
+    docs/features/nixl_connector_compatibility.md)."""
+    return any(isinstance(mixer, Recurrent) for block in search.architecture.all_blocks for mixer in block.mixers)
+
+
+def order(search: Search, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
+    """What plans are ordered by, the first first."""
+    unknown = np.isnan(price)
+    cost = np.where(unknown, 0.0, gpus * price)
+    return np.array([~np.asarray(meets), np.asarray(gpus) > search.most, unknown, cost, gpus, tpot])
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """For each GPU and format the layouts of both sides and their workers: arrays [pairs]."""
+
+    prefill: FittingRows
+    decode: FittingRows
+    prefill_workers: Array
+    decode_workers: Array
+    most: Array  # sequences of a decode worker, in time
+
+    @property
+    def gpus(self) -> Array:
+        """Of all workers."""
+        return self.prefill_workers * self.prefill.gpus + self.decode_workers * self.decode.gpus
+
+
+class TimedPairs:
+    """What such pairs do for the users of a search: arrays [pairs]."""
+
+    def __init__(self, search: Search, pairs: Pairs) -> None:
+        needs, self.search, self.pairs = search.needs, search, pairs
+        decode = pairs.decode
+        both = Disaggregated(
+            search.server(pairs.prefill),
+            search.server(decode),
+            pairs.prefill_workers[:, None],
+            pairs.decode_workers[:, None],
+            link_between(search, pairs.gpus, decode),
+        )
+        running, self.ttft, self.rate = self.by_chance(both) if needs.by_chance else self.always_waiting(both)
+        self.batch = np.ceil((needs.at_once or 1) / pairs.decode_workers) if needs.at_once else running[:, 0]
+        self.parts = tuple(both.decode.decode_parts(running))
+        self.tpot = 1000 * both.token(running)[:, 0]
+        self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
+        self.meets &= pairs.gpus <= search.most
+
+    def always_waiting(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """Sequences of a decode worker [pairs, 1], milliseconds to the first token, and tokens a second [pairs], of
+        users who always wait for an answer."""
+        users = self.search.needs.at_once or 1
+        return both.running(users), 1000 * both.first_token(users)[:, 0], both.tokens_per_s(users)[:, 0]
+
+    def by_chance(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """The same of requests that come at random: as many run as come while one is answered (Little's law)."""
+        needs, pairs = self.search.needs, self.pairs
+        running, per_s = settled(needs, both.token, pairs.most[:, None], pairs.decode_workers[:, None])
+        first = 1000 * both.first_token_by_chance(per_s, running)
+        return running, first[:, 0], np.broadcast_to(per_s * needs.output, running.shape)[:, 0]
+
+    def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
+        """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
+        search, pairs = self.search, self.pairs
+        gpu, precision = search.gpus[pairs.decode.kind[number]], search.precisions[pairs.decode.form[number]]
+        first, second = (side.fits[side.fit[number]].layout for side in (pairs.prefill, pairs.decode))
+        workers, gpus = int(pairs.decode_workers[number]), int(pairs.gpus[number])
+        batch = int(self.batch[number])
+        sides = ((pairs.prefill, first, first.dp), (pairs.decode, second, batch))
+        weighed = [search.allocation(rows, number, sequences) for rows, _, sequences in sides]
+        capacities = [max_batch(one, layout.dp) for one, (_, layout, _) in zip(weighed, sides, strict=True)]
+        room = [MOST_BATCH if capacity is None else capacity for capacity in capacities]
+        fewer = {
+            int(rows.number[number]): capacity
+            for capacity, (rows, _, sequences) in zip(room, sides, strict=True)
+            if capacity < sequences
+        }
+        rate, tpot, price = float(self.rate[number]), float(self.tpot[number]), search.prices[gpu.id]
+        prefill = PrefillWorkers(
+            workers=int(pairs.prefill_workers[number]), layout=first, headroom_gib=weighed[0].spare / GIB
+        )
+        plan = Plan(
+            gpu=gpu.id,
+            gpus=gpus,
+            replicas=workers,
+            layout=second,
+            weights=precision.weights,
+            kv=precision.kv,
+            flags=spelled_flags(search.engine.options.model_dump(exclude_defaults=True)),
+            batch=batch,
+            capacity=room[1],
+            headroom_gib=weighed[1].spare / GIB,
+            ttft_ms=float(self.ttft[number]),
+            tpot_ms=tpot,
+            tokens_per_s_per_user=1000 / tpot,
+            tokens_per_s=rate,
+            tokens_per_s_per_gpu=rate / gpus,
+            usd_per_hour=None if price is None else price * gpus,
+            usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
+            bound=binds(self.parts_of(number)),
+            meets=bool(self.meets[number]),
+            origin=origin(search.architecture, gpu, search.engine.name),
+            waits=None,
+            prefill=prefill,
+        )
+        if search.needs.by_chance:
+            both = disaggregated(search, plan, "expected", "expected")
+            waits = both.waits(rate / search.needs.output, batch, int(pairs.most[number]))
+            plan = plan.model_copy(update={"waits": waits})
+        return plan, fewer
+
+    def parts_of(self, number: int) -> Iterator[Timed]:
+        """What a decode step takes."""
+        shape = (len(self.tpot), 1)
+        for part in self.parts:
+            yield Timed(part.what, *(float(np.broadcast_to(figure, shape)[number, 0]) for figure in part.figures))
+
+
+def separate_plans(search: Search, limit: int) -> list[Plan]:
+    """Best first. Where one side holds fewer sequences than its row says, the row is corrected, and all are ordered
+    anew."""
+    every = search.rows
+    rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
+    while (pairs := best_pairs(search, rows)) is not None:
+        timed = TimedPairs(search, pairs)
+        keys = order(search, search.price[pairs.decode.kind], pairs.gpus, timed.tpot, timed.meets)
+        found = [timed.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
+        fewer = {number: capacity for _, rest in found for number, capacity in rest.items()}
+        if not fewer:
+            return [plan for plan, _ in found]
+        rows = rows.holding(fewer)
+    return []
+
+
+def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
+    """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
+    if not rows.fit.size:
+        return None
+    needs, server = search.needs, search.server(rows)
+    token, batch = decode_batches(search, server, rows)
+    on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)
+    prompt = np.ravel(sum(part.seconds for part in server.launched_parts))
+    received = np.ravel(on.request + on.admission)
+    alone = received + np.ravel(sum(part.seconds for part in server.prompt_parts))
+    decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
+    if needs.by_chance:
+        answer = needs.output * token
+        decode_workers = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
+        per_s = settled(needs, partial(decode_step, server), batch, decode_workers)[1]
+    link = link_between(search, decode_workers * rows.gpus + 1, rows)
+    begun = received + np.ravel(cached_bytes(server.speed, needs.prompt) / link) + token
+    queue = np.ravel(on.queue)
+    wait = np.inf if needs.ttft_ms is None else needs.ttft_ms / 1000
+    of_pair, tp = search.pairs(rows), np.ravel(rows.layout.tp)
+    chosen = []
+    for pair in np.unique(of_pair):
+        second = np.flatnonzero(of_pair == pair)
+        first = second[rows.capacity[second] >= copies[second]][:, None]
+        slack = wait - alone[first] - begun[second]
+        load = copies[first], prompt[first], np.maximum(slack, 0)
+        if needs.by_chance:
+            workers = streaming(per_s[second], *load)
+        else:
+            workers = keeping_up(needs, token[second], *load, queue[first])
+        workers = np.ceil(np.maximum(workers, 1))
+        gpus = workers * rows.gpus[first] + decode_workers[second] * rows.gpus[second]
+        if keeps_states(search):
+            gpus = np.where(tp[first] == tp[second], gpus, np.inf)
+        tokens = np.broadcast_to(token[second], gpus.shape)
+        meets = (slack >= 0) & (1000 * tokens <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
+        price = np.broadcast_to(search.price[rows.kind[second]], gpus.shape)
+        keys = order(search, price, gpus, tokens, meets).reshape(6, -1)
+        best = np.lexsort(keys[::-1])[:1]
+        if best.size and np.isfinite(gpus.flat[best]).all():
+            chosen.append((first[best // second.size, 0], second[best % second.size], workers.flat[best]))
+    if not chosen:
+        return None
+    one, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
+    return Pairs(rows.some(one), rows.some(other), workers, decode_workers[other], batch[other])
+
+
+def settled(needs: Needs, step: Callable[[Array], Array], most: Array, workers: Array) -> tuple[Array, Array]:
+    """Sequences that run on each of so many decode workers, at most `most`, of requests that come at random, and how
+    many come in a second: as many run as come while one is answered (Little's law)."""
+    running = most
+    for _ in range(ROUNDS):
+        answer = needs.output * step(running)
+        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
+        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / workers), 1))
+    return running, per_s
+
+
+def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:
+    """Prefill workers that keep up with the answers of users who always wait, and let them wait for no longer than
+    `slack`; without any, just keep up."""
+    each = (needs.at_once or 1) / copies
+    in_time = np.where(slack > 0, each / (1 + 2 * slack / (queue * prompt)), 0)
+    return np.maximum(each * prompt / (needs.output * token + prompt), in_time)
+
+
+def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array:
+    """Prefill workers that requests which come at random keep busy for no longer than that they wait for `slack`
+    (M/D/1), and for at most a share of the time."""
+    ratio = 2 * slack / prompt
+    busy = np.where(slack > 0, np.minimum(UTILIZATION, 1 / (1 + 1 / np.maximum(ratio, 1e-9))), UTILIZATION)
+    return per_s * prompt / (copies * busy)
+
+
+def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
+    """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
+    the reach of the GPU's links, or beyond; [rows, 1]."""
+    reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
+    alike = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    return search.cards.of(alike, rows.form, rows.kind).link
+
+
+def decode_batches(search: Search, server: FullServer, rows: FittingRows) -> tuple[Array, Array]:
+    """Seconds of a decode step of each row with the most sequences, of those tried, that get their tokens in time, and
+    how many these are: found by halving."""
+    batches, most = search.batches(rows, search.needs.at_once), (search.needs.tpot_ms or np.inf) / 1000
+    first = np.zeros(len(batches), dtype=np.int_)
+    last = first + batches.shape[1] - 1
+    while (first < last).any():
+        middle = (first + last + 1) // 2
+        in_time = decode_step(server, at_place(batches, middle)) <= most
+        first, last = np.where(in_time, middle, first), np.where(in_time, last, middle - 1)
+    batch = at_place(batches, first)
+    return decode_step(server, batch), batch
+
+
+def decode_step(server: FullServer, batch: Array) -> Array:
+    """Seconds of a step that only decodes, for each row."""
+    return np.asarray(np.ravel(sum(part.seconds for part in server.decode_parts(batch[:, None]))))
