@@ -1,26 +1,33 @@
-"""What llama.cpp allocates: on every device and on the host, for weights, cache and the largest pass."""
+"""What llama.cpp allocates on every device and on the host: weights, cache, and the peak of a micro-batch."""
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from operator import itemgetter
 from types import MappingProxyType
 
 from calc.formats import Precision
+from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, cache_tensors, widest_value
-from calc.serving.engines.llamacpp.devices import CUDA_ALIGNMENT, HOST_ALIGNMENT, cuda, host, remote, stored_bytes
-from calc.serving.engines.llamacpp.file import ModelFile, model_file
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.file import BLOCKS, ModelFile, model_file
 from calc.serving.engines.llamacpp.forward import forward, prediction, representative
-from calc.serving.engines.llamacpp.graph import Graph
+from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER, MicroBatch
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.llamacpp.planner import Buffer, BufferPlan, PlannedDevice, assign, plan
+from calc.serving.engines.llamacpp.tape import Buffer, buffers
 from calc.serving.engines.loading import up_to
 
 COPIES = 4
 """Of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
+"""Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
+HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
+"""Widths of a head that CUDA's flash attention has kernels for, the same for keys and values (fattn.cu)."""
+GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
+"""Widths of keys and values that it computes only where query heads share keys, a multiple of so many at a time."""
+FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 
 
 @dataclass(frozen=True)
@@ -31,19 +38,12 @@ class Devices:
     capability: int | None = 800
     """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
 
-    def devices(self) -> list[PlannedDevice]:
-        capability = self.capability
-        if capability is None:
-            found = [remote() for _ in range(self.count)]
-        else:
-            found = [cuda(index, self.count, capability) for index in range(self.count)]
-        return [*found, host()]
-
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
         if device == HOST or self.capability is None:
             return up_to(nbytes, HOST_ALIGNMENT)
-        return up_to(stored_bytes(kind, width, nbytes), CUDA_ALIGNMENT)
+        block, size = BLOCKS[kind]
+        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ class PlacedModel:
     machine: Devices
     overridden: bool = False
     """Whether some weights stay on the host though their layer does not."""
-
-    @cached_property
-    def layers(self) -> list[int]:
-        """Layers that stand for all."""
-        return representative(self.file, self.placement)
 
     @cached_property
     def computed_alike(self) -> "PlacedModel":
@@ -80,43 +75,49 @@ class PlacedModel:
     def widest_value(self) -> int:
         return widest_value(self.file.architecture)
 
-    def graph(self, context: ContextSizes) -> Graph:
-        """The operations of the largest pass."""
-        return forward(self.file, self.placement, context, self.layers)
+    @cached_property
+    def layers(self) -> list[int]:
+        return representative(self.file, self.placement)
 
-    def unlike_layers(self, context: ContextSizes) -> Graph:
-        """The operations of a pass through each of its unlike layers once."""
-        return forward(self.file, self.placement, context, representative(self.file, self.placement, repeats=1))
+    def micro_batch(self, context: ContextSizes) -> MicroBatch:
+        return forward(self.file, self.placement, context, self.machine.capability, self.layers)
 
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
         return weight_bytes(self)
 
-    def cache(self, context: ContextSizes) -> Counter[int]:
+    def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
-        sizes: Counter[int] = Counter()
-        model = self.file.architecture
-        for block in self.blocks:
-            tensors = [t for m in block.mixers for t in cache_tensors(model, m, context, self.widest_value)]
-            places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
-            for tensor in tensors:
-                for device, count in places.items():
-                    sizes[device] += count * self.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
-        return sizes
+        return cache_bytes(self, context)
 
-    def windows(self, context: ContextSizes) -> int:
-        """Cells that do not grow with the context: of each window that is shorter, together."""
-        model = self.file.architecture
-        cells = {context.cells_of(mixer, model) for block in self.blocks for mixer in block.mixers}
-        return sum(cells - {context.cells})
+    def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
+        """The buffer of the largest pass on each device, the host's last."""
+        return compute_buffers(self.computed_alike, context)
 
     def copies(self, context: ContextSizes) -> int:
         """Of every input: several where devices work one after the other on successive batches."""
-        several = self.machine.count > 1
-        return (
-            COPIES if several and self.placement.all_on_devices and context.offload_cache and not self.overridden else 1
-        )
+        pipelined = self.machine.count > 1 and self.placement.all_on_devices and not self.overridden
+        return COPIES if pipelined and context.offload_cache else 1
+
+    def resolved(self, context: ContextSizes) -> ContextSizes:
+        """With flash attention off where a layer's device would not compute it (`--flash-attn auto`): for want of a
+        kernel, because the first GPU takes over what has its weights on the host, or because the states of the next
+        layer, which the graph reads before it attends, lie elsewhere."""
+        mixers = [(layer, mixer) for block in self.blocks for layer in block.runs_in for mixer in block.mixers]
+        places = self.placement.layers
+        scans = sorted(layer for layer, mixer in mixers if isinstance(mixer, Mamba | Mamba2 | ShortConv))
+        on_cuda = self.machine.capability is not None and self.machine.count > 0
+        for layer, mixer in mixers:
+            if not isinstance(mixer, GQA | LatentAttention):
+                continue
+            taken_over = places[layer] == HOST and on_cuda and context.sequences >= TAKEN_OVER
+            lacking = places[layer] != HOST and on_cuda and not has_flash_kernel(mixer, context)
+            next_scan = next((one for one in scans if one >= layer), None)
+            on_host = next_scan is not None and (places[next_scan] == HOST or not context.offload_cache)
+            if taken_over or lacking or (next_scan is not None and on_host != (places[layer] == HOST)):
+                return replace(context, flash=False)
+        return context
 
 
 class PredictionLayers(PlacedModel):
@@ -126,20 +127,27 @@ class PredictionLayers(PlacedModel):
     def blocks(self) -> tuple[Block, ...]:
         return tuple(module.block for module in self.file.architecture.prediction)
 
-    def graph(self, context: ContextSizes) -> Graph:
-        return prediction(self.file, self.placement, context)
-
-    def unlike_layers(self, context: ContextSizes) -> Graph:
-        return self.graph(context)
+    def micro_batch(self, context: ContextSizes) -> MicroBatch:
+        return prediction(self.file, self.placement, context, self.machine.capability)
 
     @property
     def weights(self) -> Mapping[int, int]:
         return Counter()
 
 
+def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> bool:
+    """Whether CUDA has a kernel of flash attention for these heads and this cache (fattn.cu)."""
+    if isinstance(mixer, GQA):
+        widths, group = (mixer.d_head, mixer.d_v or mixer.d_head), mixer.n_q // mixer.n_kv
+    else:
+        widths, group = (mixer.kv_rank + mixer.d_rope, mixer.kv_rank), mixer.n_q
+    least = GROUPED_HEADS.get(widths)
+    fits = widths[0] == widths[1] and widths[0] in HEADS if least is None else group > 1 and group % least == 0
+    return fits and {context.type_k, context.type_v} <= FLASH_TYPES
+
+
 @lru_cache(maxsize=512)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
-    """Bytes of weights on each device."""
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
         sizes[device] += model.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
@@ -147,102 +155,19 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
 
 
 @lru_cache(maxsize=512)
-def pass_plan(model: PlacedModel, context: ContextSizes) -> BufferPlan:
-    """The buffers of the largest pass; reports of one model share most of their contexts."""
-    return plan(model.graph(context), model.machine.devices(), model.copies(context))
+def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
+    sizes: Counter[int] = Counter()
+    architecture = model.file.architecture
+    for block in model.blocks:
+        tensors = [t for m in block.mixers for t in cache_tensors(architecture, m, context, model.widest_value)]
+        places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
+        for tensor in tensors:
+            for device, count in places.items():
+                sizes[device] += count * model.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
+    return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=512)
-def attends_in_place(model: PlacedModel, context: ContextSizes) -> bool:
-    """Whether each layer's attention is computed where the layer is, which the operations around it decide."""
-    graph, devices = model.unlike_layers(context), model.machine.devices()
-    assign(graph, devices)
-    return all(node.backend == node.layer for node in graph.nodes if node.op == "flash_attn_ext")
-
-
-Planned = dict[ContextSizes, list[tuple[int, BufferPlan]]]
-"""Plans by the context without its cells, of each such context by the number of cells."""
-
-
-class Plans:
-    """All buffers of a model that is placed on a machine, by context."""
-
-    def __init__(self, model: PlacedModel, planned: Planned, alone: "Plans | None" = None) -> None:
-        """`planned` is what is known already of models that compute alike; `alone` are the plans of one GPU that holds
-        all layers, where several do: each computes what it would."""
-        self.model, self.planned, self.alone = model, planned, alone
-        self.last_cache: tuple[ContextSizes, Counter[int]] | None = None
-
-    def cache(self, context: ContextSizes) -> Counter[int]:
-        """Bytes of the cache on each device; those of the last context are remembered."""
-        if self.last_cache is None or self.last_cache[0] != context:
-            self.last_cache = context, self.model.cache(context)
-        return self.last_cache[1]
-
-    def compute(self, context: ContextSizes) -> Sequence[Buffer]:
-        """The buffer of the largest pass on each device, the host's last."""
-        kind = replace(context, cells=self.model.windows(context))
-        known = self.planned.setdefault(kind, [])
-        at = bisect_left(known, context.cells, key=itemgetter(0))
-        if at < len(known) and known[at][0] == context.cells:
-            return known[at][1].buffers
-        if known and at == len(known):  # a search for the longest context goes on from here
-            beyond = replace(context, cells=1 << context.cells.bit_length())
-            if self.model.windows(beyond) == kind.cells:
-                known.append((beyond.cells, pass_plan(self.model.computed_alike, beyond)))
-        if 0 < at < len(known) and known[at - 1][1].decisions == known[at][1].decisions:
-            return between(*known[at - 1], *known[at], context.cells)
-        made = pass_plan(self.model.computed_alike, context)
-        known.insert(at, (context.cells, made))
-        return made.buffers
-
-    def most_compute(self, context: ContextSizes) -> int | None:
-        """What no device's buffer exceeds where several compute the layers that one could: beside what that one holds,
-        copies of what comes from the host and from the device before, which are tensors that it held together."""
-        if self.alone is None or self.model.copies(context) != COPIES:
-            return None
-        device, host = self.alone.compute(context)
-        return device.size + COPIES * (device.size + host.size)
-
-    def resolved(self, context: ContextSizes) -> ContextSizes:
-        """With flash attention off where a layer's device does not compute it (`--flash-attn auto`), which does not
-        hang on how many cells there are."""
-        if self.alone is not None:
-            return self.alone.resolved(context)
-        model = self.model
-        sequences = 1 if model.placement.all_on_devices and not model.overridden else context.sequences
-        probe = replace(
-            context, cells=PADDING, tokens=sequences, outputs=sequences, sequences=sequences, streams=sequences
-        )
-        return context if attends_in_place(model.computed_alike, probe) else replace(context, flash=False)
-
-
-class PlanBook:
-    """The plans that are made for one question, such as a report. It belongs to whoever asks, and goes with them."""
-
-    def __init__(self) -> None:
-        self.plans: dict[PlacedModel, Plans] = {}
-        self.planned = defaultdict[PlacedModel, Planned](dict)
-
-    def of(self, model: PlacedModel) -> Plans:
-        """The plans of a model on a machine, made once."""
-        if model not in self.plans:
-            alone = None
-            if model.machine.count > 1 and model.placement.all_on_devices and not model.overridden:
-                whole = Placement.of(len(model.placement.layers), None, [1.0])
-                alone = self.of(replace(model, placement=whole, machine=replace(model.machine, count=1)))
-            self.plans[model] = Plans(model, self.planned[model.computed_alike], alone)
-        return self.plans[model]
-
-
-def between(low: int, first: BufferPlan, high: int, last: BufferPlan, cells: int) -> tuple[Buffer, ...]:
-    """The buffers for a number of cells between two for which everything lies in the same order: sizes of tensors are
-    linear in the cells, so each comparison that came out alike at both ends does so here."""
-
-    def share(one: int, other: int) -> int:
-        return one + (other - one) * (cells - low) // (high - low)
-
-    return tuple(
-        Buffer(share(one.size, other.size), {name: share(one.peak[name], other.peak[name]) for name in one.peak})
-        for one, other in zip(first.buffers, last.buffers, strict=True)
-    )
+@lru_cache(maxsize=2048)
+def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
+    b = model.micro_batch(context)
+    return buffers(b.steps, list(b.inputs.values()), model.machine.count, model.copies(context))

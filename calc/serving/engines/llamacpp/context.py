@@ -14,7 +14,7 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.graph import BLOCKS
+from calc.serving.engines.llamacpp.file import BLOCKS
 
 PADDING = 256
 """Cells come in multiples of it."""
@@ -22,6 +22,11 @@ WINDOWED = frozenset(
     "cohere2 exaone4 gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text gpt_oss llama4_text olmo3".split()
 )
 """Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
+
+
+def is_windowed(mixer: Mixer, model: Architecture) -> bool:
+    """Whether a layer keeps a window of the context alone."""
+    return isinstance(mixer, GQA) and mixer.window is not None and model.model_type in WINDOWED
 
 
 def padded(size: int, multiple: int = PADDING) -> int:
@@ -90,10 +95,9 @@ class ContextSizes:
 
     def cells_of(self, mixer: Mixer, model: Architecture) -> int:
         """Cells of one stream in a layer: those that a window passes over are used again."""
-        window = mixer.window if isinstance(mixer, GQA) and model.model_type in WINDOWED else None
-        if window is None or self.whole_windows:
+        if not is_windowed(mixer, model) or self.whole_windows:
             return self.cells
-        live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
+        live = (mixer.window or 0) * (self.sequences if self.streams == 1 else 1) + self.ubatch
         return padded(min(self.cells, live))
 
 

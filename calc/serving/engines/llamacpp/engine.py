@@ -6,7 +6,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
@@ -26,29 +26,26 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import padded, state_bytes
-from calc.serving.engines.llamacpp.file import layers_of
+from calc.serving.engines.llamacpp.file import BLOCKS, layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
-from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
-from calc.serving.engines.llamacpp.planner import Buffer
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
     FLOATING,
     SlotCache,
     cache_types,
     draft_precision,
-    drafting,
     placed,
     set_up,
     shares,
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
+from calc.serving.engines.llamacpp.tape import Buffer
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -79,15 +76,6 @@ class LlamaCpp(Engine):
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
-    def __init__(self, options: LlamaCppOptions | None = None, draft_model: Architecture | None = None) -> None:
-        super().__init__(options, draft_model)
-        self.book = PlanBook()
-
-    def with_options(self, **changes: object) -> Self:
-        other = super().with_options(**changes)
-        other.book = self.book
-        return other
-
     @property
     def kernels(self) -> str:
         words = (self.name, "cublas" * self.options.cuda_force_cublas, "scores" * (self.options.flash_attn == "off"))
@@ -106,7 +94,7 @@ class LlamaCpp(Engine):
         if self.options.device == "none":
             return None
         room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
-        machine = gpu, room, workload.batch, self.draft_model, self.book
+        machine = gpu, room, workload.batch, self.draft_model
         fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
         if fit is None:
             return None
@@ -270,11 +258,11 @@ class LlamaCpp(Engine):
         return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
     def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
-        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
         if self.draft_model is None:
             return super().draft_weights_per_stage(architecture, precision, stages)
-        draft = drafting(architecture, precision, placement, self.options, None, self.draft_model, self.book)
-        return (0,) * stages if draft is None else tuple(draft.plans.model.weights[stage] for stage in range(stages))
+        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
+        draft = set_up(architecture, precision, self.options, placement, None, self.draft_model).draft
+        return (0,) * stages if draft is None else tuple(draft.model.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = slots(self.options, workload.batch)
@@ -301,7 +289,7 @@ class LlamaCpp(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         layers = layers_of(laid_out.whole, predicts=self.options.predicts)
         placement = placed(self.options, layers, laid_out.layout.pp)
-        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model, self.book)
+        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model)
 
     def stage_peaks(
         self,
@@ -314,12 +302,12 @@ class LlamaCpp(Engine):
     ) -> list[StagePeak]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        if stage >= cache.plans.model.machine.count:
+        if stage >= cache.model.machine.count:
             return [StagePeak(0, Peak(WHAT, {}))]
-        (plans, context), *others = cache.contexts(workload.batch, workload.context)
+        (model, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
         cached = cache.required_bytes(stage, workload.batch, workload.context)
-        return [StagePeak(cached, largest_pass(plans.compute(context)[stage], guessing, write))]
+        return [StagePeak(cached, largest_pass(model.compute(context)[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}

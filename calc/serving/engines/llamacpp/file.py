@@ -7,10 +7,13 @@ from math import prod
 from types import MappingProxyType
 
 from calc.formats import Precision
+from calc.formats.ggml import TYPES
 from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.graph import BLOCKS
+
+BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
+"""Weights and bytes of a block of each type."""
 
 
 @dataclass(frozen=True, slots=True)

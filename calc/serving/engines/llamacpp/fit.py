@@ -16,7 +16,6 @@ from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
@@ -66,12 +65,11 @@ class Offloading:
         room: MachineRoom,
         batch: int = 1,
         draft: Architecture | None = None,
-        book: PlanBook | None = None,
     ) -> None:
         """`gpu` is the first of them (None: there is none), `draft` the draft model."""
         free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.gpu, self.room, self.batch = architecture, precision, gpu, room, batch
-        self.draft, self.book = draft, book or PlanBook()
+        self.draft = draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
         self.layers = layers_of(architecture, predicts=self.options.predicts)
 
@@ -81,7 +79,7 @@ class Offloading:
 
     def started(self, options: LlamaCppOptions) -> SlotCache:
         placement = placed(options, self.layers, len(self.room.gpus))
-        return set_up(self.model, self.precision, options, placement, self.gpu, self.draft, self.book)
+        return set_up(self.model, self.precision, options, placement, self.gpu, self.draft)
 
     @cached_property
     def unsplit(self) -> SlotCache:
@@ -182,7 +180,7 @@ class Offloading:
 
     def computed(self, length: int) -> int:
         """Bytes of the largest pass on the GPU where it takes most, if all layers are on GPUs."""
-        *on_gpus, _ = self.unsplit.plans.compute(self.unsplit.context(self.batch, length))
+        *on_gpus, _ = self.unsplit.model.compute(self.unsplit.context(self.batch, length))
         return max(buffer.size for buffer in on_gpus)
 
     def sizes(self, experts: int, length: int) -> list[int]:
@@ -196,7 +194,7 @@ class Offloading:
     @cached_property
     def weight_sizes(self) -> list[tuple[int, int]]:
         """Of each layer and the output: weights without routed experts, and these."""
-        whole, rows = self.unsplit.plans.model, []
+        whole, rows = self.unsplit.model, []
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
             rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
@@ -208,7 +206,7 @@ class Offloading:
         context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
         if not context.offload_cache:
             return sizes
-        widest = self.unsplit.plans.model.widest_value
+        widest = self.unsplit.model.widest_value
         for block in self.model.all_blocks:
             tensors = [t for mixer in block.mixers for t in cache_tensors(self.model, mixer, context, widest)]
             for layer in block.runs_in:

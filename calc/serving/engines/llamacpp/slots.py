@@ -9,9 +9,8 @@ from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel, PlanBook, Plans, PredictionLayers
+from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel, PredictionLayers
 from calc.serving.engines.llamacpp.context import ContextSizes
-from calc.serving.engines.llamacpp.devices import kernels_of
 from calc.serving.engines.llamacpp.file import model_file
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -33,62 +32,55 @@ class Draft:
     """The context of what guesses tokens: a draft model's own, or that of the model's layers for it
     (common/speculative.cpp: common_base_params_to_speculative)."""
 
-    plans: Plans
+    model: PlacedModel
     options: LlamaCppOptions
 
-    def context(self, model: ContextSizes) -> ContextSizes:
+    def context(self, target: ContextSizes) -> ContextSizes:
         """Of as many tokens and slots as the model's context, with a row of logits for each slot."""
-        options = self.options
+        options, size = self.options, target.cells * target.streams
         types = options.cache_type_k_draft, options.cache_type_v_draft
-        size = model.cells * model.streams
-        return resolved(self.plans, options, size, model.sequences, model.sequences, types)
+        return resolved(self.model, options, size, target.sequences, target.sequences, types)
 
 
 class SlotCache(Cache):
-    """The cache of all slots, set up at start, and the plans of what else is held."""
+    """The cache of all slots, set up at start, and what else is allocated with it."""
 
-    def __init__(self, plans: Plans, options: LlamaCppOptions, kv: CacheFormat, draft: Draft | None = None) -> None:
-        self.plans, self.options, self.draft = plans, options, draft
+    def __init__(self, model: PlacedModel, options: LlamaCppOptions, kv: CacheFormat, draft: Draft | None) -> None:
+        self.model, self.options, self.draft = model, options, draft
         self.types = cache_types(options, kv)
 
     def context(self, batch: int, length: int) -> ContextSizes:
         """The context that is set up for so many sequences of so many tokens."""
         options, sequences = self.options, slots(self.options, batch)
         size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
-        return resolved(self.plans, options, size, sequences, rows, self.types, rollback=rollback(options))
+        rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
+        return resolved(self.model, options, size, sequences, rows, self.types, rollback)
 
-    def contexts(self, batch: int, length: int) -> list[tuple[Plans, ContextSizes]]:
-        """The model's, and that of what guesses tokens, each with its plans."""
+    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+        """The model's, and that of what guesses tokens."""
         context = self.context(batch, length)
-        found = [(self.plans, context)]
-        return found if self.draft is None else [*found, (self.draft.plans, self.draft.context(context))]
+        return [(self.model, context)] + (
+            [] if self.draft is None else [(self.draft.model, self.draft.context(context))]
+        )
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
         contexts = self.contexts(batch, length)
         return [
-            sum(plans.model.weights[i] + plans.cache(context)[i] for plans, context in contexts)
-            for i in (*range(self.plans.model.machine.count), HOST)
+            sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
+            for i in (*range(self.model.machine.count), HOST)
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
         """The same of the buffers of their passes."""
-        computed = (plans.compute(context) for plans, context in self.contexts(batch, length))
+        computed = (model.compute(context) for model, context in self.contexts(batch, length))
         return [sum(buffer.size for buffer in buffers) for buffers in zip(*computed, strict=True)]
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return sum(plans.cache(context)[stage] for plans, context in self.contexts(batch, length))
+        return sum(model.cache(context)[stage] for model, context in self.contexts(batch, length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
         return self.required_bytes(stage, batch, length)
-
-    def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
-        most = self.required_bytes(stage, batch, length)
-        for plans, context in self.contexts(batch, length):
-            if (computed := plans.most_compute(context)) is None:
-                return None
-            most += computed
-        return most
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for the model on each GPU and on the host."""
@@ -99,18 +91,19 @@ class SlotCache(Cache):
         return [buffer for one in self.contexts(batch, length)[1:] for buffer in allocated(*one)]
 
 
-def allocated(plans: Plans, context: ContextSizes) -> list[DeviceBuffers]:
+def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:
     """What a context allocates on each GPU and on the host."""
-    held, computed = plans.cache(context), plans.compute(context)
-    places = [(f"gpu{i}", i, computed[i]) for i in range(plans.model.machine.count)] + [("host", HOST, computed[-1])]
+    cache, places = model.cache(context), [*range(model.machine.count), HOST]
     return [
-        DeviceBuffers(device=name, model=plans.model.weights[i], context=held[i], compute=buffer.size)
-        for name, i, buffer in places
+        DeviceBuffers(
+            device="host" if i == HOST else f"gpu{i}", model=model.weights[i], context=cache[i], compute=buffer.size
+        )
+        for i, buffer in zip(places, model.compute(context), strict=True)
     ]
 
 
 def resolved(
-    plans: Plans,
+    model: PlacedModel,
     options: LlamaCppOptions,
     size: int,
     sequences: int,
@@ -134,7 +127,7 @@ def resolved(
         rollback=rollback,
     )
     decided = options.flash_attn != "auto" or types[1] not in FLOATING  # quantized values need it
-    return context if decided else plans.resolved(context)
+    return context if decided else model.resolved(context)
 
 
 def set_up(
@@ -144,14 +137,12 @@ def set_up(
     placement: Placement,
     gpu: GPU | None,
     draft: Architecture | None = None,
-    book: PlanBook | None = None,
 ) -> SlotCache:
     """A model that is placed on GPUs of a kind (None: there are none), and the draft model beside it."""
-    machine = devices(options, placement.devices, gpu, cache_types(options, precision.kv))
-    file, book = model_file(architecture, precision, predicts=options.predicts), book or PlanBook()
-    plans = book.of(PlacedModel(file, placement, machine, overridden(options)))
-    guessing = drafting(architecture, precision, placement, options, gpu, draft, book)
-    return SlotCache(plans, options, precision.kv, guessing)
+    file = model_file(architecture, precision, predicts=options.predicts)
+    machine = devices(options, placement.devices, gpu)
+    model = PlacedModel(file, placement, machine, overridden(options))
+    return SlotCache(model, options, precision.kv, drafting(model, precision, options, draft))
 
 
 def overridden(options: LlamaCppOptions) -> bool:
@@ -160,26 +151,16 @@ def overridden(options: LlamaCppOptions) -> bool:
 
 
 def drafting(
-    architecture: Architecture,
-    precision: Precision,
-    placement: Placement,
-    options: LlamaCppOptions,
-    gpu: GPU | None,
-    draft: Architecture | None,
-    book: PlanBook,
+    model: PlacedModel, precision: Precision, options: LlamaCppOptions, draft: Architecture | None
 ) -> Draft | None:
     """What guesses tokens for a model, where it has a context of its own."""
-    types = options.cache_type_k_draft, options.cache_type_v_draft
-    machine = devices(options, placement.devices, gpu, types)
     if options.predicts:
-        file = model_file(architecture, precision, predicts=True)
-        return Draft(book.of(PredictionLayers(file, placement, machine, overridden(options))), options)
+        return Draft(PredictionLayers(model.file, model.placement, model.machine, model.overridden), options)
     if draft is None:
         return None
-    split = shares(options, placement.devices) if options.device is None else []
+    split = shares(options, model.placement.devices) if options.device is None else []
     where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-    file = model_file(draft, draft_precision(options, precision))
-    return Draft(book.of(PlacedModel(file, where, machine)), options)
+    return Draft(PlacedModel(model_file(draft, draft_precision(options, precision)), where, model.machine), options)
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
@@ -187,15 +168,12 @@ def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision
     return Precision(weights=options.weights_draft or precision.weights)
 
 
-def rollback(options: LlamaCppOptions) -> int:
-    """Tokens by which states can go back: as many as layers of the model guess (need_n_rs_seq)."""
-    return options.spec_draft_n_max if options.predicts else 0
-
-
-def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None, types: tuple[CacheType, CacheType]) -> Devices:
-    """The machine of a context whose cache is of some types."""
-    capability = kernels_of(capability_of(gpu), types) if options.rpc is None else None
-    return Devices(gpus if options.device is None else 0, capability)
+def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None) -> Devices:
+    """Of CUDA, by the compute capability; other GPUs have the kernels of Ampere."""
+    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
+    capability = int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
+    kernels = 800 if 700 <= capability < 890 else 890
+    return Devices(gpus if options.device is None else 0, kernels if options.rpc is None else None)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
@@ -247,9 +225,3 @@ def outputs(options: LlamaCppOptions, sequences: int) -> int | None:
     if options.n_outputs_max is not None:
         return options.n_outputs_max or None
     return min(options.batch_size, sequences * (1 + options.guessed))
-
-
-def capability_of(gpu: GPU | None) -> int:
-    """CUDA's compute capability times 100; of other GPUs that of one with the same kernels, Ampere."""
-    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
-    return int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
