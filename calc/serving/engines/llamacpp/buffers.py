@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 
 from calc.formats import Precision
@@ -11,10 +11,11 @@ from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, widest_value
+from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.file import BLOCKS, ModelFile, model_file
-from calc.serving.engines.llamacpp.forward import forward, prediction, representative
-from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER, MicroBatch
+from calc.serving.engines.llamacpp.forward import forward, prediction
+from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
+from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.tape import Buffer, buffers
 from calc.serving.engines.loading import up_to
@@ -48,62 +49,59 @@ class Devices:
 
 @dataclass(frozen=True)
 class PlacedModel:
-    """A model's file on a machine."""
+    """A model's file on a machine, or its layers for multi-token prediction: a context of their own on its weights."""
 
     file: ModelFile
     placement: Placement
     machine: Devices
     overridden: bool = False
     """Whether some weights stay on the host though their layer does not."""
-
-    @cached_property
-    def computed_alike(self) -> "PlacedModel":
-        """One whose passes take as much: where all weights are on devices, their types change nothing of what is
-        computed where, for a device multiplies with weights of any."""
-        if not self.placement.all_on_devices or self.overridden:
-            return self
-        architecture = self.file.architecture
-        predicts = len(self.file.layers) > architecture.num_layers
-        return replace(self, file=model_file(architecture, Precision(), predicts=predicts))
+    predicting: bool = False
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """Those of the layers that a pass goes through."""
-        return self.file.architecture.all_blocks
-
-    @cached_property
-    def widest_value(self) -> int:
-        return widest_value(self.file.architecture)
-
-    @cached_property
-    def layers(self) -> list[int]:
-        return representative(self.file, self.placement)
-
-    def micro_batch(self, context: ContextSizes) -> MicroBatch:
-        return forward(self.file, self.placement, context, self.machine.capability, self.layers)
+        model = self.file.architecture
+        return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
 
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        return weight_bytes(self)
+        return Counter() if self.predicting else weight_bytes(self)
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
         return cache_bytes(self, context)
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
-        """The buffer of the largest pass on each device, the host's last."""
-        return compute_buffers(self.computed_alike, context)
+        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
+        change nothing of what is computed where: a device multiplies with weights of any."""
+        if not self.placement.all_on_devices or self.overridden:
+            return compute_buffers(self, context)
+        model = self.file.architecture
+        predicts = len(self.file.layers) > model.num_layers
+        return compute_buffers(replace(self, file=model_file(model, Precision(), predicts=predicts)), context)
 
-    def copies(self, context: ContextSizes) -> int:
-        """Of every input: several where devices work one after the other on successive batches."""
-        pipelined = self.machine.count > 1 and self.placement.all_on_devices and not self.overridden
-        return COPIES if pipelined and context.offload_cache else 1
+    def context(
+        self,
+        options: LlamaCppOptions,
+        size: int,
+        sequences: int,
+        outputs: int | None,
+        types: tuple[CacheType, CacheType],
+        rollback: int = 0,
+    ) -> ContextSizes:
+        """A context of so many tokens under some flags; flash attention is off where a layer's device would not compute
+        it, unless it is asked for or values are quantized, which need it."""
+        context = ContextSizes.of(options, size, sequences, outputs, types, rollback)
+        if options.flash_attn == "auto" and BLOCKS[types[1]][0] == 1 and self.lacks_flash(context):
+            return replace(context, flash=False)
+        return context
 
-    def resolved(self, context: ContextSizes) -> ContextSizes:
-        """With flash attention off where a layer's device would not compute it (`--flash-attn auto`): for want of a
-        kernel, because the first GPU takes over what has its weights on the host, or because the states of the next
-        layer, which the graph reads before it attends, lie elsewhere."""
+    def lacks_flash(self, context: ContextSizes) -> bool:
+        """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
+        what has its weights on the host, or because the states of the next layer, which the graph reads before it
+        attends, lie elsewhere."""
         mixers = [(layer, mixer) for block in self.blocks for layer in block.runs_in for mixer in block.mixers]
         places = self.placement.layers
         scans = sorted(layer for layer, mixer in mixers if isinstance(mixer, Mamba | Mamba2 | ShortConv))
@@ -111,28 +109,13 @@ class PlacedModel:
         for layer, mixer in mixers:
             if not isinstance(mixer, GQA | LatentAttention):
                 continue
-            taken_over = places[layer] == HOST and on_cuda and context.sequences >= TAKEN_OVER
-            lacking = places[layer] != HOST and on_cuda and not has_flash_kernel(mixer, context)
-            next_scan = next((one for one in scans if one >= layer), None)
-            on_host = next_scan is not None and (places[next_scan] == HOST or not context.offload_cache)
-            if taken_over or lacking or (next_scan is not None and on_host != (places[layer] == HOST)):
-                return replace(context, flash=False)
-        return context
-
-
-class PredictionLayers(PlacedModel):
-    """The layers for multi-token prediction: a context of their own on the model's weights."""
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        return tuple(module.block for module in self.file.architecture.prediction)
-
-    def micro_batch(self, context: ContextSizes) -> MicroBatch:
-        return prediction(self.file, self.placement, context, self.machine.capability)
-
-    @property
-    def weights(self) -> Mapping[int, int]:
-        return Counter()
+            on_host = places[layer] == HOST
+            next_scan = next((scan for scan in scans if scan >= layer), None)
+            if on_cuda and (context.sequences >= TAKEN_OVER if on_host else not has_flash_kernel(mixer, context)):
+                return True
+            if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
+                return True
+        return False
 
 
 def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> bool:
@@ -157,11 +140,9 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
 @lru_cache(maxsize=512)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
-    architecture = model.file.architecture
     for block in model.blocks:
-        tensors = [t for m in block.mixers for t in cache_tensors(architecture, m, context, model.widest_value)]
         places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
-        for tensor in tensors:
+        for tensor in block_cache(model.file.architecture, block, context):
             for device, count in places.items():
                 sizes[device] += count * model.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
     return MappingProxyType(sizes)
@@ -169,5 +150,8 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
 
 @lru_cache(maxsize=2048)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
-    b = model.micro_batch(context)
-    return buffers(b.steps, list(b.inputs.values()), model.machine.count, model.copies(context))
+    machine = model.machine
+    write = prediction if model.predicting else forward
+    b = write(model.file, model.placement, context, machine.capability)
+    pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
+    return buffers(b.steps, list(b.inputs.values()), machine.count, COPIES if pipelined else 1)

@@ -35,7 +35,6 @@ from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
-    FLOATING,
     SlotCache,
     cache_types,
     draft_precision,
@@ -164,7 +163,7 @@ class LlamaCpp(Engine):
         """Why a cache can't be stored so (llama_init_from_model)."""
         keys, values = types
         fields = f"cache_type_k{of}", f"cache_type_v{of}"
-        if values not in FLOATING and self.options.flash_attn == "off":
+        if BLOCKS[values][0] > 1 and self.options.flash_attn == "off":
             yield Refusal(Message("Quantized values need flash attention."), fields[1], ["f16"])
         mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
         if keys != values and any(isinstance(mixer, LatentAttention) for mixer in mixers):

@@ -16,7 +16,7 @@ from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
+from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
@@ -206,11 +206,10 @@ class Offloading:
         context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
         if not context.offload_cache:
             return sizes
-        widest = self.unsplit.model.widest_value
         for block in self.model.all_blocks:
-            tensors = [t for mixer in block.mixers for t in cache_tensors(self.model, mixer, context, widest)]
+            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
             for layer in block.runs_in:
-                sizes[layer] += sum(tensor.nbytes for tensor in tensors)
+                sizes[layer] += nbytes
         return sizes
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:

@@ -5,6 +5,7 @@ ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction)
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -21,7 +22,6 @@ from calc.serving.engines.llamacpp.habits import (
     NORM_ON_OUTPUT,
     PARALLEL,
     RESIDUAL_LAST,
-    ROTATED_BUT_FOURTH,
     ROWS_AFTER_NORM,
     ROWS_BEFORE_NORM,
     SCALED_EMBEDDING,
@@ -44,9 +44,7 @@ ODD_COUNTS = (288, 576)
 """Numbers of experts among which one kernel of CUDA chooses, with powers of 2 up to 512."""
 
 
-def forward(
-    file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None, layers: Sequence[int]
-) -> MicroBatch:
+def forward(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
     """Embedding, some layers, which stand for all, and output."""
     b, model = MicroBatch(file, placement, context, capability), file.architecture
     whole, deep = model.hidden * context.tokens, stacked(model)
@@ -58,16 +56,14 @@ def forward(
         state = b.view(given, whole)
     b.needed = len(b.steps)
     if "token_embd_norm.weight" in file.outside:
-        norm = b.stored(file.outside["token_embd_norm.weight"], HOST)
-        state = b.weighted(norm, "embeddings", whole, b.same("norm", state, over=0), over=1)
+        state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
     if b.kind in SCALED_EMBEDDING or model.details.scaled_embedding:
         state = b.same("embeddings", state)
     if "position_embd.weight" in file.outside:
-        state = b.summed(
-            state, b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host), "embeddings"
-        )
+        places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
+        state = b.summed(state, places, "embeddings")
     blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
-    for b.layer in layers:
+    for b.layer in representative(file, placement):
         state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
         if b.layer < deep:
             state = b.same("state", state, b.view(given, whole))
@@ -96,7 +92,7 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, cap
     if b.has("nextn.shared_head_norm.weight"):
         state = b.norm(state, "nextn.shared_head_norm")
     else:
-        state = b.outer("output_norm.weight", "last norm", whole, b.same("last norm", state), over=1)
+        state = b.same("last norm", b.same("last norm", state), by="output_norm.weight")
     state.stays = True
     state, b.rows = b.wanted(state), context.outputs
     if b.has("nextn.shared_head_head.weight"):
@@ -114,7 +110,7 @@ def output(b: MicroBatch, state: PassTensor) -> None:
     mean = b.model.final_norm == "layer" or b.kind in LAYER_NORM
     state = b.same("last norm", state, over=not mean)
     if "output_norm.weight" in b.file.outside:
-        state = b.outer("output_norm.weight", "last norm", state.nbytes // 4, state, over=1)
+        state = b.same("last norm", state, by="output_norm.weight")
     state.stays = True
     if b.kind in ROWS_AFTER_NORM:
         state, b.rows = b.wanted(state), b.context.outputs
@@ -124,7 +120,7 @@ def output(b: MicroBatch, state: PassTensor) -> None:
 
 def logits(b: MicroBatch, state: PassTensor) -> None:
     head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-    b.outer(head, "logits", b.file.outside[head].ne[1] * b.rows, state).stays = True
+    b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head).stays = True
 
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
@@ -160,7 +156,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         out = b.norm(out, "post_ffw_norm")
     state = b.summed(state, out) if b.kind in STATE_FIRST | {"phi3"} else b.summed(out, state)
     if b.has("layer_output_scale.weight"):
-        state = b.by("layer_output_scale.weight", "state", state.nbytes // 4, state, over=1)
+        state = b.same("state", state, by="layer_output_scale.weight")
     return state
 
 
@@ -210,7 +206,7 @@ def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
 def fed_after_norm(b: MicroBatch, ffn: FeedForward | None, state: PassTensor) -> PassTensor:
     """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
     if isinstance(ffn, MoE) and ffn.beside is not None:
-        scaled = b.by("ffn_gate_inp.scale", "norm", state.nbytes // 4, b.same("norm", state), over=1)
+        scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
         made = routed(b, ffn, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
         out = b.norm(dense(b, ffn.beside, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
         return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
@@ -250,66 +246,53 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
     return b.summed(made, dense(b, moe.shared, x, "_shexp"), "experts")
 
 
-def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor]:
-    """The experts of each token by the router, and what they weigh."""
-    each, count, late = moe.n_experts * b.rows, moe.n_experts, b.kind in SOFTMAX_OF_CHOSEN
-    groups = b.model.details.expert_groups > 1
-    router = b.project(x, "ffn_gate_inp", "router")
-    probabilities = router if late else b.same("probabilities of experts", router)
-    ranked = probabilities
-    if b.has("exp_probs_b.bias"):
-        ranked = b.by("exp_probs_b.bias", "ranks of experts", each, probabilities, over=1)
-    if groups:
-        ranked = b.add("ranks of experts", each, ranked)
-    order = b.add("order of experts", each, ranked)
-    weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
-    if late:
-        weights = b.same("weights of experts", weights, over=0)
-    elif b.model.details.normed_weights and b.kind not in UNNORMED_ROUTER:
-        total = b.add("weights of experts", b.rows, weights)
-        weights = b.same("weights of experts", weights, total, over=0)
-    kernel = count in ODD_COUNTS or (count <= 512 and count & (count - 1) == 0)
-    if b.on_cuda and kernel and not groups and b.kind not in SOFTMAX_OF_CHOSEN | WEIGHTED_BEFORE:
-        b.fused = router, probabilities, ranked, order
-    return order, weights
-
-
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Callable[[], PassTensor]) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
-    order, weights = chosen(b, moe, router_input)
+    order, weights, fused = chosen(b, moe, router_input)
     x, used, tokens = experts_input(), moe.top_k, b.rows
-    inner, width = used * moe.expert.intermediate * tokens, x.nbytes // 4
-    early = b.kind in WEIGHTED_BEFORE
+    inner, width, early = used * moe.expert.intermediate * tokens, x.nbytes // 4, b.kind in WEIGHTED_BEFORE
     if early:
         x = b.add("weighted", used * width, x, weights)
 
-    def through(weight: str, name: str, elements: int, x: PassTensor) -> PassTensor:
-        return b.biased(b.by(f"{weight}.weight", name, elements, x, order), weight)
+    def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
+        return b.biased(b.add(f"{name} of experts", elements, *reads, order, by=f"{weight}.weight"), weight)
 
     if b.has("ffn_gate_up_exps.weight"):
-        made = b.add(
-            "gate times up of experts", inner, through("ffn_gate_up_exps", "gate and up of experts", 2 * inner, x)
-        )
+        both = [through("ffn_gate_up_exps", "gate and up", 2 * inner, x, *fused)]
     elif moe.expert.gated:
-        made = b.add(
-            "gate times up of experts",
-            inner,
-            through("ffn_gate_exps", "gate of experts", inner, x),
-            through("ffn_up_exps", "up of experts", inner, x),
-        )
+        both = [through("ffn_gate_exps", "gate", inner, x, *fused), through("ffn_up_exps", "up", inner, x)]
     else:
-        made = b.same("activated experts", through("ffn_up_exps", "up of experts", inner, x))
-    out = through("ffn_down_exps", "down of experts", used * width, made)
-    fused = [out, weights]
+        both = [through("ffn_up_exps", "up", inner, x, *fused)]
+    made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
+    out = through("ffn_down_exps", "down", used * width, made)
+    added = [out, weights]
     if b.has("ffn_down_exps.scale"):
-        table = b.add("scales of experts", moe.n_experts * tokens, b.view(b.own("ffn_down_exps.scale")))
-        fused.append(b.add("scales of experts", used * tokens, table, order))
-        out = b.same("scaled experts", out, fused[-1])
+        scales = b.add("scales of experts", moe.n_experts * tokens, b.view(b.weight("ffn_down_exps.scale")))
+        added.append(b.add("scales of experts", used * tokens, scales, order))
+        out = b.same("scaled experts", out, added[-1])
     if not early:
         out = b.same("weighted experts", out, weights)
     total = b.add("experts", width, out)
-    b.write(None, total, out, *(fused if b.on_cuda and 2 <= used <= MOST_WEIGHTED and not early else ()))
+    b.write(None, total, out, *(added if b.on_cuda and 2 <= used <= MOST_WEIGHTED and not early else ()))
     return total
+
+
+def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
+    """The experts of each token by the router, what they weigh, and what the kernel that chooses keeps."""
+    count, late, groups = moe.n_experts, b.kind in SOFTMAX_OF_CHOSEN, b.model.details.expert_groups > 1
+    router = b.project(x, "ffn_gate_inp", "router")
+    ranked = probabilities = router if late else b.same("probabilities of experts", router)
+    if b.has("exp_probs_b.bias"):
+        ranked = b.same("ranks of experts", probabilities, by="exp_probs_b.bias")
+    if groups:
+        ranked = b.same("ranks of experts", ranked, over=0)
+    order = b.same("order of experts", ranked, over=0)
+    weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
+    if late or (b.model.details.normed_weights and b.kind not in UNNORMED_ROUTER):
+        weights = b.same("weights of experts", weights, over=0)
+    kernel = count in ODD_COUNTS or (count <= 512 and count & (count - 1) == 0)
+    fused = b.on_cuda and kernel and not groups and b.kind not in SOFTMAX_OF_CHOSEN | WEIGHTED_BEFORE
+    return order, weights, (router, probabilities, ranked) if fused else ()
 
 
 def unknown_mixers(model: Architecture) -> str | None:
@@ -326,16 +309,16 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(file: ModelFile, placement: Placement) -> list[int]:
+@lru_cache(maxsize=64)
+def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
     """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
-    rotation = 4 if file.architecture.gguf.architecture in ROTATED_BUT_FOURTH else 1
 
     def kind(layer: int) -> Hashable:
         weights = file.layers[layer].items()
         on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        return blocks[layer], placement.layers[layer], layer % rotation == rotation - 1, layer < deep, on_host
+        return blocks[layer], placement.layers[layer], layer < deep, on_host
 
     *kinds, _ = [kind(layer) for layer in range(file.architecture.num_layers)]
     most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
@@ -344,7 +327,7 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
         period, times = longest_repetition(kinds, at)
         chosen += range(at, at + period * min(times, most))
         at += period * times
-    return [*chosen, len(kinds)]
+    return *chosen, len(kinds)
 
 
 def longest_repetition(kinds: Sequence[Hashable], at: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Sizes are those of fp32, which llama.cpp computes in (llama-graph.cpp of llama.c
 from calc.errors import ConfigError, Message
 from calc.model.feedforward import MoE
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
-from calc.serving.engines.llamacpp.file import FileTensor, ModelFile
+from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.habits import LAYER_NORM
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.tape import PassStep, PassTensor
@@ -30,8 +30,6 @@ class MicroBatch:
         self.layer, self.rows = 0, context.tokens
         self.steps: list[PassStep] = []
         self.inputs: dict[str, PassTensor] = {}
-        self.fused: tuple[PassTensor, ...] = ()
-        """What a kernel that computes several operations keeps until the next one."""
         self.needed = 0
         """Steps that the graph surely has before whatever comes next."""
 
@@ -45,22 +43,52 @@ class MicroBatch:
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
 
+    def width(self, name: str) -> int:
+        """Rows of a matrix of this layer. Raises ConfigError where the file has none of that name."""
+        if not self.has(name):
+            sentence = Message("llama.cpp reads {name}, which a file of this model does not have.", name=name)
+            raise ConfigError(sentence, "engine")
+        return self.file.layers[self.layer][name].ne[-1]
+
+    def weight(self, name: str) -> PassTensor:
+        """A weight of this layer, or one outside the layers. Raises ConfigError where the file has neither."""
+        outside = self.file.outside.get(name)
+        if outside is not None:
+            place = HOST if name == "token_embd_norm.weight" else self.placement.output
+            if name == "rope_freqs.weight":
+                place = self.placement.layers[self.layer]
+            return PassTensor(name, outside.nbytes, self.device(place), fixed=True, weight=True)
+        self.width(name)
+        place = self.placement.of_weight(name, self.layer)
+        return PassTensor(name, self.file.layers[self.layer][name].nbytes, self.device(place), fixed=True, weight=True)
+
     def input(self, name: str, nbytes: int) -> PassTensor:
         """What the host writes before the pass, once for all layers."""
         return self.inputs.setdefault(name, PassTensor(name, nbytes, self.host))
 
-    def add(self, name: str, elements: int, *reads: PassTensor, over: int = 0, on: int | None = None) -> PassTensor:
-        """So many elements, which may be written over one of the first `over` sources."""
+    def add(
+        self,
+        name: str,
+        elements: int,
+        *reads: PassTensor,
+        by: str | None = None,
+        over: int = 0,
+        on: int | None = None,
+        rows: int | None = None,
+    ) -> PassTensor:
+        """So many elements, which may be written over one of the first `over` sources. What is made `by` a weight is
+        made where that lies; a large operation is the first GPU's even if that is on the host."""
         made = PassTensor(name, 4 * elements)
+        if by is not None:
+            weight = self.weight(by)
+            taken_over = self.on_cuda and weight.device == self.host and (rows or self.rows) >= TAKEN_OVER
+            on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
         self.steps.append(PassStep(on, made, reads, reads[:over]))
-        if self.fused:
-            fused, self.fused = self.fused, ()
-            self.write(None, *fused)
         return made
 
-    def same(self, name: str, x: PassTensor, *others: PassTensor, over: int = 1) -> PassTensor:
-        """As many as x has."""
-        return self.add(name, x.nbytes // 4, x, *others, over=over)
+    def same(self, name: str, x: PassTensor, *others: PassTensor, by: str | None = None, over: int = 1) -> PassTensor:
+        """As many elements as x has."""
+        return self.add(name, x.nbytes // 4, x, *others, by=by, over=over)
 
     def write(self, on: int | None, *reads: PassTensor) -> None:
         """Into what is there already."""
@@ -71,54 +99,20 @@ class MicroBatch:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
         return PassTensor(x.name, x.nbytes if elements is None else 4 * elements, whole=x.holder)
 
-    def own(self, weight: str) -> PassTensor:
-        """A weight of this layer. Raises ConfigError where the file has none of that name."""
-        return self.stored(self.of_layer(weight), self.placement.of_weight(weight, self.layer))
-
-    def of_layer(self, weight: str) -> FileTensor:
-        if not self.has(weight):
-            sentence = Message("llama.cpp reads {name}, which a file of this model does not have.", name=weight)
-            raise ConfigError(sentence, "engine")
-        return self.file.layers[self.layer][weight]
-
-    def stored(self, weight: FileTensor, place: int) -> PassTensor:
-        return PassTensor(weight.name, weight.nbytes, self.device(place), fixed=True, weight=True)
-
-    def weighted(
-        self, stored: PassTensor, name: str, elements: int, *reads: PassTensor, over: int = 0, rows: int | None = None
-    ) -> PassTensor:
-        """By a weight, where it lies; a large operation is the first GPU's even if that is on the host."""
-        taken_over = self.on_cuda and stored.device == self.host and (rows or self.rows) >= TAKEN_OVER
-        sources = (*reads, stored) if over else (stored, *reads)
-        return self.add(name, elements, *sources, over=over, on=0 if taken_over else stored.device)
-
-    def by(
-        self, weight: str, name: str, elements: int, *reads: PassTensor, over: int = 0, rows: int | None = None
-    ) -> PassTensor:
-        """By a weight of this layer."""
-        return self.weighted(self.own(weight), name, elements, *reads, over=over, rows=rows)
-
-    def outer(self, weight: str, name: str, elements: int, x: PassTensor, over: int = 0) -> PassTensor:
-        """By a weight of the output."""
-        stored = self.stored(self.file.outside[weight], self.placement.output)
-        return self.weighted(stored, name, elements, x, over=over)
-
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
-        width = self.of_layer(f"{weight}.weight").ne[1]
-        return self.biased(self.by(f"{weight}.weight", name, self.rows * width, x), weight)
+        made = self.add(name, self.rows * self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
+        return self.biased(made, weight)
 
     def biased(self, x: PassTensor, weight: str) -> PassTensor:
-        return self.by(f"{weight}.bias", x.name, x.nbytes // 4, x, over=1) if self.has(f"{weight}.bias") else x
+        return self.same(x.name, x, by=f"{weight}.bias") if self.has(f"{weight}.bias") else x
 
     def norm(self, x: PassTensor, weight: str) -> PassTensor:
         """RMSNorm is written over what nothing else reads, LayerNorm is not."""
         weighted = self.has(f"{weight}.weight")
         mean = self.has(f"{weight}.bias") or self.kind in LAYER_NORM or not weighted
         made = self.same("norm", x, over=not mean)
-        return (
-            self.biased(self.by(f"{weight}.weight", "norm", x.nbytes // 4, made, over=1), weight) if weighted else made
-        )
+        return self.biased(self.same("norm", made, by=f"{weight}.weight"), weight) if weighted else made
 
     def wanted(self, x: PassTensor) -> PassTensor:
         """The rows of the tokens whose logits are wanted."""

@@ -1,7 +1,7 @@
 """What llama.cpp sets up at start: the slots' cache, and the plans of everything that is held beside it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
@@ -9,7 +9,7 @@ from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel, PredictionLayers
+from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.file import model_file
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
@@ -23,8 +23,6 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
     "q4_0": "q4_0",
 }
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
-FLOATING = frozenset({"f32", "f16", "bf16"})
-"""Storage of keys and values that is not quantized."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Draft:
         """Of as many tokens and slots as the model's context, with a row of logits for each slot."""
         options, size = self.options, target.cells * target.streams
         types = options.cache_type_k_draft, options.cache_type_v_draft
-        return resolved(self.model, options, size, target.sequences, target.sequences, types)
+        return self.model.context(options, size, target.sequences, target.sequences, types)
 
 
 class SlotCache(Cache):
@@ -54,7 +52,7 @@ class SlotCache(Cache):
         options, sequences = self.options, slots(self.options, batch)
         size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
-        return resolved(self.model, options, size, sequences, rows, self.types, rollback)
+        return self.model.context(options, size, sequences, rows, self.types, rollback)
 
     def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
         """The model's, and that of what guesses tokens."""
@@ -102,34 +100,6 @@ def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:
     ]
 
 
-def resolved(
-    model: PlacedModel,
-    options: LlamaCppOptions,
-    size: int,
-    sequences: int,
-    outputs: int | None,
-    types: tuple[CacheType, CacheType],
-    rollback: int = 0,
-) -> ContextSizes:
-    """A context of so many tokens under some flags."""
-    context = ContextSizes.of(
-        size,
-        batch=options.batch_size,
-        ubatch=options.ubatch_size,
-        sequences=sequences,
-        unified=options.kv_unified,
-        outputs=outputs,
-        type_k=types[0],
-        type_v=types[1],
-        flash=options.flash_attn != "off",
-        offload_cache=options.kv_offload,
-        whole_windows=options.swa_full,
-        rollback=rollback,
-    )
-    decided = options.flash_attn != "auto" or types[1] not in FLOATING  # quantized values need it
-    return context if decided else model.resolved(context)
-
-
 def set_up(
     architecture: Architecture,
     precision: Precision,
@@ -141,13 +111,9 @@ def set_up(
     """A model that is placed on GPUs of a kind (None: there are none), and the draft model beside it."""
     file = model_file(architecture, precision, predicts=options.predicts)
     machine = devices(options, placement.devices, gpu)
-    model = PlacedModel(file, placement, machine, overridden(options))
+    overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
+    model = PlacedModel(file, placement, machine, overridden)
     return SlotCache(model, options, precision.kv, drafting(model, precision, options, draft))
-
-
-def overridden(options: LlamaCppOptions) -> bool:
-    """Whether some weights stay on the host though their layer does not."""
-    return options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
 
 
 def drafting(
@@ -155,7 +121,7 @@ def drafting(
 ) -> Draft | None:
     """What guesses tokens for a model, where it has a context of its own."""
     if options.predicts:
-        return Draft(PredictionLayers(model.file, model.placement, model.machine, model.overridden), options)
+        return Draft(replace(model, predicting=True), options)
     if draft is None:
         return None
     split = shares(options, model.placement.devices) if options.device is None else []
