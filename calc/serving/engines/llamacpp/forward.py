@@ -21,12 +21,12 @@ from calc.serving.engines.llamacpp.habits import (
     LAYER_NORM,
     NORM_ON_OUTPUT,
     PARALLEL,
-    RESIDUAL_LAST,
     ROWS_AFTER_NORM,
     ROWS_BEFORE_NORM,
     SCALED_EMBEDDING,
     SINGLE_MIXERS,
     SOFTMAX_OF_CHOSEN,
+    STATE_BEFORE_FED,
     STATE_FIRST,
     UNNORMED_ROUTER,
     WEIGHTED_BEFORE,
@@ -125,39 +125,29 @@ def logits(b: MicroBatch, state: PassTensor) -> None:
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """One layer; the last goes on with those tokens alone whose logits are wanted."""
-
-    def wanted(made: PassTensor, state: PassTensor) -> tuple[PassTensor, PassTensor]:
-        if not last or b.kind in ROWS_AFTER_NORM | ROWS_BEFORE_NORM:
-            return made, state
-        picked = b.wanted(made), b.wanted(state)
-        b.rows = b.context.outputs
-        return picked
-
     if b.kind in PARALLEL:
         return parallel(b, block, state, last=last)
     bare = b.kind in NORM_ON_OUTPUT and not b.has("attn_norm.weight")
     normed = state if bare else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
         b.needed = len(b.steps)
-    if b.kind in SINGLE_MIXERS:
-        return b.summed(
-            *wanted(mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block.ffn, normed), state)
-        )
     if len(block.mixers) > 1:
-        made, state = wanted(both_mixers(b, block, state, normed), state)
-        state = b.summed(made, state)
+        made = both_mixers(b, block, state, normed)
     else:
-        made, state = wanted(mixed(b, block.mixers[0], normed), state)
-        if b.kind in NORM_ON_OUTPUT:
-            made = b.norm(made, "post_attention_norm")
-        state = b.summed(state, made) if b.kind in STATE_FIRST else b.summed(made, state)
+        made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block.ffn, normed)
+    if last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM:
+        made, state = b.wanted(made), b.wanted(state)
+        b.rows = b.context.outputs
+    if b.kind in NORM_ON_OUTPUT:
+        made = b.norm(made, "post_attention_norm")
+    state = b.summed(state, made) if b.kind in STATE_FIRST else b.summed(made, state)
+    if b.kind in SINGLE_MIXERS:
+        return state
     out = fed_after_norm(b, block.ffn, state)
     if b.kind in NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
-    state = b.summed(state, out) if b.kind in STATE_FIRST | {"phi3"} else b.summed(out, state)
-    if b.has("layer_output_scale.weight"):
-        state = b.same("state", state, by="layer_output_scale.weight")
-    return state
+    state = b.summed(state, out) if b.kind in STATE_BEFORE_FED else b.summed(out, state)
+    return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
 def both_mixers(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
@@ -173,34 +163,17 @@ def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     """A layer whose attention and feed-forward read the same state; most project attention's result last."""
     (mixer,) = block.mixers
     assert isinstance(mixer, GQA)
-    normed, tokens = b.norm(state, "attn_norm"), b.rows
+    normed = b.norm(state, "attn_norm")
     rest = grouped_attention(b, mixer, normed)
-    own_norm, residual_last = b.has("ffn_norm.weight"), b.kind in RESIDUAL_LAST
-
-    def wanted(x: PassTensor) -> PassTensor:
-        return b.wanted(x) if last else x
-
-    def projected() -> PassTensor:
-        rows, b.rows = b.rows, tokens
-        made = wanted(rest())
-        b.rows = rows
-        return made
-
-    attention = projected() if b.kind == "phi2" else None
-    if own_norm and residual_last:
+    attention = rest() if last or b.kind == "phi2" else None
+    if b.has("ffn_norm.weight"):
         normed = b.norm(state, "ffn_norm")
-    elif own_norm:
-        state = wanted(state)
-        normed = b.norm(state, "ffn_norm")
-    if last:
-        normed = normed if own_norm and not residual_last else b.wanted(normed)
+    if last and attention is not None:
+        attention, state, normed = (b.wanted(x) for x in (attention, state, normed))
         b.rows = b.context.outputs
     out = fed(b, block.ffn, normed)
-    if attention is not None:
-        return b.summed(b.summed(attention, out), wanted(state))
-    if residual_last:
-        return b.summed(b.summed(out, projected()), wanted(state))
-    return b.summed(b.summed(out, state if own_norm else wanted(state)), projected())
+    made = b.summed(out, rest()) if attention is None else b.summed(attention, out)
+    return b.summed(made, state)
 
 
 def fed_after_norm(b: MicroBatch, ffn: FeedForward | None, state: PassTensor) -> PassTensor:

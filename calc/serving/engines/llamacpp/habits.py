@@ -5,10 +5,10 @@ Source: src/models/*.cpp of llama.cpp 0c1e57098.
 
 PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
 """Attention and feed-forward read the same state."""
-RESIDUAL_LAST = frozenset({"falcon"})
-"""What they make is added up before the state is."""
 STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
+STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
+"""It is behind the feed-forward."""
 NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "olmo2"})
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
