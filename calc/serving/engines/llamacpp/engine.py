@@ -259,9 +259,8 @@ class LlamaCpp(Engine):
     def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
         if self.draft_model is None:
             return super().draft_weights_per_stage(architecture, precision, stages)
-        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
-        draft = set_up(architecture, precision, self.options, placement, None, self.draft_model).draft
-        return (0,) * stages if draft is None else tuple(draft.model.weights[stage] for stage in range(stages))
+        draft = set_up(architecture, precision, self.options, stages, None, self.draft_model).draft
+        return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = slots(self.options, workload.batch)
@@ -286,9 +285,8 @@ class LlamaCpp(Engine):
         return state_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        layers = layers_of(laid_out.whole, predicts=self.options.predicts)
-        placement = placed(self.options, layers, laid_out.layout.pp)
-        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model)
+        model, gpus = laid_out.whole, laid_out.layout.pp
+        return set_up(model, laid_out.precision, self.options, gpus, gpu, self.draft_model)
 
     def stage_peaks(
         self,

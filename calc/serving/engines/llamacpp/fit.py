@@ -20,7 +20,7 @@ from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
-from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
+from calc.serving.engines.llamacpp.slots import SlotCache, set_up
 
 STEPS = 12
 """Halvings of the share to which GPUs are filled: finer than a layer of any model."""
@@ -73,13 +73,8 @@ class Offloading:
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
         self.layers = layers_of(architecture, predicts=self.options.predicts)
 
-    @property
-    def experts(self) -> bool:
-        return any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
-
     def started(self, options: LlamaCppOptions) -> SlotCache:
-        placement = placed(options, self.layers, len(self.room.gpus))
-        return set_up(self.model, self.precision, options, placement, self.gpu, self.draft)
+        return set_up(self.model, self.precision, options, len(self.room.gpus), self.gpu, self.draft)
 
     @cached_property
     def unsplit(self) -> SlotCache:
@@ -107,11 +102,7 @@ class Offloading:
         if options is None:
             return None
         cache = self.started(options)
-        return Fitted(
-            options,
-            tuple(cache.buffers(self.batch, length)),
-            tuple(cache.draft_buffers(self.batch, length)),
-        )
+        return Fitted(options, tuple(cache.buffers(self.batch, length)), tuple(cache.draft_buffers(self.batch, length)))
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
         if not self.room.gpus:
@@ -119,21 +110,18 @@ class Offloading:
         whole = self.layers + 1
         if self.has_room(everything := self.offloaded(whole, 0, length), length):
             return everything
-        if self.experts and (roughly := self.roughly_least_experts(length)) is not None:
+        routed = any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
+        roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
+        if roughly is not None:
             found = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
             if found is not None:
                 return found
-        experts = self.layers if self.experts else 0
+        experts = self.layers if routed else 0
         roughly = largest(lambda n: self.split(n, experts, length) is not None, whole)
         counts = (self.offloaded(n, experts, length) for n in range(roughly, 0, -1))
         found = self.first_with_room(counts, length)
         nothing = self.options.model_copy(update={"n_gpu_layers": 0})
         return nothing if found is None and self.has_room(nothing, length) else found
-
-    def roughly_least_experts(self, length: int) -> int | None:
-        """Layers whose experts stay on the host, before a pass is planned."""
-        whole = self.layers + 1
-        return least(lambda n: self.split(whole, n, length) is not None, self.layers)
 
     def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
         """Of flags that put ever more on the host, the first ones with which everything has room."""

@@ -1,7 +1,7 @@
 """What llama.cpp sets up at start: the slots' cache, and the plans of everything that is held beside it."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
@@ -25,25 +25,13 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
 
 
-@dataclass(frozen=True)
-class Draft:
-    """The context of what guesses tokens: a draft model's own, or that of the model's layers for it
-    (common/speculative.cpp: common_base_params_to_speculative)."""
-
-    model: PlacedModel
-    options: LlamaCppOptions
-
-    def context(self, target: ContextSizes) -> ContextSizes:
-        """Of as many tokens and slots as the model's context, with a row of logits for each slot."""
-        options, size = self.options, target.cells * target.streams
-        types = options.cache_type_k_draft, options.cache_type_v_draft
-        return self.model.context(options, size, target.sequences, target.sequences, types)
-
-
 class SlotCache(Cache):
     """The cache of all slots, set up at start, and what else is allocated with it."""
 
-    def __init__(self, model: PlacedModel, options: LlamaCppOptions, kv: CacheFormat, draft: Draft | None) -> None:
+    def __init__(
+        self, model: PlacedModel, options: LlamaCppOptions, kv: CacheFormat, draft: PlacedModel | None
+    ) -> None:
+        """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
         self.types = cache_types(options, kv)
 
@@ -55,11 +43,14 @@ class SlotCache(Cache):
         return self.model.context(options, size, sequences, rows, self.types, rollback)
 
     def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
-        """The model's, and that of what guesses tokens."""
-        context = self.context(batch, length)
-        return [(self.model, context)] + (
-            [] if self.draft is None else [(self.draft.model, self.draft.context(context))]
-        )
+        """The model's, and that of what guesses tokens: as many tokens and slots, with a row of logits for each slot
+        (common/speculative.cpp: common_base_params_to_speculative)."""
+        options, context = self.options, self.context(batch, length)
+        if self.draft is None:
+            return [(self.model, context)]
+        types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
+        drafting = self.draft.context(options, size, context.sequences, context.sequences, types)
+        return [(self.model, context), (self.draft, drafting)]
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
@@ -104,29 +95,22 @@ def set_up(
     architecture: Architecture,
     precision: Precision,
     options: LlamaCppOptions,
-    placement: Placement,
+    gpus: int,
     gpu: GPU | None,
     draft: Architecture | None = None,
 ) -> SlotCache:
-    """A model that is placed on GPUs of a kind (None: there are none), and the draft model beside it."""
+    """A model that is placed on GPUs of a kind (None: there are none), and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
+    placement = placed(options, len(file.layers), gpus)
     machine = devices(options, placement.devices, gpu)
     overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
     model = PlacedModel(file, placement, machine, overridden)
-    return SlotCache(model, options, precision.kv, drafting(model, precision, options, draft))
-
-
-def drafting(
-    model: PlacedModel, precision: Precision, options: LlamaCppOptions, draft: Architecture | None
-) -> Draft | None:
-    """What guesses tokens for a model, where it has a context of its own."""
-    if options.predicts:
-        return Draft(replace(model, predicting=True), options)
-    if draft is None:
-        return None
-    split = shares(options, model.placement.devices) if options.device is None else []
-    where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-    return Draft(PlacedModel(model_file(draft, draft_precision(options, precision)), where, model.machine), options)
+    drafting = replace(model, predicting=True) if options.predicts else None
+    if draft is not None and drafting is None:
+        split = shares(options, gpus) if options.device is None else []
+        where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
+        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, machine)
+    return SlotCache(model, options, precision.kv, drafting)
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
