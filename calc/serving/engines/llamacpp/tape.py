@@ -7,7 +7,7 @@ A tensor is alive from the step that makes it to the last one that reads it, and
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 ALIGNMENT = 128
@@ -33,6 +33,10 @@ class PassTensor:
     def holder(self) -> "PassTensor":
         return self.whole or self
 
+    @property
+    def allocated(self) -> int:
+        return -(-(self.nbytes + self.scratch) // ALIGNMENT) * ALIGNMENT
+
 
 @dataclass(slots=True)
 class PassStep:
@@ -42,15 +46,6 @@ class PassStep:
     makes: PassTensor | None
     reads: Sequence[PassTensor]
     over: Sequence[PassTensor] = ()  # sources that the result may be written over
-
-
-@dataclass(slots=True)
-class DeviceRun:
-    """Steps on one device, and what is copied there before them."""
-
-    device: int | None
-    copied: list[PassTensor] = field(default_factory=list)
-    steps: list[PassStep] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +65,16 @@ class DeviceMemory:
         self.alive: dict[int, PassTensor] = {}
         self.peak: list[PassTensor] = []
 
-    def place(self, tensor: PassTensor) -> None:
-        size = aligned(tensor)
+    def place(self, tensor: PassTensor, over: Sequence[PassTensor] = ()) -> None:
+        """Into the smallest gap, or over a source of its size that nothing else reads."""
+        size = tensor.allocated
+        for source in over:
+            alike = source.nbytes + source.scratch == tensor.nbytes and source.device == tensor.device
+            if alike and source.readers == 1 and not (source.fixed or source.stays or source.whole):
+                tensor.offset, source.fixed = source.offset, True
+                del self.alive[id(source)]
+                self.alive[id(tensor)] = tensor
+                return
         best = self.gaps[-1]
         for gap in self.gaps[:-1]:
             if size <= gap[1] <= best[1]:
@@ -85,16 +88,9 @@ class DeviceMemory:
         if tensor.offset + size > self.size:
             self.size, self.peak = tensor.offset + size, list(self.alive.values())
 
-    def replace(self, source: PassTensor, tensor: PassTensor) -> None:
-        """Write a tensor over one that is not read any more."""
-        tensor.offset, source.fixed = source.offset, True
-        del self.alive[id(source)]
-        self.alive[id(tensor)] = tensor
-
     def free(self, tensor: PassTensor) -> None:
         del self.alive[id(tensor)]
-        size = aligned(tensor)
-        at = bisect_right(self.gaps, [tensor.offset])
+        size, at = tensor.allocated, bisect_right(self.gaps, [tensor.offset])
         if tensor.offset + size == self.gaps[at][0]:
             size += self.gaps.pop(at)[1]
         if at and sum(self.gaps[at - 1]) == tensor.offset:
@@ -109,10 +105,6 @@ class DeviceMemory:
         return Buffer(self.size, MappingProxyType(sizes))
 
 
-def aligned(tensor: PassTensor) -> int:
-    return -(-(tensor.nbytes + tensor.scratch) // ALIGNMENT) * ALIGNMENT
-
-
 def buffers(steps: Sequence[PassStep], inputs: Sequence[PassTensor], devices: int, copies: int) -> tuple[Buffer, ...]:
     """The buffer of every device, the host's last. Where devices work on successive batches, there are several `copies`
     of what each is given."""
@@ -120,27 +112,28 @@ def buffers(steps: Sequence[PassStep], inputs: Sequence[PassTensor], devices: in
     memory = [DeviceMemory() for _ in range(devices + 1)]
     for tensor in inputs:
         tensor.stays = copies > 1
-        for one in (tensor, *duplicates(tensor, tensor.device, copies - 1)):
-            memory[devices].place(one)
-    there: dict[tuple[int, int | None], PassTensor] = {}
+        for copy in (tensor, *duplicates(tensor, devices, copies - 1)):
+            memory[devices].place(copy)
+    there: dict[tuple[int, int], PassTensor] = {}
     ordered: list[PassStep] = []
-    for run in runs(steps):
-        for source in run.copied:
-            first, *others = duplicates(source, run.device, copies)
-            there[id(source), run.device] = first
-            ordered += [PassStep(source.holder.device, None, (source.holder,)), PassStep(run.device, first, ())]
-            for one in (first, *others) if copies > 1 else ():
-                memory[run.device or 0].place(one)
-        for step in run.steps:
-            over = [there.get((id(source), step.device), source) for source in step.over]
-            reads = [there.get((id(source), step.device), source.holder) for source in step.reads]
-            ordered.append(PassStep(step.device, step.makes, reads, over))
+    for copied, run in runs(steps):
+        device = run[0].device or 0
+        for source in copied:
+            first, *others = duplicates(source, device, copies)
+            there[id(source), device] = first
+            ordered += [PassStep(source.holder.device, None, (source.holder,)), PassStep(device, first, ())]
+            for copy in (first, *others) if copies > 1 else ():
+                memory[device].place(copy)
+        for step in run:
+            over = [there.get((id(source), device), source) for source in step.over]
+            reads = [there.get((id(source), device), source.holder) for source in step.reads]
+            ordered.append(PassStep(device, step.makes, reads, over))
     for step in ordered:
         for source in step.reads:
             source.readers += 1
     for step in ordered:
         if step.makes is not None and step.makes.offset < 0:
-            make(step.makes, step.over, memory[step.device or 0])
+            memory[step.device or 0].place(step.makes, step.over)
         for source in step.reads:
             source.readers -= 1
             if not (source.readers or source.fixed or source.stays):
@@ -148,16 +141,7 @@ def buffers(steps: Sequence[PassStep], inputs: Sequence[PassTensor], devices: in
     return tuple(one.buffer() for one in memory)
 
 
-def make(tensor: PassTensor, over: Sequence[PassTensor], memory: DeviceMemory) -> None:
-    for source in over:
-        alike = source.nbytes + source.scratch == tensor.nbytes and source.device == tensor.device
-        if alike and source.readers == 1 and not (source.fixed or source.stays or source.whole):
-            memory.replace(source, tensor)
-            return
-    memory.place(tensor)
-
-
-def duplicates(tensor: PassTensor, device: int | None, count: int) -> list[PassTensor]:
+def duplicates(tensor: PassTensor, device: int, count: int) -> list[PassTensor]:
     """Copies on a device, which stay where there are several."""
     return [PassTensor(tensor.name, tensor.nbytes, device, weight=tensor.weight, stays=count > 1) for _ in range(count)]
 
@@ -177,17 +161,19 @@ def settle(steps: Sequence[PassStep], host: int) -> None:
             step.makes.device = step.device
 
 
-def runs(steps: Sequence[PassStep]) -> Iterator[DeviceRun]:
-    """Steps that follow one another on a device; weights that are copied for one make room for those of the next."""
-    run, known = DeviceRun(steps[0].device), set[tuple[int, int | None]]()
+def runs(steps: Sequence[PassStep]) -> Iterator[tuple[list[PassTensor], list[PassStep]]]:
+    """Steps that follow one another on a device, after what is copied there before them; weights that are copied for
+    one run make room for those of the next."""
+    copied, run = list[PassTensor](), list[PassStep]()
+    known = set[tuple[int, int | None]]()
     for step in steps:
         foreign = [source for source in step.reads if source.holder.device != step.device]
-        if run.device != step.device or (run.copied and any(source.weight for source in foreign)):
-            yield run
-            run = DeviceRun(step.device)
+        if run and (run[0].device != step.device or (copied and any(source.weight for source in foreign))):
+            yield copied, run
+            copied, run = [], []
         for source in foreign:
             if (id(source), step.device) not in known:
                 known.add((id(source), step.device))
-                run.copied.append(source)
-        run.steps.append(step)
-    yield run
+                copied.append(source)
+        run.append(step)
+    yield copied, run
