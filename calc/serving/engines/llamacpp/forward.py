@@ -14,23 +14,9 @@ from calc.model.feedforward import MLP, FeedForward, MoE
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.habits import (
-    DEEPSTACK,
-    LAYER_NORM,
-    NORM_ON_OUTPUT,
-    PARALLEL,
-    ROWS_AFTER_NORM,
-    ROWS_BEFORE_NORM,
-    SCALED_EMBEDDING,
-    SINGLE_MIXERS,
-    SOFTMAX_OF_CHOSEN,
-    STATE_BEFORE_FED,
-    STATE_FIRST,
-    UNNORMED_ROUTER,
-    WEIGHTED_BEFORE,
-)
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.mixing import grouped_attention, mamba2, mixed
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -57,7 +43,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, capabi
     b.needed = len(b.steps)
     if "token_embd_norm.weight" in file.outside:
         state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
-    if b.kind in SCALED_EMBEDDING or model.details.scaled_embedding:
+    if b.kind in habits.SCALED_EMBEDDING or model.details.scaled_embedding:
         state = b.same("embeddings", state)
     if "position_embd.weight" in file.outside:
         places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
@@ -74,7 +60,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, capabi
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
     deep = model.vision.deepstack if model.vision is not None else 0
-    return deep if model.gguf.architecture in DEEPSTACK else 0
+    return deep if model.gguf.architecture in habits.DEEPSTACK else 0
 
 
 def prediction(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
@@ -104,15 +90,15 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, cap
 
 def output(b: MicroBatch, state: PassTensor) -> None:
     """The last norm and the head, of those tokens whose logits are wanted."""
-    if b.kind in ROWS_BEFORE_NORM:
+    if b.kind in habits.ROWS_BEFORE_NORM:
         state.stays = True
         state, b.rows = b.wanted(state), b.context.outputs
-    mean = b.model.final_norm == "layer" or b.kind in LAYER_NORM
+    mean = b.model.final_norm == "layer" or b.kind in habits.LAYER_NORM
     state = b.same("last norm", state, over=not mean)
     if "output_norm.weight" in b.file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
     state.stays = True
-    if b.kind in ROWS_AFTER_NORM:
+    if b.kind in habits.ROWS_AFTER_NORM:
         state, b.rows = b.wanted(state), b.context.outputs
         state.stays = True
     logits(b, state)
@@ -125,9 +111,9 @@ def logits(b: MicroBatch, state: PassTensor) -> None:
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """One layer; the last goes on with those tokens alone whose logits are wanted."""
-    if b.kind in PARALLEL:
+    if b.kind in habits.PARALLEL:
         return parallel(b, block, state, last=last)
-    bare = b.kind in NORM_ON_OUTPUT and not b.has("attn_norm.weight")
+    bare = b.kind in habits.NORM_ON_OUTPUT and not b.has("attn_norm.weight")
     normed = state if bare else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
         b.needed = len(b.steps)
@@ -135,18 +121,18 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         made = both_mixers(b, block, state, normed)
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block.ffn, normed)
-    if last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM:
+    if last and b.kind not in habits.ROWS_AFTER_NORM | habits.ROWS_BEFORE_NORM:
         made, state = b.wanted(made), b.wanted(state)
         b.rows = b.context.outputs
-    if b.kind in NORM_ON_OUTPUT:
+    if b.kind in habits.NORM_ON_OUTPUT:
         made = b.norm(made, "post_attention_norm")
-    state = b.summed(state, made) if b.kind in STATE_FIRST else b.summed(made, state)
-    if b.kind in SINGLE_MIXERS:
+    state = b.summed(state, made) if b.kind in habits.STATE_FIRST else b.summed(made, state)
+    if b.kind in habits.SINGLE_MIXERS:
         return state
     out = fed_after_norm(b, block.ffn, state)
-    if b.kind in NORM_ON_OUTPUT:
+    if b.kind in habits.NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
-    state = b.summed(state, out) if b.kind in STATE_BEFORE_FED else b.summed(out, state)
+    state = b.summed(state, out) if b.kind in habits.STATE_BEFORE_FED else b.summed(out, state)
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
@@ -223,7 +209,7 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Cal
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
     x, used, tokens = experts_input(), moe.top_k, b.rows
-    inner, width, early = used * moe.expert.intermediate * tokens, x.nbytes // 4, b.kind in WEIGHTED_BEFORE
+    inner, width, early = used * moe.expert.intermediate * tokens, x.nbytes // 4, b.kind in habits.WEIGHTED_BEFORE
     if early:
         x = b.add("weighted", used * width, x, weights)
 
@@ -252,7 +238,7 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Cal
 
 def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
     """The experts of each token by the router, what they weigh, and what the kernel that chooses keeps."""
-    count, late, groups = moe.n_experts, b.kind in SOFTMAX_OF_CHOSEN, b.model.details.expert_groups > 1
+    count, late, groups = moe.n_experts, b.kind in habits.SOFTMAX_OF_CHOSEN, b.model.details.expert_groups > 1
     router = b.project(x, "ffn_gate_inp", "router")
     ranked = probabilities = router if late else b.same("probabilities of experts", router)
     if b.has("exp_probs_b.bias"):
@@ -261,17 +247,17 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
         ranked = b.same("ranks of experts", ranked, over=0)
     order = b.same("order of experts", ranked, over=0)
     weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
-    if late or (b.model.details.normed_weights and b.kind not in UNNORMED_ROUTER):
+    if late or (b.model.details.normed_weights and b.kind not in habits.UNNORMED_ROUTER):
         weights = b.same("weights of experts", weights, over=0)
     kernel = count in ODD_COUNTS or (count <= 512 and count & (count - 1) == 0)
-    fused = b.on_cuda and kernel and not groups and b.kind not in SOFTMAX_OF_CHOSEN | WEIGHTED_BEFORE
+    fused = b.on_cuda and kernel and not groups and b.kind not in habits.SOFTMAX_OF_CHOSEN | habits.WEIGHTED_BEFORE
     return order, weights, (router, probabilities, ranked) if fused else ()
 
 
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose steps are not known here; None: all are."""
     known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
-    single = model.gguf.architecture in SINGLE_MIXERS
+    single = model.gguf.architecture in habits.SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"

@@ -5,9 +5,9 @@ Sizes are those of fp32, which llama.cpp computes in (llama-graph.cpp of llama.c
 
 from calc.errors import ConfigError, Message
 from calc.model.feedforward import MoE
+from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
 from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.habits import LAYER_NORM
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.tape import PassStep, PassTensor
 
@@ -110,7 +110,7 @@ class MicroBatch:
     def norm(self, x: PassTensor, weight: str) -> PassTensor:
         """RMSNorm is written over what nothing else reads, LayerNorm is not."""
         weighted = self.has(f"{weight}.weight")
-        mean = self.has(f"{weight}.bias") or self.kind in LAYER_NORM or not weighted
+        mean = self.has(f"{weight}.bias") or self.kind in habits.LAYER_NORM or not weighted
         made = self.same("norm", x, over=not mean)
         return self.biased(self.same("norm", made, by=f"{weight}.weight"), weight) if weighted else made
 

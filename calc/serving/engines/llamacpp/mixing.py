@@ -11,9 +11,9 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import CacheTensor, cache_tensors, is_windowed, state_widths
 from calc.serving.engines.llamacpp.file import BLOCKS
-from calc.serving.engines.llamacpp.habits import CAPPED_SCORES, ROTATED_IN_WINDOWS, UNROTATED
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.tape import PassTensor
 
@@ -48,7 +48,9 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
     d, d_v, tokens = mixer.d_head, mixer.d_v or mixer.d_head, b.rows
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     windows = any(is_windowed(one, b.model) for block in b.model.blocks for one in block.mixers)
-    rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
+    rotated = b.kind not in habits.UNROTATED and not (
+        b.kind in habits.ROTATED_IN_WINDOWS and windows and mixer.window is None
+    )
     turned_keys, turned_values = turns(b, b.context.type_k, d, mixer), turns(b, b.context.type_v, d_v, mixer)
     places, projected = [b.input("positions", 4 * tokens)], dict[str, PassTensor]()
     if "rope_freqs.weight" in b.file.outside and (mixer.window is None or b.kind != "gemma4"):
@@ -138,7 +140,7 @@ def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: Pass
             block, size = BLOCKS[cached[-1].type]
             values = b.add("transposed values", n_kv * width * cells * context.streams // block * size // 4, values)
         scores = b.add("scores", mixer.n_q * cells * tokens, keys, q)
-        if b.kind in CAPPED_SCORES:
+        if b.kind in habits.CAPPED_SCORES:
             scores = b.same("scores", scores)
         made = b.add("attention of each head", mixer.n_q * width * tokens, values, b.same("scores", scores, mask))
         if isinstance(mixer, GQA):
