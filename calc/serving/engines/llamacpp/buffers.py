@@ -15,6 +15,7 @@ from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.file import BLOCKS, ModelFile, model_file
 from calc.serving.engines.llamacpp.forward import forward, prediction
 from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
+from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.tape import Buffer, buffers
@@ -24,11 +25,6 @@ COPIES = 4
 """Of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
 CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
 """Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
-HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
-"""Widths of a head that CUDA's flash attention has kernels for, the same for keys and values (fattn.cu)."""
-GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
-"""Widths of keys and values that it computes only where query heads share keys, a multiple of so many at a time."""
-FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 
 
 @dataclass(frozen=True)
@@ -116,17 +112,6 @@ class PlacedModel:
             if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
                 return True
         return False
-
-
-def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> bool:
-    """Whether CUDA has a kernel of flash attention for these heads and this cache (fattn.cu)."""
-    if isinstance(mixer, GQA):
-        widths, group = (mixer.d_head, mixer.d_v or mixer.d_head), mixer.n_q // mixer.n_kv
-    else:
-        widths, group = (mixer.kv_rank + mixer.d_rope, mixer.kv_rank), mixer.n_q
-    least = GROUPED_HEADS.get(widths)
-    fits = widths[0] == widths[1] and widths[0] in HEADS if least is None else group > 1 and group % least == 0
-    return fits and {context.type_k, context.type_v} <= FLASH_TYPES
 
 
 @lru_cache(maxsize=512)

@@ -95,6 +95,11 @@ class MicroBatch:
         self.steps.append(PassStep(on, None, reads))
         self.needed = len(self.steps)
 
+    def on_host(self) -> None:
+        """Let the host compute the last operation, which CUDA has no kernel for."""
+        if self.on_cuda:
+            self.steps[-1].device = self.host
+
     def view(self, x: PassTensor, elements: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
         return PassTensor(x.name, x.nbytes if elements is None else 4 * elements, whole=x.holder)

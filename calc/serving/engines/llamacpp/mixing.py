@@ -12,7 +12,7 @@ from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp import habits
-from calc.serving.engines.llamacpp.context import CacheTensor, cache_tensors, is_windowed, state_widths
+from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, state_widths
 from calc.serving.engines.llamacpp.file import BLOCKS
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.tape import PassTensor
@@ -21,6 +21,13 @@ TURN = 64
 """Side of the matrix that turns heads of keys and values before they are quantized."""
 READ_AS_CACHED = frozenset({"f16", "bf16", "q4_0", "q8_0"})
 """Types of keys and values that CUDA's kernel for few tokens reads."""
+HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
+"""Widths of a head that CUDA's flash attention has kernels for, the same for keys and values (fattn.cu)."""
+GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
+"""Widths of keys and values that it computes only where query heads share keys, a multiple of so many at a time."""
+FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
+STATES = (96, 128, 256)
+"""Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
 NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 Rest = Callable[[], PassTensor]
@@ -134,7 +141,10 @@ def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: Pass
     mask = b.input(f"mask{windows}", (2 if context.flash else 4) * cells * tokens)
     if context.flash:
         made = b.add("attention of each head", mixer.n_q * width * tokens, q, keys, values, mask)
-        made.scratch = copies_in_16_bits(b, cached, n_kv) if b.on_cuda else 0
+        if has_flash_kernel(mixer, context):
+            made.scratch = copies_in_16_bits(b, cached, n_kv) if b.on_cuda else 0
+        else:
+            b.on_host()
     else:
         if len(cached) == 1 or not context.transposed:
             block, size = BLOCKS[cached[-1].type]
@@ -147,6 +157,17 @@ def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: Pass
             made = b.same("attention", made, over=0)
     b.needed = len(b.steps)
     return made
+
+
+def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> bool:
+    """Whether CUDA has a kernel of flash attention for these heads and this cache (fattn.cu)."""
+    if isinstance(mixer, GQA):
+        widths, group = (mixer.d_head, mixer.d_v or mixer.d_head), mixer.n_q // mixer.n_kv
+    else:
+        widths, group = (mixer.kv_rank + mixer.d_rope, mixer.kv_rank), mixer.n_q
+    least = GROUPED_HEADS.get(widths)
+    fits = widths[0] == widths[1] and widths[0] in HEADS if least is None else group > 1 and group % least == 0
+    return fits and {context.type_k, context.type_v} <= FLASH_TYPES
 
 
 def copies_in_16_bits(b: MicroBatch, cached: list[CacheTensor], n_kv: int) -> int:
@@ -194,10 +215,16 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
     return b.same("convolution", b.biased(made, "ssm_conv1d"))
 
 
-def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor) -> PassTensor:
+def scan(b: MicroBatch, mixer: Mamba | Mamba2, elements: int, *reads: PassTensor) -> PassTensor:
     """The outputs of a selective state space with its last states behind them."""
     state = states(b, mixer, 1)
     made = b.add("scan", elements + state.nbytes // 4, state, *reads, places_of_states(b), by="ssm_a", rows=1)
+    if isinstance(mixer, Mamba2):
+        computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
+    else:
+        computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
+    if not computed:
+        b.on_host()
     b.write(b.cache_device, made)
     return b.view(made, elements)
 

@@ -7,7 +7,10 @@ import pytest
 from benchmarks.accuracy.llamacpp import ours as buffers_of
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.llamacpp.file import model_file
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
 from calc.time.time_report import time_of
@@ -111,6 +114,32 @@ def test_flash_attention_next_to_states(layers, offload, flash):
     """llama.cpp 0c1e57098 with LFM2-1.2B: "layer 8 is assigned to CPU but Flash Attention to CUDA0"."""
     one = allocation("LiquidAI/LFM2-1.2B", n_gpu_layers=layers, kv_offload=offload)
     assert one.cache.context(1, 32_768).flash == flash
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "options"),
+    [
+        pytest.param("tiiuae/Falcon-H1-7B-Base", {"mamba_d_state": 64}, {}, id="a state that no kernel scans"),
+        pytest.param(LLAMA, {"head_dim": 160}, {"flash_attn": "on"}, id="heads that no kernel attends with"),
+    ],
+)
+def test_what_cuda_has_no_kernel_for_is_computed_on_the_host(name, change, options):
+    """ggml-cuda.cu: ggml_backend_cuda_device_supports_op. What it reads and makes lies in the host's buffer then."""
+    hosts = []
+    for config in (CONFIGS["configs"][name], CONFIGS["configs"][name] | change):
+        model, engine = Architecture.from_config(config), LlamaCpp(LlamaCppOptions(**options))
+        one = Serving(model, engine, Precision(weights="Q4_K_M"), Layout(), Overhead())
+        *_, host = one.on(gpus()["a100-sxm-80gb"], Workload(context=8192)).cache.buffers(1, 8192)
+        hosts.append(host.compute)
+    assert hosts[1] > 1.5 * hosts[0]
+
+
+def test_a_weight_that_a_file_lacks_is_named():
+    """Gemma 3's layers have a norm behind the feed-forward, Llama's have none."""
+    file = model_file(ARCHITECTURES[LLAMA], Precision(weights="Q8_0"))
+    batch = MicroBatch(file, Placement.of(32, None, [1.0]), allocation(LLAMA).cache.context(1, 4096), 800)
+    with pytest.raises(ConfigError, match=r"post_ffw_norm\.weight, which a file of this model does not have"):
+        batch.weight("post_ffw_norm.weight")
 
 
 def compute(name, **options):
