@@ -14,8 +14,8 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.file import BLOCKS
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
+from calc.serving.engines.llamacpp.placement import BLOCKS
 
 PADDING = 256
 """Cells come in multiples of it."""

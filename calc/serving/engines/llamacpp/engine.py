@@ -27,12 +27,11 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import padded, state_bytes
-from calc.serving.engines.llamacpp.file import BLOCKS, layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ON_HOST, Placement, layers_of
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
     SlotCache,

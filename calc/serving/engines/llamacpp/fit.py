@@ -17,9 +17,8 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, block_cache
-from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import EXPERTS
+from calc.serving.engines.llamacpp.placement import EXPERTS, layers_of
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
 
 STEPS = 12

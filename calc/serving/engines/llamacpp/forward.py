@@ -16,10 +16,9 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
-from calc.serving.engines.llamacpp.file import ModelFile
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.mixing import grouped_attention, mamba2, mixed
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
 from calc.serving.engines.llamacpp.tape import PassTensor
 
 REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12

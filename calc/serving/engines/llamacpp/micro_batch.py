@@ -7,8 +7,7 @@ from calc.errors import ConfigError, Message
 from calc.model.feedforward import MoE
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
-from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
 from calc.serving.engines.llamacpp.tape import PassStep, PassTensor
 
 TAKEN_OVER = 32

@@ -13,8 +13,8 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, state_widths
-from calc.serving.engines.llamacpp.file import BLOCKS
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
+from calc.serving.engines.llamacpp.placement import BLOCKS
 from calc.serving.engines.llamacpp.tape import PassTensor
 
 TURN = 64
