@@ -103,19 +103,20 @@ class PlacedModel:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
-        mixers = [(layer, mixer) for block in self.blocks for layer in block.runs_in for mixer in block.mixers]
-        places = self.placement.layers
-        scans = sorted(layer for layer, mixer in mixers if isinstance(mixer, Mamba | Mamba2 | ShortConv))
-        on_cuda = self.machine.capability is not None and self.machine.count > 0
-        for layer, mixer in mixers:
-            if not isinstance(mixer, GQA | LatentAttention):
-                continue
-            on_host = places[layer] == HOST
-            next_scan = next((scan for scan in scans if scan >= layer), None)
-            if on_cuda and (context.sequences >= TAKEN_OVER if on_host else not has_flash_kernel(mixer, context)):
-                return True
-            if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
-                return True
+        places, on_cuda = self.placement.layers, self.machine.capability is not None and self.machine.count > 0
+        scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
+        scans = sorted(layer for block in scanning for layer in block.runs_in)
+        for block in self.blocks:
+            attention = [mixer for mixer in block.mixers if isinstance(mixer, GQA | LatentAttention)]
+            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in attention)
+            taken_over = on_cuda and context.sequences >= TAKEN_OVER
+            for layer in block.runs_in if attention else ():
+                on_host = places[layer] == HOST
+                next_scan = next((scan for scan in scans if scan >= layer), None)
+                if taken_over if on_host else lacking:
+                    return True
+                if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
+                    return True
         return False
 
 
