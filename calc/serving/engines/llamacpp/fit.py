@@ -34,7 +34,7 @@ class MachineRoom:
     whole: int | None = None
 
     def holds(self, sizes: Sequence[int]) -> bool:
-        """Of each GPU and of the host."""
+        """Whether buffers of these sizes, on each GPU and on the host, have room."""
         *on_gpus, on_host = sizes
         return (
             all(size <= room for size, room in zip(on_gpus, self.gpus, strict=True))
@@ -123,7 +123,7 @@ class Offloading:
         return nothing if found is None and self.has_room(nothing, length) else found
 
     def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
-        """Of flags that put ever more on the host, the first ones with which everything has room."""
+        """The first flags, of some that put ever more on the host, with which everything has room."""
         for options in tried:
             if options is None:
                 continue
@@ -180,7 +180,7 @@ class Offloading:
 
     @cached_property
     def weight_sizes(self) -> list[tuple[int, int]]:
-        """Of each layer and the output: weights without routed experts, and these."""
+        """Bytes of weights without routed experts, and of these, by layer, the output last."""
         whole, rows = self.unsplit.model, []
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
@@ -189,7 +189,7 @@ class Offloading:
         return [*rows, (total - sum(map(sum, rows)), 0)]
 
     def cache_sizes(self, length: int) -> list[int]:
-        """Of each layer."""
+        """Bytes of the cache on a GPU, by layer."""
         context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
         if not context.offload_cache:
             return sizes

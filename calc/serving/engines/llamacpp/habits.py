@@ -8,7 +8,7 @@ PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2
 STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
-"""It is behind the feed-forward."""
+"""The state is the first of the two that are added behind the feed-forward."""
 NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "olmo2"})
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
@@ -29,6 +29,6 @@ WEIGHTED_BEFORE = frozenset({"llama4"})
 ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
 """The tokens whose logits are wanted are picked behind the last norm; elsewhere within the last layer."""
 ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
-"""They are picked before the last norm."""
+"""The tokens whose logits are wanted are picked before the last norm."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
