@@ -234,21 +234,19 @@ class LlamaCpp(Engine):
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
         """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
-        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
-        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         predicts = self.options.predicts
+        placement = placed(self.options, layers_of(architecture, predicts=predicts), 1)
+        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         return [*on_devices(file, placement, tied=architecture.tied, predicts=predicts), *vision]
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """As they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on the
-        first GPU."""
-        first = stage.start == 0
+        """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
+        the first GPU."""
+        projector = [piece for piece in pieces if piece.tensor.excluded_as == "vision" and stage.start == 0]
+        vision = LoadedWeights(vision=sum(piece.nbytes * piece.tensor.count for piece in projector))
         own = [piece for piece in pieces if piece.tensor.excluded_as != "vision"]
-        vision = sum(
-            piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.excluded_as == "vision" and first
-        )
         weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
-        return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
+        return LoadedWeights.sum([*weights, (1, vision)])
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:

@@ -188,7 +188,7 @@ def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
-    """Those of the sequences of a pass; the graph has this before what nothing needed yet."""
+    """States of the sequences of a pass; the graph has this before what nothing needed yet."""
     cached, later = states(b, mixer, which), b.steps[b.needed :]
     del b.steps[b.needed :]
     b.write(cached.device, cached)

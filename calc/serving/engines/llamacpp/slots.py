@@ -27,14 +27,14 @@ from calc.serving.engines.llamacpp.tape import Buffer, buffers
 from calc.serving.engines.loading import up_to
 
 COPIES = 4
-"""Of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+"""Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
 CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
 """Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices of one kind beside a host."""
+    """Devices of one kind next to a host."""
 
     count: int
     capability: int | None = 800
@@ -61,7 +61,7 @@ class PlacedModel:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Those of the layers that a pass goes through."""
+        """Blocks of the layers that a pass goes through."""
         model = self.file.architecture
         return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
 
@@ -194,7 +194,7 @@ class SlotCache(Cache):
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
-        """The same of the buffers of their passes."""
+        """Bytes of the buffers of passes on each GPU and, last, on the host; with those of what guesses tokens."""
         computed = (model.compute(context) for model, context in self.contexts(batch, length))
         return [sum(buffer.size for buffer in buffers) for buffers in zip(*computed, strict=True)]
 
@@ -209,7 +209,7 @@ class SlotCache(Cache):
         return allocated(*self.contexts(batch, length)[0])
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        """The same for what guesses tokens; layers of the model that do are among its weights."""
+        """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
         return [buffer for one in self.contexts(batch, length)[1:] for buffer in allocated(*one)]
 
 
@@ -247,12 +247,12 @@ def set_up(
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
-    """How the draft model's file stores it, beside a model's."""
+    """Storage of the draft model's file, next to a model's."""
     return Precision(weights=options.weights_draft or precision.weights)
 
 
 def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None) -> Devices:
-    """Of CUDA, by the compute capability; other GPUs have the kernels of Ampere."""
+    """Devices with the kernels of a compute capability; GPUs without one have those of Ampere."""
     major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
     capability = int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
     kernels = 800 if 700 <= capability < 890 else 890
