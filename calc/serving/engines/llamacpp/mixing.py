@@ -6,6 +6,7 @@ qwen3next.cpp, lfm2.cpp, deepseek2.cpp, and fattn.cu (ggml_cuda_flash_attn_ext_g
 
 from collections.abc import Callable
 
+from calc.errors import ConfigError, Message
 from calc.model.attention import GQA
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
@@ -35,7 +36,7 @@ Rest = Callable[[], PassTensor]
 
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
-    """What a mixer makes of the normed state."""
+    """What a mixer makes of the normed state. Raises ConfigError for one whose steps are not known here."""
     if isinstance(mixer, GQA):
         return grouped_attention(b, mixer, x)()
     if isinstance(mixer, LatentAttention):
@@ -46,8 +47,10 @@ def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
         return mamba2(b, mixer, x)()
     if isinstance(mixer, GatedDeltaNet):
         return delta_net(b, mixer, x)
-    assert isinstance(mixer, ShortConv)
-    return short_conv(b, mixer, x)
+    if isinstance(mixer, ShortConv):
+        return short_conv(b, mixer, x)
+    sentence = Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer.kind, kind=b.kind)
+    raise ConfigError(sentence, "engine")
 
 
 def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
