@@ -18,7 +18,7 @@ from calc.hardware.computer import Computer
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.slots import placed, set_up
+from calc.serving.engines.llamacpp.slots import set_up
 from calc.serving.engines.question import Question
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
@@ -102,7 +102,7 @@ class Doors:
     def llamacpp(self):
         options = LlamaCppOptions()
         for model in self.sizes * 20:
-            yield set_up(model, Precision(weights="Q8_0"), options, placed(options, 1, 1), None).fixed_bytes(1, 512)
+            yield set_up(model, Precision(weights="Q8_0"), options, 1, None).fixed_bytes(1, 512)
 
     def derivations(self):
         serving = Serving.of(self.models[0], ENGINES["vllm"](), Precision(), Layout(), Overhead())

@@ -10,9 +10,9 @@ from calc.hardware.computer import Computer
 from calc.model.architecture import Architecture
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
-from calc.serving.engines.llamacpp.file import layers_of, model_file
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
+from calc.serving.engines.llamacpp.placement import layers_of, model_file
 from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.question import Question
 from calc.serving.workload import Workload

@@ -10,9 +10,8 @@ from calc.model.architecture import Architecture
 from calc.options import made
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import LlamaCpp
-from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.slots import placed, set_up
+from calc.serving.engines.llamacpp.slots import set_up
 from calc.serving.engines.llamacpp.startup_log import BufferLog
 from calc.serving.engines.question import Question
 from calc.units import MIB
@@ -74,8 +73,7 @@ def split_of(log: BufferLog, layers: int) -> str | None:
 def planned(
     architecture: Architecture, weights: WeightFormat, options: LlamaCppOptions, gpus: int
 ) -> list[DeviceBuffers]:
-    placement = placed(options, layers_of(architecture, predicts=options.predicts), gpus)
-    cache = set_up(architecture, Precision(weights=weights), options, placement, None)
+    cache = set_up(architecture, Precision(weights=weights), options, gpus, None)
     return cache.buffers(options.parallel or 1, options.ctx_size or architecture.max_positions or 4096)
 
 

@@ -14,7 +14,8 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.graph import BLOCKS
+from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
+from calc.serving.engines.llamacpp.placement import BLOCKS
 
 PADDING = 256
 """Cells come in multiples of it."""
@@ -22,6 +23,11 @@ WINDOWED = frozenset(
     "cohere2 exaone4 gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text gpt_oss llama4_text olmo3".split()
 )
 """Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
+
+
+def is_windowed(mixer: Mixer, model: Architecture) -> bool:
+    """Whether a layer keeps a window of the context alone."""
+    return isinstance(mixer, GQA) and mixer.window is not None and model.model_type in WINDOWED
 
 
 def padded(size: int, multiple: int = PADDING) -> int:
@@ -44,56 +50,49 @@ class ContextSizes:
     transposed: bool
     """Whether the cache holds values transposed: without flash attention, unless it was found out too late that a
     device lacks it."""
-    offload_cache: bool = True
-    whole_windows: bool = False
-    rollback: int = 0
+    offload_cache: bool
+    whole_windows: bool
+    rollback: int
     """Tokens by which recurrent states can go back: each is kept as it was after every one of them (`n_rs_seq`)."""
 
     @classmethod
     def of(
         cls,
+        options: LlamaCppOptions,
         size: int,
-        *,
-        batch: int,
-        ubatch: int,
         sequences: int,
-        unified: bool,
         outputs: int | None,
-        type_k: str = "f16",
-        type_v: str = "f16",
-        flash: bool = True,
-        offload_cache: bool = True,
-        whole_windows: bool = False,
+        types: tuple[CacheType, CacheType],
         rollback: int = 0,
     ) -> "ContextSizes":
-        whole = padded(size)
-        cells = whole if unified else padded(whole // sequences)
-        batch = min(size, batch)
-        ubatch = min(batch, ubatch)
-        largest = min(cells * (1 if unified else sequences), ubatch)
-        tokens, made = padded(largest, sequences), min(largest, batch if outputs is None else outputs)
+        """A context of so many tokens under some flags; `outputs`: rows of logits, None for one of every token."""
+        streams, whole = 1 if options.kv_unified else sequences, padded(size)
+        cells = padded(whole // streams)
+        batch = min(size, options.batch_size)
+        ubatch = min(batch, options.ubatch_size)
+        largest = min(cells * streams, ubatch)
+        flash = options.flash_attn != "off"
         return cls(
-            cells,
-            1 if unified else sequences,
-            sequences,
-            ubatch,
-            tokens,
-            max(made, sequences),
-            type_k,
-            type_v,
-            flash,
-            not flash,
-            offload_cache,
-            whole_windows,
-            rollback,
+            cells=cells,
+            streams=streams,
+            sequences=sequences,
+            ubatch=ubatch,
+            tokens=padded(largest, sequences),
+            outputs=max(min(largest, batch if outputs is None else outputs), sequences),
+            type_k=types[0],
+            type_v=types[1],
+            flash=flash,
+            transposed=not flash,
+            offload_cache=options.kv_offload,
+            whole_windows=options.swa_full,
+            rollback=rollback,
         )
 
     def cells_of(self, mixer: Mixer, model: Architecture) -> int:
         """Cells of one stream in a layer: those that a window passes over are used again."""
-        window = mixer.window if isinstance(mixer, GQA) and model.model_type in WINDOWED else None
-        if window is None or self.whole_windows:
+        if not is_windowed(mixer, model) or self.whole_windows:
             return self.cells
-        live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
+        live = (mixer.window or 0) * (self.sequences if self.streams == 1 else 1) + self.ubatch
         return padded(min(self.cells, live))
 
 
@@ -125,6 +124,12 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, wide
         for name, width in zip("rs", state_widths(mixer), strict=True):
             if width:
                 yield CacheTensor(name, width, context.sequences * (1 + context.rollback), "f32")
+
+
+def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Iterator[CacheTensor]:
+    """What each layer of a block keeps."""
+    widest = widest_value(model)
+    return (tensor for mixer in block.mixers for tensor in cache_tensors(model, mixer, context, widest))
 
 
 def widest_value(model: Architecture) -> int:

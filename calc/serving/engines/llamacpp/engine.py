@@ -6,7 +6,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
@@ -26,29 +26,24 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.llamacpp.buffers import PlanBook
 from calc.serving.engines.llamacpp.context import padded, state_bytes
-from calc.serving.engines.llamacpp.file import layers_of
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
-from calc.serving.engines.llamacpp.graph import BLOCKS
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
-from calc.serving.engines.llamacpp.planner import Buffer
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ON_HOST, Placement, layers_of
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
-    FLOATING,
     SlotCache,
     cache_types,
     draft_precision,
-    drafting,
     placed,
     set_up,
     shares,
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
+from calc.serving.engines.llamacpp.tape import Buffer
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -79,15 +74,6 @@ class LlamaCpp(Engine):
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
-    def __init__(self, options: LlamaCppOptions | None = None, draft_model: Architecture | None = None) -> None:
-        super().__init__(options, draft_model)
-        self.book = PlanBook()
-
-    def with_options(self, **changes: object) -> Self:
-        other = super().with_options(**changes)
-        other.book = self.book
-        return other
-
     @property
     def kernels(self) -> str:
         words = (self.name, "cublas" * self.options.cuda_force_cublas, "scores" * (self.options.flash_attn == "off"))
@@ -106,7 +92,7 @@ class LlamaCpp(Engine):
         if self.options.device == "none":
             return None
         room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
-        machine = gpu, room, workload.batch, self.draft_model, self.book
+        machine = gpu, room, workload.batch, self.draft_model
         fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
         if fit is None:
             return None
@@ -176,7 +162,7 @@ class LlamaCpp(Engine):
         """Why a cache can't be stored so (llama_init_from_model)."""
         keys, values = types
         fields = f"cache_type_k{of}", f"cache_type_v{of}"
-        if values not in FLOATING and self.options.flash_attn == "off":
+        if BLOCKS[values][0] > 1 and self.options.flash_attn == "off":
             yield Refusal(Message("Quantized values need flash attention."), fields[1], ["f16"])
         mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
         if keys != values and any(isinstance(mixer, LatentAttention) for mixer in mixers):
@@ -248,21 +234,19 @@ class LlamaCpp(Engine):
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
         """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
-        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), 1)
-        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         predicts = self.options.predicts
+        placement = placed(self.options, layers_of(architecture, predicts=predicts), 1)
+        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
         return [*on_devices(file, placement, tied=architecture.tied, predicts=predicts), *vision]
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """As they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on the
-        first GPU."""
-        first = stage.start == 0
+        """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
+        the first GPU."""
+        projector = [piece for piece in pieces if piece.tensor.excluded_as == "vision" and stage.start == 0]
+        vision = LoadedWeights(vision=sum(piece.nbytes * piece.tensor.count for piece in projector))
         own = [piece for piece in pieces if piece.tensor.excluded_as != "vision"]
-        vision = sum(
-            piece.nbytes * piece.tensor.count for piece in pieces if piece.tensor.excluded_as == "vision" and first
-        )
         weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
-        return LoadedWeights.sum([*weights, (1, LoadedWeights(vision=vision))])
+        return LoadedWeights.sum([*weights, (1, vision)])
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:
@@ -270,11 +254,10 @@ class LlamaCpp(Engine):
         return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
     def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
-        placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
         if self.draft_model is None:
             return super().draft_weights_per_stage(architecture, precision, stages)
-        draft = drafting(architecture, precision, placement, self.options, None, self.draft_model, self.book)
-        return (0,) * stages if draft is None else tuple(draft.plans.model.weights[stage] for stage in range(stages))
+        draft = set_up(architecture, precision, self.options, stages, None, self.draft_model).draft
+        return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = slots(self.options, workload.batch)
@@ -299,9 +282,8 @@ class LlamaCpp(Engine):
         return state_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        layers = layers_of(laid_out.whole, predicts=self.options.predicts)
-        placement = placed(self.options, layers, laid_out.layout.pp)
-        return set_up(laid_out.whole, laid_out.precision, self.options, placement, gpu, self.draft_model, self.book)
+        model, gpus = laid_out.whole, laid_out.layout.pp
+        return set_up(model, laid_out.precision, self.options, gpus, gpu, self.draft_model)
 
     def stage_peaks(
         self,
@@ -314,12 +296,12 @@ class LlamaCpp(Engine):
     ) -> list[StagePeak]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        if stage >= cache.plans.model.machine.count:
+        if stage >= cache.model.machine.count:
             return [StagePeak(0, Peak(WHAT, {}))]
-        (plans, context), *others = cache.contexts(workload.batch, workload.context)
+        (model, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
         cached = cache.required_bytes(stage, workload.batch, workload.context)
-        return [StagePeak(cached, largest_pass(plans.compute(context)[stage], guessing, write))]
+        return [StagePeak(cached, largest_pass(model.compute(context)[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}

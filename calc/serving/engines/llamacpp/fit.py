@@ -16,12 +16,10 @@ from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import PlanBook
-from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
-from calc.serving.engines.llamacpp.file import layers_of
+from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import EXPERTS
-from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
+from calc.serving.engines.llamacpp.placement import EXPERTS, layers_of
+from calc.serving.engines.llamacpp.slots import SlotCache, set_up
 
 STEPS = 12
 """Halvings of the share to which GPUs are filled: finer than a layer of any model."""
@@ -36,7 +34,7 @@ class MachineRoom:
     whole: int | None = None
 
     def holds(self, sizes: Sequence[int]) -> bool:
-        """Of each GPU and of the host."""
+        """Whether buffers of these sizes, on each GPU and on the host, have room."""
         *on_gpus, on_host = sizes
         return (
             all(size <= room for size, room in zip(on_gpus, self.gpus, strict=True))
@@ -66,22 +64,16 @@ class Offloading:
         room: MachineRoom,
         batch: int = 1,
         draft: Architecture | None = None,
-        book: PlanBook | None = None,
     ) -> None:
         """`gpu` is the first of them (None: there is none), `draft` the draft model."""
         free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.gpu, self.room, self.batch = architecture, precision, gpu, room, batch
-        self.draft, self.book = draft, book or PlanBook()
+        self.draft = draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
         self.layers = layers_of(architecture, predicts=self.options.predicts)
 
-    @property
-    def experts(self) -> bool:
-        return any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
-
     def started(self, options: LlamaCppOptions) -> SlotCache:
-        placement = placed(options, self.layers, len(self.room.gpus))
-        return set_up(self.model, self.precision, options, placement, self.gpu, self.draft, self.book)
+        return set_up(self.model, self.precision, options, len(self.room.gpus), self.gpu, self.draft)
 
     @cached_property
     def unsplit(self) -> SlotCache:
@@ -109,11 +101,7 @@ class Offloading:
         if options is None:
             return None
         cache = self.started(options)
-        return Fitted(
-            options,
-            tuple(cache.buffers(self.batch, length)),
-            tuple(cache.draft_buffers(self.batch, length)),
-        )
+        return Fitted(options, tuple(cache.buffers(self.batch, length)), tuple(cache.draft_buffers(self.batch, length)))
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
         if not self.room.gpus:
@@ -121,24 +109,21 @@ class Offloading:
         whole = self.layers + 1
         if self.has_room(everything := self.offloaded(whole, 0, length), length):
             return everything
-        if self.experts and (roughly := self.roughly_least_experts(length)) is not None:
+        routed = any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
+        roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
+        if roughly is not None:
             found = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
             if found is not None:
                 return found
-        experts = self.layers if self.experts else 0
+        experts = self.layers if routed else 0
         roughly = largest(lambda n: self.split(n, experts, length) is not None, whole)
         counts = (self.offloaded(n, experts, length) for n in range(roughly, 0, -1))
         found = self.first_with_room(counts, length)
         nothing = self.options.model_copy(update={"n_gpu_layers": 0})
         return nothing if found is None and self.has_room(nothing, length) else found
 
-    def roughly_least_experts(self, length: int) -> int | None:
-        """Layers whose experts stay on the host, before a pass is planned."""
-        whole = self.layers + 1
-        return least(lambda n: self.split(whole, n, length) is not None, self.layers)
-
     def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
-        """Of flags that put ever more on the host, the first ones with which everything has room."""
+        """The first flags, of some that put ever more on the host, with which everything has room."""
         for options in tried:
             if options is None:
                 continue
@@ -182,7 +167,7 @@ class Offloading:
 
     def computed(self, length: int) -> int:
         """Bytes of the largest pass on the GPU where it takes most, if all layers are on GPUs."""
-        *on_gpus, _ = self.unsplit.plans.compute(self.unsplit.context(self.batch, length))
+        *on_gpus, _ = self.unsplit.model.compute(self.unsplit.context(self.batch, length))
         return max(buffer.size for buffer in on_gpus)
 
     def sizes(self, experts: int, length: int) -> list[int]:
@@ -195,8 +180,8 @@ class Offloading:
 
     @cached_property
     def weight_sizes(self) -> list[tuple[int, int]]:
-        """Of each layer and the output: weights without routed experts, and these."""
-        whole, rows = self.unsplit.plans.model, []
+        """Bytes of weights without routed experts, and of these, by layer, the output last."""
+        whole, rows = self.unsplit.model, []
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
             rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
@@ -204,15 +189,14 @@ class Offloading:
         return [*rows, (total - sum(map(sum, rows)), 0)]
 
     def cache_sizes(self, length: int) -> list[int]:
-        """Of each layer."""
+        """Bytes of the cache on a GPU, by layer."""
         context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
         if not context.offload_cache:
             return sizes
-        widest = self.unsplit.plans.model.widest_value
         for block in self.model.all_blocks:
-            tensors = [t for mixer in block.mixers for t in cache_tensors(self.model, mixer, context, widest)]
+            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
             for layer in block.runs_in:
-                sizes[layer] += sum(tensor.nbytes for tensor in tensors)
+                sizes[layer] += nbytes
         return sizes
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:

@@ -1,300 +1,291 @@
-"""The graph of the largest pass of a model, in the order that llama.cpp builds it.
+"""A micro-batch through the layers: embeddings, mixers, feed-forwards and experts, logits.
 
-Source: llama-graph.cpp (build_inp_embd), src/models/*.cpp; llama.cpp 0c1e57098.
+Source: llama-graph.cpp (build_inp_embd, build_ffn, build_moe_ffn), src/models/*.cpp, and for what CUDA computes as one
+ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.feedforward import MoE
+from calc.model.feedforward import MLP, FeedForward, MoE
 from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.attention_graph import grouped_attention, latent_attention
-from calc.serving.engines.llamacpp.building import Building
+from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
-from calc.serving.engines.llamacpp.experts_graph import dense, mixture, routed
-from calc.serving.engines.llamacpp.file import ModelFile
-from calc.serving.engines.llamacpp.graph import Graph, GraphNode, concat, get_rows, like, matmul, view
-from calc.serving.engines.llamacpp.habits import (
-    CAPPED_LOGITS,
-    DEEPSTACK,
-    NORM_ON_OUTPUT,
-    PARALLEL,
-    RESIDUAL_LAST,
-    ROTATED_BUT_FOURTH,
-    ROWS_AFTER_NORM,
-    ROWS_BEFORE_NORM,
-    SCALED_EMBEDDING,
-    SCALED_LOGITS,
-    SINGLE_MIXERS,
-    STATE_FIRST,
-)
-from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.llamacpp.recurrent_graph import delta_net, mamba, mamba2, short_conv
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch
+from calc.serving.engines.llamacpp.mixing import grouped_attention, mamba2, mixed
+from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
+from calc.serving.engines.llamacpp.tape import PassTensor
 
 REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
 """Equal stretches of layers after which no buffer grows any more, on one device and on several."""
+MOST_WEIGHTED = 15
+"""Experts of a token whose outputs one kernel of CUDA adds up."""
+ODD_COUNTS = (288, 576)
+"""Numbers of experts among which one kernel of CUDA chooses, with powers of 2 up to 512."""
 
 
-def forward(file: ModelFile, placement: Placement, context: ContextSizes, layers: Sequence[int] | None = None) -> Graph:
-    """Embedding, layers, output; of all layers, or of some that stand for them."""
-    b = Building(file, placement, context)
-    tokens = b.input("tokens", "i32", context.tokens)
-    deep = stacked(b.model)
-    vectors = b.input("embeddings given", "f32", b.model.hidden * (1 + deep), context.tokens)
-    state = get_rows(b.outer("token_embd.weight", HOST), tokens, name="embeddings")
+def forward(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
+    """Embedding, some layers, which stand for all, and output."""
+    b, model = MicroBatch(file, placement, context, capability), file.architecture
+    whole, deep = model.hidden * context.tokens, stacked(model)
+    tokens = b.input("tokens", 4 * context.tokens)
+    b.input("embeddings given", 4 * whole * (1 + deep))
+    state = given = b.add("embeddings", whole, tokens, on=b.host)
     if deep:
-        state = GraphNode("pad", "f32", vectors.ne, (state,), name="embeddings")
-    b.graph.expand(state, vectors)
-    if deep:
-        state = view(state, (b.model.hidden, context.tokens), (state.nb[1],))
-    given = state
+        given = b.add("embeddings", whole * (1 + deep), state)
+        state = b.view(given, whole)
+    b.needed = len(b.steps)
     if "token_embd_norm.weight" in file.outside:
-        state = like(b.bare_norm(state, mean=True), "mul", b.outer("token_embd_norm.weight", HOST), name="embeddings")
-        state = like(state, "add", b.outer("token_embd_norm.bias", HOST), name="embeddings")
-    if b.kind in SCALED_EMBEDDING or b.model.details.scaled_embedding:
-        state = like(state, "scale", name="embeddings")
+        state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
+    if b.kind in habits.SCALED_EMBEDDING or model.details.scaled_embedding:
+        state = b.same("embeddings", state)
     if "position_embd.weight" in file.outside:
-        places = get_rows(b.outer("position_embd.weight", HOST), b.positions(), name="places")
-        state = like(state, "add", places, name="embeddings")
-    blocks = {layer: block for block in b.model.all_blocks for layer in block.runs_in}
-    for layer in range(b.model.num_layers) if layers is None else layers:
-        b.layer = layer
-        state = layer_of(b, blocks[layer], state, last=layer == b.model.num_layers - 1)
-        if layer < deep:
-            state = like(state, "add", view(given, given.ne[:2], given.nb[1:2]), name="state")
-    b.graph.expand(output(b, state))
-    return b.graph
+        places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
+        state = b.summed(state, places, "embeddings")
+    blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
+    for b.layer in representative(file, placement):
+        state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
+        if b.layer < deep:
+            state = b.same("state", state, b.view(given, whole))
+    output(b, state)
+    return b
 
 
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
     deep = model.vision.deepstack if model.vision is not None else 0
-    return deep if model.gguf.architecture in DEEPSTACK else 0
+    return deep if model.gguf.architecture in habits.DEEPSTACK else 0
 
 
-def prediction(file: ModelFile, placement: Placement, context: ContextSizes) -> Graph:
-    """The layer for multi-token prediction: a token's embedding and the model's state of it become a state, which goes
-    through a layer and the head (`graph_mtp` of a family)."""
-    b = Building(file, placement, context)
+def prediction(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
+    """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
+    b = MicroBatch(file, placement, context, capability)
     (module,) = b.model.prediction
     (b.layer,) = module.block.layers
-    tokens = b.input("tokens", "i32", context.tokens)
+    whole, tokens = b.model.hidden * context.tokens, b.input("tokens", 4 * context.tokens)
     own = b.has("nextn.embed_tokens.weight")
-    table = b.weight("nextn.embed_tokens.weight") if own else b.outer("token_embd.weight", HOST)
-    embedded = b.norm(get_rows(table, tokens, name="embeddings"), "nextn.enorm")
-    known = b.norm(b.input("state of the model", "f32", b.model.hidden, context.tokens), "nextn.hnorm")
-    state = b.project(concat(embedded, known, 0), "nextn.eh_proj", "state")
+    place = b.placement.of_weight("nextn.embed_tokens.weight", b.layer) if own else HOST
+    embedded = b.norm(b.add("embeddings", whole, tokens, on=b.device(place)), "nextn.enorm")
+    known = b.norm(b.input("state of the model", 4 * whole), "nextn.hnorm")
+    state = b.project(b.add("concat", 2 * whole, embedded, known), "nextn.eh_proj", "state")
     state = layer_of(b, module.block, state, last=False)
     if b.has("nextn.shared_head_norm.weight"):
         state = b.norm(state, "nextn.shared_head_norm")
     else:
-        state = like(b.bare_norm(state), "mul", b.outer("output_norm.weight", placement.output), name="last norm")
-    state.is_output = True
-    head = b.weight("nextn.shared_head_head.weight") if b.has("nextn.shared_head_head.weight") else head_of(b)
-    logits = matmul(head, picked(b, state), name="logits")
-    logits.is_output = True
-    b.graph.expand(logits)
-    return b.graph
-
-
-def layer_of(b: Building, block: Block, state: GraphNode, *, last: bool) -> GraphNode:
-    """One layer on the state of all tokens; the last goes on with those alone whose logits are wanted."""
-    narrow = last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM
-
-    def wanted(*nodes: GraphNode) -> list[GraphNode]:
-        return [picked(b, node) for node in nodes] if narrow else list(nodes)
-
-    if b.kind in SINGLE_MIXERS:
-        normed = b.layer_norm(state, "attn_norm", block)
-        if b.kind.startswith("qwen35"):
-            b.graph.expand(normed)
-        made = mixed(b, block, normed) if block.mixers else fed(b, block, normed)
-        made, state = wanted(made, state)
-        return like(made, "add", state, name="state")
-    if b.kind in NORM_ON_OUTPUT and not b.has("attn_norm.weight"):
-        normed = state
+        state = b.same("last norm", b.same("last norm", state), by="output_norm.weight")
+    state.stays = True
+    state, b.rows = b.wanted(state), context.outputs
+    if b.has("nextn.shared_head_head.weight"):
+        b.project(state, "nextn.shared_head_head", "logits").stays = True
     else:
-        normed = b.layer_norm(state, "attn_norm", block)
+        logits(b, state)
+    return b
+
+
+def output(b: MicroBatch, state: PassTensor) -> None:
+    """The last norm and the head, of those tokens whose logits are wanted."""
+    if b.kind in habits.ROWS_BEFORE_NORM:
+        state.stays = True
+        state, b.rows = b.wanted(state), b.context.outputs
+    mean = b.model.final_norm == "layer" or b.kind in habits.LAYER_NORM
+    state = b.same("last norm", state, over=not mean)
+    if "output_norm.weight" in b.file.outside:
+        state = b.same("last norm", state, by="output_norm.weight")
+    state.stays = True
+    if b.kind in habits.ROWS_AFTER_NORM:
+        state, b.rows = b.wanted(state), b.context.outputs
+        state.stays = True
+    logits(b, state)
+
+
+def logits(b: MicroBatch, state: PassTensor) -> None:
+    head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
+    b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head).stays = True
+
+
+def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
+    """One layer; the last goes on with those tokens alone whose logits are wanted."""
+    if b.kind in habits.PARALLEL:
+        return parallel(b, block, state, last=last)
+    bare = b.kind in habits.NORM_ON_OUTPUT and not b.has("attn_norm.weight")
+    normed = state if bare else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
-        b.graph.expand(normed)
-    if b.kind in PARALLEL:
-        return beside(b, block, state, normed, last=narrow)
-    made = mixed(b, block, normed)
+        b.needed = len(b.steps)
     if len(block.mixers) > 1:
-        state = like(made, "add", state, name="state")
-        made, state = wanted(made, state)
+        made = both_mixers(b, block, state, normed)
     else:
-        made, state = wanted(made, state)
-        if b.model.details.scaled_residual:
-            made = like(made, "scale", name="attention")
-        if b.kind in NORM_ON_OUTPUT:
-            made = b.norm(made, "post_attention_norm")
-        first, second = (state, made) if b.kind in STATE_FIRST else (made, state)
-        state = like(first, "add", second, name="state")
-    out = fed_after_norm(b, block, state)
-    if b.kind in NORM_ON_OUTPUT:
+        made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block.ffn, normed)
+    if last and b.kind not in habits.ROWS_AFTER_NORM | habits.ROWS_BEFORE_NORM:
+        made, state = b.wanted(made), b.wanted(state)
+        b.rows = b.context.outputs
+    if b.kind in habits.NORM_ON_OUTPUT:
+        made = b.norm(made, "post_attention_norm")
+    state = b.summed(state, made) if b.kind in habits.STATE_FIRST else b.summed(made, state)
+    if b.kind in habits.SINGLE_MIXERS:
+        return state
+    out = fed_after_norm(b, block.ffn, state)
+    if b.kind in habits.NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
-    if b.model.details.scaled_residual:
-        out = like(out, "scale", name="feed-forward")
-    first, second = (state, out) if b.kind in STATE_FIRST | {"phi3"} else (out, state)
-    state = like(first, "add", second, name="state")
-    return like(state, "mul", b.weight("layer_output_scale.weight")) if b.has("layer_output_scale.weight") else state
+    state = b.summed(state, out) if b.kind in habits.STATE_BEFORE_FED else b.summed(out, state)
+    return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
-def beside(b: Building, block: Block, state: GraphNode, normed: GraphNode, *, last: bool) -> GraphNode:
-    """Attention and feed-forward of the same state."""
-    made = mixed(b, block, normed)
-    if b.kind in RESIDUAL_LAST and b.has("ffn_norm.weight"):
-        normed = b.norm(state, "ffn_norm", b.norm_kind(block))
-    if last:
-        made, state = picked(b, made), picked(b, state)
-    if b.has("ffn_norm.weight") and b.kind not in RESIDUAL_LAST:
-        out = fed(b, block, b.norm(state, "ffn_norm", b.norm_kind(block)))
-    else:
-        out = fed(b, block, picked(b, normed) if last else normed)
-    if b.kind in RESIDUAL_LAST:
-        return like(like(out, "add", made), "add", state, name="state")
-    if b.kind == "phi2":
-        return like(like(made, "add", out), "add", state, name="state")
-    return like(like(out, "add", state), "add", made, name="state")
-
-
-def picked(b: Building, node: GraphNode) -> GraphNode:
-    """The rows of the tokens whose logits are wanted."""
-    return get_rows(node, b.input("wanted rows", "i32", b.context.outputs), name="wanted rows")
-
-
-def mixed(b: Building, block: Block, x: GraphNode) -> GraphNode:
-    """What the mixers of a layer make of it; two are added up."""
-    if len(block.mixers) == 1:
-        return through_mixer(b, block.mixers[0], x)
+def both_mixers(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
+    """Attention and a state space that read the same state."""
     attention = next(mixer for mixer in block.mixers if isinstance(mixer, GQA))
-    recurrent = next(mixer for mixer in block.mixers if not isinstance(mixer, GQA))
-    made = through_mixer(b, attention, x)
-    again = b.layer_norm(x.srcs[0].srcs[0], "attn_norm", block)
-    return like(made, "add", through_mixer(b, recurrent, again), name="attention and state space")
+    recurrent = next(mixer for mixer in block.mixers if isinstance(mixer, Mamba2))
+    rest_of_attention = grouped_attention(b, attention, normed)
+    rest_of_recurrent = mamba2(b, recurrent, b.norm(state, "attn_norm"))
+    return b.summed(rest_of_attention(), rest_of_recurrent(), "attention and state space")
 
 
-def through_mixer(b: Building, mixer: Mixer, x: GraphNode) -> GraphNode:
-    match mixer:
-        case GQA():
-            return grouped_attention(b, mixer, x)
-        case LatentAttention():
-            return latent_attention(b, mixer, x)
-        case Mamba():
-            return mamba(b, mixer, x)
-        case Mamba2():
-            return mamba2(b, mixer, x)
-        case GatedDeltaNet():
-            return delta_net(b, mixer, x)
-        case ShortConv():
-            return short_conv(b, mixer, x)
-        case _:
-            raise NotImplementedError(mixer.kind)
+def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
+    """A layer whose attention and feed-forward read the same state; most project attention's result last."""
+    (mixer,) = block.mixers
+    assert isinstance(mixer, GQA)
+    normed = b.norm(state, "attn_norm")
+    rest = grouped_attention(b, mixer, normed)
+    attention = rest() if last or b.kind == "phi2" else None
+    if b.has("ffn_norm.weight"):
+        normed = b.norm(state, "ffn_norm")
+    if last and attention is not None:
+        attention, state, normed = (b.wanted(x) for x in (attention, state, normed))
+        b.rows = b.context.outputs
+    out = fed(b, block.ffn, normed)
+    made = b.summed(out, rest()) if attention is None else b.summed(attention, out)
+    return b.summed(made, state)
+
+
+def fed_after_norm(b: MicroBatch, ffn: FeedForward | None, state: PassTensor) -> PassTensor:
+    """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
+    if isinstance(ffn, MoE) and ffn.beside is not None:
+        scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
+        made = routed(b, ffn, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
+        out = b.norm(dense(b, ffn.beside, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
+        return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
+    if b.kind in ("olmo2", "exaone4"):
+        return fed(b, ffn, state)
+    return fed(b, ffn, b.norm(state, "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"))
+
+
+def fed(b: MicroBatch, ffn: FeedForward | None, x: PassTensor) -> PassTensor:
+    if ffn is None:
+        return x
+    return experts(b, ffn, x) if isinstance(ffn, MoE) else dense(b, ffn, x)
+
+
+def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTensor:
+    """Gate, up, their product, down."""
+    inner = mlp.intermediate * b.rows
+    if b.has(f"ffn_gate{suffix}.weight"):
+        gate = b.project(x, f"ffn_gate{suffix}", "gate")
+        made = b.add("gate times up", inner, gate, b.project(x, f"ffn_up{suffix}", "up"))
+    elif mlp.gated:  # both in one tensor
+        made = b.add("gate times up", inner, b.project(x, f"ffn_up{suffix}", "up"))
+    else:
+        made = b.same("activated", b.project(x, f"ffn_up{suffix}", "up"))
+    return b.project(made, f"ffn_down{suffix}", "down")
+
+
+def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
+    """Routed experts and shared ones."""
+    if moe.latent is None:
+        made = routed(b, moe, x, lambda: x)
+    else:
+        latent = b.project(x, "ffn_latent_down", "latent")
+        made = b.project(routed(b, moe, x, lambda: latent), "ffn_latent_up", "latent")
+    if moe.shared is None:
+        return made
+    return b.summed(made, dense(b, moe.shared, x, "_shexp"), "experts")
+
+
+def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Callable[[], PassTensor]) -> PassTensor:
+    """Each token through its experts, whose outputs are weighted and added up."""
+    order, weights, fused = chosen(b, moe, router_input)
+    x, used, tokens = experts_input(), moe.top_k, b.rows
+    inner, width, early = used * moe.expert.intermediate * tokens, x.nbytes // 4, b.kind in habits.WEIGHTED_BEFORE
+    if early:
+        x = b.add("weighted", used * width, x, weights)
+
+    def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
+        return b.biased(b.add(f"{name} of experts", elements, *reads, order, by=f"{weight}.weight"), weight)
+
+    if b.has("ffn_gate_up_exps.weight"):
+        both = [through("ffn_gate_up_exps", "gate and up", 2 * inner, x, *fused)]
+    elif moe.expert.gated:
+        both = [through("ffn_gate_exps", "gate", inner, x, *fused), through("ffn_up_exps", "up", inner, x)]
+    else:
+        both = [through("ffn_up_exps", "up", inner, x, *fused)]
+    made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
+    out = through("ffn_down_exps", "down", used * width, made)
+    added = [out, weights]
+    if b.has("ffn_down_exps.scale"):
+        scales = b.add("scales of experts", moe.n_experts * tokens, b.view(b.weight("ffn_down_exps.scale")))
+        added.append(b.add("scales of experts", used * tokens, scales, order))
+        out = b.same("scaled experts", out, added[-1])
+    if not early:
+        out = b.same("weighted experts", out, weights)
+    total = b.add("experts", width, out)
+    b.write(None, total, out, *(added if b.on_cuda and 2 <= used <= MOST_WEIGHTED and not early else ()))
+    return total
+
+
+def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
+    """The experts of each token by the router, what they weigh, and what the kernel that chooses keeps."""
+    count, late, groups = moe.n_experts, b.kind in habits.SOFTMAX_OF_CHOSEN, b.model.details.expert_groups > 1
+    router = b.project(x, "ffn_gate_inp", "router")
+    ranked = probabilities = router if late else b.same("probabilities of experts", router)
+    if b.has("exp_probs_b.bias"):
+        ranked = b.same("ranks of experts", probabilities, by="exp_probs_b.bias")
+    if groups:
+        ranked = b.same("ranks of experts", ranked, over=0)
+    order = b.same("order of experts", ranked, over=0)
+    weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
+    if late or (b.model.details.normed_weights and b.kind not in habits.UNNORMED_ROUTER):
+        weights = b.same("weights of experts", weights, over=0)
+    kernel = count in ODD_COUNTS or (count <= 512 and count & (count - 1) == 0)
+    fused = b.on_cuda and kernel and not groups and b.kind not in habits.SOFTMAX_OF_CHOSEN | habits.WEIGHTED_BEFORE
+    return order, weights, (router, probabilities, ranked) if fused else ()
 
 
 def unknown_mixers(model: Architecture) -> str | None:
-    """A kind of layer whose graph is not built here; None: all are."""
+    """A kind of layer whose steps are not known here; None: all are."""
     known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
-    single = model.gguf.architecture in SINGLE_MIXERS
+    single = model.gguf.architecture in habits.SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"
         for mixer in block.mixers:
-            odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or mixer.indexer is not None)
-            odd = odd or (isinstance(mixer, GQA) and not mixer.own_keys) or getattr(mixer, "indexer", None) is not None
-            if odd or not isinstance(mixer, known):
+            odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or not mixer.own_keys)
+            if odd or getattr(mixer, "indexer", None) is not None or not isinstance(mixer, known):
                 return mixer.kind
     return None
 
 
-def fed_after_norm(b: Building, block: Block, state: GraphNode) -> GraphNode:
-    """The feed-forward of the normed state, by what norm the file has."""
-    if isinstance(block.ffn, MoE) and block.ffn.beside is not None:
-        return dense_and_experts(b, block.ffn, state)
-    if b.kind in ("olmo2", "exaone4"):
-        return fed(b, block, state)
-    name = "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"
-    return fed(b, block, b.layer_norm(state, name, block))
-
-
-def fed(b: Building, block: Block, x: GraphNode) -> GraphNode:
-    if block.ffn is None:
-        return x
-    return mixture(b, block.ffn, x) if isinstance(block.ffn, MoE) else dense(b, block.ffn, x)
-
-
-def dense_and_experts(b: Building, moe: MoE, state: GraphNode) -> GraphNode:
-    """A dense feed-forward and experts, each with norms of its own (Gemma 4)."""
-    if moe.beside is None:
-        raise NotImplementedError
-    out = b.norm(dense(b, moe.beside, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
-    normed = b.norm(state, "pre_ffw_norm_2")
-    scaled = like(like(b.bare_norm(state), "scale"), "mul", b.weight("ffn_gate_inp.scale"))
-    logits = matmul(b.weight("ffn_gate_inp.weight"), scaled, name="router")
-    experts = b.norm(routed(b, moe, normed, state, logits), "post_ffw_norm_2")
-    return like(out, "add", experts, name="feed-forward")
-
-
-def output(b: Building, state: GraphNode) -> GraphNode:
-    """The last norm and the head."""
-    device = b.placement.output
-    if b.kind in ROWS_BEFORE_NORM:
-        state.is_output = True
-        state = picked(b, state)
-    state = b.bare_norm(state, mean=b.model.final_norm == "layer" or b.kind in ("command-r", "cohere2"))
-    if "output_norm.weight" in b.file.outside:
-        state = like(state, "mul", b.outer("output_norm.weight", device), name="last norm")
-        if "output_norm.bias" in b.file.outside:
-            state = like(state, "add", b.outer("output_norm.bias", device), name="last norm")
-    state.is_output = True
-    if b.kind in ROWS_AFTER_NORM:
-        state = picked(b, state)
-        state.is_output = True
-    logits = matmul(head_of(b), state, name="logits")
-    if "output.bias" in b.file.outside:
-        logits = like(logits, "add", b.outer("output.bias", device), name="logits")
-    if b.kind in SCALED_LOGITS:
-        logits = like(logits, "scale", name="logits")
-    if b.kind in CAPPED_LOGITS:
-        for op in ("scale", "tanh", "scale"):
-            logits = like(logits, op, name="logits")
-    logits.is_output = True
-    return logits
-
-
-def head_of(b: Building) -> GraphNode:
-    name = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-    return b.outer(name, b.placement.output)
-
-
-def representative(file: ModelFile, placement: Placement, repeats: int | None = None) -> list[int]:
-    """Layers that stand for all: of those that repeat one after the other `repeats`, or so many that the buffers have
-    grown to their size."""
+@lru_cache(maxsize=64)
+def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
+    """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
-    period = 4 if file.architecture.gguf.architecture in ROTATED_BUT_FOURTH else 1
 
     def kind(layer: int) -> Hashable:
         weights = file.layers[layer].items()
-        on_host = [(name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST]
-        alike = blocks[layer], placement.layers[layer], layer % period == period - 1, layer < deep
-        return *alike, tuple(on_host)
+        on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
+        return blocks[layer], placement.layers[layer], layer < deep, on_host
 
-    kinds = [kind(layer) for layer in range(file.architecture.num_layers)]
-    most = repeats or (REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL)
-    kept: list[int] = []
-    at = 0
-    while at < len(kinds) - 1:
-        period, times = longest_repetition(kinds[:-1], at)
-        kept += range(at, at + period * min(times, most))
+    *kinds, _ = [kind(layer) for layer in range(file.architecture.num_layers)]
+    most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
+    chosen, at = list[int](), 0
+    while at < len(kinds):
+        period, times = longest_repetition(kinds, at)
+        chosen += range(at, at + period * min(times, most))
         at += period * times
-    return [*kept, len(kinds) - 1]
+    return *chosen, len(kinds)
 
 
 def longest_repetition(kinds: Sequence[Hashable], at: int) -> tuple[int, int]:

@@ -5,37 +5,23 @@ Source: src/models/*.cpp of llama.cpp 0c1e57098.
 
 PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
 """Attention and feed-forward read the same state."""
-RESIDUAL_LAST = frozenset({"falcon"})
-"""What they make is added up before the state is."""
 STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
+STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
+"""The state is the first of the two that are added behind the feed-forward."""
 NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "olmo2"})
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
 """Norms that take the mean off though they hold no bias."""
 SCALED_EMBEDDING = frozenset({"gemma", "gemma2", "gemma3", "gemma4"})
-SCALED_QUERY = frozenset({"gemma", "gemma2", "gemma3", "phi2", "phi3"})
-SCALED_LOGITS = frozenset({"cohere2", "command-r", "granite", "granitemoe", "granitehybrid"})
 CAPPED_SCORES = frozenset({"gemma2"})
-CAPPED_LOGITS = frozenset({"gemma2", "gemma4"})
-NO_ROTATION = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
-NO_ROTATION_BESIDE_STATES = frozenset({"granitemoehybrid"})
-"""Model types whose attention has no positions where other layers have states; Bamba's has."""
+UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
+"""Attention without rotary positions."""
+ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
+"""Layers without a window have no positions where others have one."""
 DEEPSTACK = frozenset({"qwen3vl", "qwen3vlmoe"})
 """What several layers of the vision encoder see is added behind the first layers: a token's row of the input has room
 for all of it."""
-ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
-"""Layers without a window have no positions."""
-ROTATED_BUT_FOURTH = frozenset({"llama4", "smollm3"})
-"""Every fourth layer has none."""
-ROTATED_FIRST = frozenset({"hunyuan-dense", "hunyuan-moe"})
-"""Queries and keys are normed after they are rotated."""
-FOUR_POSITIONS = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})
-"""A token has four numbers for its place."""
-NORMED_VALUES = frozenset({"gemma4"})
-NORMED_AFTER_ROTATION = frozenset({"llama4"})
-"""By a norm without weights."""
-SIGMOID_ROUTER = frozenset({"dots1", "glm4moe", "lfm2moe", "llama4", "minimax-m2", "nemotron_h_moe"})
 UNNORMED_ROUTER = frozenset({"jamba", "llama4", "olmoe", "qwen2moe"})
 SOFTMAX_OF_CHOSEN = frozenset({"gpt-oss"})
 WEIGHTED_BEFORE = frozenset({"llama4"})
@@ -43,8 +29,6 @@ WEIGHTED_BEFORE = frozenset({"llama4"})
 ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
 """The tokens whose logits are wanted are picked behind the last norm; elsewhere within the last layer."""
 ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
-"""They are picked before the last norm."""
-GELU = frozenset({"gemma", "gemma2", "gemma3", "gemma4"})
-SQUARED_RELU = frozenset({"arcee", "nemotron", "nemotron_h", "nemotron_h_moe"})
+"""The tokens whose logits are wanted are picked before the last norm."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""

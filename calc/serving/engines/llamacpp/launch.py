@@ -39,7 +39,7 @@ class GGUFSource(Frozen):
 
 
 def flags(options: LlamaCppOptions, length: int, slots: int, types: tuple[str, str]) -> Iterator[str]:
-    """Of any program of llama.cpp."""
+    """Flags of any program of llama.cpp."""
     whole = length if options.kv_unified else length * slots
     yield from ("--ctx-size", str(options.ctx_size or whole))
     for flag, kind in zip(("--cache-type-k", "--cache-type-v"), types, strict=True):

@@ -1,20 +1,152 @@
-"""What llama.cpp sets up at start: the slots' cache, and the plans of everything that is held beside it."""
+"""What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block
+from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.llamacpp.buffers import Devices, PlacedModel, PlanBook, Plans, PredictionLayers
-from calc.serving.engines.llamacpp.context import ContextSizes
-from calc.serving.engines.llamacpp.devices import kernels_of
-from calc.serving.engines.llamacpp.file import model_file
+from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
+from calc.serving.engines.llamacpp.forward import forward, prediction
+from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
+from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ModelFile, Placement, model_file
+from calc.serving.engines.llamacpp.tape import Buffer, buffers
+from calc.serving.engines.loading import up_to
+
+COPIES = 4
+"""Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
+"""Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices of one kind next to a host."""
+
+    count: int
+    capability: int | None = 800
+    """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
+
+    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
+        """Bytes that a tensor of weights or cache takes on a device."""
+        if device == HOST or self.capability is None:
+            return up_to(nbytes, HOST_ALIGNMENT)
+        block, size = BLOCKS[kind]
+        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+
+
+@dataclass(frozen=True)
+class PlacedModel:
+    """A model's file on a machine, or its layers for multi-token prediction: a context of their own on its weights."""
+
+    file: ModelFile
+    placement: Placement
+    machine: Devices
+    overridden: bool = False
+    """Whether some weights stay on the host though their layer does not."""
+    predicting: bool = False
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Blocks of the layers that a pass goes through."""
+        model = self.file.architecture
+        return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
+
+    @property
+    def weights(self) -> Mapping[int, int]:
+        """Bytes of weights on each device."""
+        return Counter() if self.predicting else weight_bytes(self)
+
+    def cache(self, context: ContextSizes) -> Mapping[int, int]:
+        """Bytes of the cache on each device."""
+        return cache_bytes(self, context)
+
+    def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
+        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
+        change nothing of what is computed where: a device multiplies with weights of any."""
+        if not self.placement.all_on_devices or self.overridden:
+            return compute_buffers(self, context)
+        model = self.file.architecture
+        predicts = len(self.file.layers) > model.num_layers
+        return compute_buffers(replace(self, file=model_file(model, Precision(), predicts=predicts)), context)
+
+    def context(
+        self,
+        options: LlamaCppOptions,
+        size: int,
+        sequences: int,
+        outputs: int | None,
+        types: tuple[CacheType, CacheType],
+        rollback: int = 0,
+    ) -> ContextSizes:
+        """A context of so many tokens under some flags; flash attention is off where a layer's device would not compute
+        it, unless it is asked for or values are quantized, which need it."""
+        context = ContextSizes.of(options, size, sequences, outputs, types, rollback)
+        if options.flash_attn == "auto" and BLOCKS[types[1]][0] == 1 and self.lacks_flash(context):
+            return replace(context, flash=False)
+        return context
+
+    def lacks_flash(self, context: ContextSizes) -> bool:
+        """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
+        what has its weights on the host, or because the states of the next layer, which the graph reads before it
+        attends, lie elsewhere."""
+        places, on_cuda = self.placement.layers, self.machine.capability is not None and self.machine.count > 0
+        scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
+        scans = sorted(layer for block in scanning for layer in block.runs_in)
+        for block in self.blocks:
+            attention = [mixer for mixer in block.mixers if isinstance(mixer, GQA | LatentAttention)]
+            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in attention)
+            taken_over = on_cuda and context.sequences >= TAKEN_OVER
+            for layer in block.runs_in if attention else ():
+                on_host = places[layer] == HOST
+                next_scan = next((scan for scan in scans if scan >= layer), None)
+                if taken_over if on_host else lacking:
+                    return True
+                if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
+                    return True
+        return False
+
+
+@lru_cache(maxsize=512)
+def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
+    sizes: Counter[int] = Counter()
+    for device, weight in model.placement.weights(model.file):
+        sizes[device] += model.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+    return MappingProxyType(sizes)
+
+
+@lru_cache(maxsize=512)
+def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
+    sizes: Counter[int] = Counter()
+    for block in model.blocks:
+        places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
+        for tensor in block_cache(model.file.architecture, block, context):
+            for device, count in places.items():
+                sizes[device] += count * model.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
+    return MappingProxyType(sizes)
+
+
+@lru_cache(maxsize=2048)
+def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
+    machine = model.machine
+    write = prediction if model.predicting else forward
+    b = write(model.file, model.placement, context, machine.capability)
+    pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
+    return buffers(b.steps, list(b.inputs.values()), machine.count, COPIES if pipelined else 1)
+
 
 CACHE_TYPES: dict[CacheFormat, CacheType] = {
     "fp32": "f32",
@@ -24,178 +156,107 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
     "q4_0": "q4_0",
 }
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
-FLOATING = frozenset({"f32", "f16", "bf16"})
-"""Storage of keys and values that is not quantized."""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """The context of what guesses tokens: a draft model's own, or that of the model's layers for it
-    (common/speculative.cpp: common_base_params_to_speculative)."""
-
-    plans: Plans
-    options: LlamaCppOptions
-
-    def context(self, model: ContextSizes) -> ContextSizes:
-        """Of as many tokens and slots as the model's context, with a row of logits for each slot."""
-        options = self.options
-        types = options.cache_type_k_draft, options.cache_type_v_draft
-        size = model.cells * model.streams
-        return resolved(self.plans, options, size, model.sequences, model.sequences, types)
 
 
 class SlotCache(Cache):
-    """The cache of all slots, set up at start, and the plans of what else is held."""
+    """The cache of all slots, set up at start, and what else is allocated with it."""
 
-    def __init__(self, plans: Plans, options: LlamaCppOptions, kv: CacheFormat, draft: Draft | None = None) -> None:
-        self.plans, self.options, self.draft = plans, options, draft
+    def __init__(
+        self, model: PlacedModel, options: LlamaCppOptions, kv: CacheFormat, draft: PlacedModel | None
+    ) -> None:
+        """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
+        self.model, self.options, self.draft = model, options, draft
         self.types = cache_types(options, kv)
 
     def context(self, batch: int, length: int) -> ContextSizes:
         """The context that is set up for so many sequences of so many tokens."""
         options, sequences = self.options, slots(self.options, batch)
         size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
-        return resolved(self.plans, options, size, sequences, rows, self.types, rollback=rollback(options))
+        rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
+        return self.model.context(options, size, sequences, rows, self.types, rollback)
 
-    def contexts(self, batch: int, length: int) -> list[tuple[Plans, ContextSizes]]:
-        """The model's, and that of what guesses tokens, each with its plans."""
-        context = self.context(batch, length)
-        found = [(self.plans, context)]
-        return found if self.draft is None else [*found, (self.draft.plans, self.draft.context(context))]
+    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+        """The model's, and that of what guesses tokens: as many tokens and slots, with a row of logits for each slot
+        (common/speculative.cpp: common_base_params_to_speculative)."""
+        options, context = self.options, self.context(batch, length)
+        if self.draft is None:
+            return [(self.model, context)]
+        types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
+        drafting = self.draft.context(options, size, context.sequences, context.sequences, types)
+        return [(self.model, context), (self.draft, drafting)]
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
         contexts = self.contexts(batch, length)
         return [
-            sum(plans.model.weights[i] + plans.cache(context)[i] for plans, context in contexts)
-            for i in (*range(self.plans.model.machine.count), HOST)
+            sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
+            for i in (*range(self.model.machine.count), HOST)
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
-        """The same of the buffers of their passes."""
-        computed = (plans.compute(context) for plans, context in self.contexts(batch, length))
+        """Bytes of the buffers of passes on each GPU and, last, on the host; with those of what guesses tokens."""
+        computed = (model.compute(context) for model, context in self.contexts(batch, length))
         return [sum(buffer.size for buffer in buffers) for buffers in zip(*computed, strict=True)]
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return sum(plans.cache(context)[stage] for plans, context in self.contexts(batch, length))
+        return sum(model.cache(context)[stage] for model, context in self.contexts(batch, length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
         return self.required_bytes(stage, batch, length)
-
-    def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
-        most = self.required_bytes(stage, batch, length)
-        for plans, context in self.contexts(batch, length):
-            if (computed := plans.most_compute(context)) is None:
-                return None
-            most += computed
-        return most
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for the model on each GPU and on the host."""
         return allocated(*self.contexts(batch, length)[0])
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        """The same for what guesses tokens; layers of the model that do are among its weights."""
+        """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
         return [buffer for one in self.contexts(batch, length)[1:] for buffer in allocated(*one)]
 
 
-def allocated(plans: Plans, context: ContextSizes) -> list[DeviceBuffers]:
+def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:
     """What a context allocates on each GPU and on the host."""
-    held, computed = plans.cache(context), plans.compute(context)
-    places = [(f"gpu{i}", i, computed[i]) for i in range(plans.model.machine.count)] + [("host", HOST, computed[-1])]
+    cache, places = model.cache(context), [*range(model.machine.count), HOST]
     return [
-        DeviceBuffers(device=name, model=plans.model.weights[i], context=held[i], compute=buffer.size)
-        for name, i, buffer in places
+        DeviceBuffers(
+            device="host" if i == HOST else f"gpu{i}", model=model.weights[i], context=cache[i], compute=buffer.size
+        )
+        for i, buffer in zip(places, model.compute(context), strict=True)
     ]
-
-
-def resolved(
-    plans: Plans,
-    options: LlamaCppOptions,
-    size: int,
-    sequences: int,
-    outputs: int | None,
-    types: tuple[CacheType, CacheType],
-    rollback: int = 0,
-) -> ContextSizes:
-    """A context of so many tokens under some flags."""
-    context = ContextSizes.of(
-        size,
-        batch=options.batch_size,
-        ubatch=options.ubatch_size,
-        sequences=sequences,
-        unified=options.kv_unified,
-        outputs=outputs,
-        type_k=types[0],
-        type_v=types[1],
-        flash=options.flash_attn != "off",
-        offload_cache=options.kv_offload,
-        whole_windows=options.swa_full,
-        rollback=rollback,
-    )
-    decided = options.flash_attn != "auto" or types[1] not in FLOATING  # quantized values need it
-    return context if decided else plans.resolved(context)
 
 
 def set_up(
     architecture: Architecture,
     precision: Precision,
     options: LlamaCppOptions,
-    placement: Placement,
+    gpus: int,
     gpu: GPU | None,
     draft: Architecture | None = None,
-    book: PlanBook | None = None,
 ) -> SlotCache:
-    """A model that is placed on GPUs of a kind (None: there are none), and the draft model beside it."""
-    machine = devices(options, placement.devices, gpu, cache_types(options, precision.kv))
-    file, book = model_file(architecture, precision, predicts=options.predicts), book or PlanBook()
-    plans = book.of(PlacedModel(file, placement, machine, overridden(options)))
-    guessing = drafting(architecture, precision, placement, options, gpu, draft, book)
-    return SlotCache(plans, options, precision.kv, guessing)
-
-
-def overridden(options: LlamaCppOptions) -> bool:
-    """Whether some weights stay on the host though their layer does not."""
-    return options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
-
-
-def drafting(
-    architecture: Architecture,
-    precision: Precision,
-    placement: Placement,
-    options: LlamaCppOptions,
-    gpu: GPU | None,
-    draft: Architecture | None,
-    book: PlanBook,
-) -> Draft | None:
-    """What guesses tokens for a model, where it has a context of its own."""
-    types = options.cache_type_k_draft, options.cache_type_v_draft
-    machine = devices(options, placement.devices, gpu, types)
-    if options.predicts:
-        file = model_file(architecture, precision, predicts=True)
-        return Draft(book.of(PredictionLayers(file, placement, machine, overridden(options))), options)
-    if draft is None:
-        return None
-    split = shares(options, placement.devices) if options.device is None else []
-    where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-    file = model_file(draft, draft_precision(options, precision))
-    return Draft(book.of(PlacedModel(file, where, machine)), options)
+    """A model that is placed on GPUs of a kind (None: there are none), and the draft model next to it."""
+    file = model_file(architecture, precision, predicts=options.predicts)
+    placement = placed(options, len(file.layers), gpus)
+    machine = devices(options, placement.devices, gpu)
+    overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
+    model = PlacedModel(file, placement, machine, overridden)
+    drafting = replace(model, predicting=True) if options.predicts else None
+    if draft is not None and drafting is None:
+        split = shares(options, gpus) if options.device is None else []
+        where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
+        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, machine)
+    return SlotCache(model, options, precision.kv, drafting)
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
-    """How the draft model's file stores it, beside a model's."""
+    """Storage of the draft model's file, next to a model's."""
     return Precision(weights=options.weights_draft or precision.weights)
 
 
-def rollback(options: LlamaCppOptions) -> int:
-    """Tokens by which states can go back: as many as layers of the model guess (need_n_rs_seq)."""
-    return options.spec_draft_n_max if options.predicts else 0
-
-
-def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None, types: tuple[CacheType, CacheType]) -> Devices:
-    """The machine of a context whose cache is of some types."""
-    capability = kernels_of(capability_of(gpu), types) if options.rpc is None else None
-    return Devices(gpus if options.device is None else 0, capability)
+def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None) -> Devices:
+    """Devices with the kernels of a compute capability; GPUs without one have those of Ampere."""
+    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
+    capability = int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
+    kernels = 800 if 700 <= capability < 890 else 890
+    return Devices(gpus if options.device is None else 0, kernels if options.rpc is None else None)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
@@ -247,9 +308,3 @@ def outputs(options: LlamaCppOptions, sequences: int) -> int | None:
     if options.n_outputs_max is not None:
         return options.n_outputs_max or None
     return min(options.batch_size, sequences * (1 + options.guessed))
-
-
-def capability_of(gpu: GPU | None) -> int:
-    """CUDA's compute capability times 100; of other GPUs that of one with the same kernels, Ampere."""
-    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
-    return int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
