@@ -27,6 +27,7 @@ ALL_VLLM = VLLMOptions(
     enforce_eager=True,
     language_model_only=True,
     speculative="mtp",
+    num_speculative_tokens=2,
     mxfp4_kernel="triton",
     version="0.30",
 )

@@ -76,6 +76,7 @@ class LlamaCpp(Engine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     offloads: ClassVar[bool] = True
     draft_option: ClassVar[str | None] = "model_draft"
+    vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
@@ -269,10 +270,12 @@ class LlamaCpp(Engine):
             return None
         return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
-    def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
         placement = placed(self.options, layers_of(architecture, predicts=self.options.predicts), stages)
         if self.draft_model is None:
-            return super().draft_weights_per_stage(architecture, precision, stages)
+            return super().draft_weights_per_stage(architecture, precision, tp, stages)
         draft = drafting(architecture, precision, placement, self.options, None, self.draft_model, self.book)
         return (0,) * stages if draft is None else tuple(draft.plans.model.weights[stage] for stage in range(stages))
 
