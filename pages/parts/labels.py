@@ -61,6 +61,7 @@ FIELDS: dict[str, Message] = {
     "scheduler_recv_interval": Message("Steps between looks for requests"),
     "speculative": Message("Speculative decoding"),
     "num_speculative_tokens": Message("Tokens guessed at once"),
+    "speculative_algorithm": Message("Speculative decoding"),
     "weights_draft": Message("Weight format of the draft model"),
     "attention": Message("Attention kernel"),
     "logits": Message("Prefill logits"),

@@ -169,6 +169,8 @@ HOSTILE = {
     "attention": ("eager", "x"),
     "speculative": ("mtp", "eagle", "eagle3", "draft_model", "ngram"),
     "model_draft": ("Qwen/Qwen3-0.6B", "x"),
+    "speculative_algorithm": ("NEXTN", "EAGLE3", "STANDALONE", "NGRAM"),
+    "speculative_draft_model_path": ("Qwen/Qwen3-0.6B", "x"),
     "v": ("2", "x"),
     **dict.fromkeys(places(("overhead",)), ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
 }

@@ -121,6 +121,16 @@ def test_dp_is_the_layout_of_the_page():
             ("serving", "options", "num_speculative_tokens"),
             5,
         ),
+        (
+            WEIGH,
+            {
+                "engine": "sglang",
+                "speculative_algorithm": "STANDALONE",
+                "speculative_draft_model_path": "Qwen/Qwen3-0.6B",
+            },
+            ("serving", "options", "speculative_draft_model_path"),
+            "Qwen/Qwen3-0.6B",
+        ),
         (WEIGH, {"generated": "7"}, ("serving", "workload", "generated"), 7),
         (WEIGH, {"fragmentation": "1-3"}, ("overhead", "fragmentation"), Range(low=1, high=3)),
         (WEIGH, {"method": "qlora"}, ("training", "workload", "method"), "qlora"),

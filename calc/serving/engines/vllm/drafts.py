@@ -6,21 +6,23 @@ Read in the wheels of vLLM 0.11 to 0.33: `config/speculative.py`, `v1/worker/gpu
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import Precision
-from calc.formats.stored import Piece, stored
+from calc.formats.stored import stored
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.feedforward import MLP
+from calc.serving.engines.loading import TensorLoader
 from calc.serving.engines.vllm.layers import compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.refusal import unserved_family
 from calc.serving.engines.vllm.since import holds
 
+PROJECTION = "fc.weight"
 SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_draft")
 """Options that one flag says."""
 PREDICTED_SINCE: dict[str, Version] = {
@@ -43,8 +45,24 @@ PREDICTED_SINCE: dict[str, Version] = {
 AUXILIARY, EXPANSION, VOCABULARY = 3, 3, 32_000
 """Layers of the model whose states an EAGLE-3 head reads; and what heads usually have: the width of an MLP over the
 model's where that has experts, and tokens that they guess (`draft_vocab_size`)."""
+HEAD_NOTE = Message(
+    "EAGLE-3's head is taken to be a layer of Llama in 16 bits that guesses {rows:,} tokens and reads the model's "
+    "embedding. Unless a flag names its config, it has the heads and the MLP of the model's last layer, and in place "
+    "of experts an MLP of {n} times the model's width.",
+    n=EXPANSION,
+    rows=VOCABULARY,
+)
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """From the version that took the first engine out to the one before the second got them (`v1/spec_decode`)."""
+
+
+class Loading(Protocol):
+    """An engine, as far as it loads a draft."""
+
+    @property
+    def loader(self) -> TensorLoader: ...
+
+    def vocabulary(self, rows: int, tp: int) -> int: ...
 
 
 def with_own_layers(model: Architecture, options: VLLMOptions) -> Architecture:
@@ -85,7 +103,7 @@ def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture
         ffn=MLP(intermediate=wide),
         norms=("input_layernorm", "hidden_norm", "post_attention_layernorm"),
     )
-    projection = Extra(name="fc.weight", shape=(hidden, AUXILIARY * model.hidden), component="other")
+    projection = Extra(name=PROJECTION, shape=(hidden, AUXILIARY * model.hidden), component="other")
     llama = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": 1, "num_attention_heads": heads.n_q}
     rows = {"vocab_size": min(VOCABULARY, model.vocab), "tie_word_embeddings": False}
     head = Architecture.from_config(llama | rows | {"head_dim": heads.d_head, "intermediate_size": wide})
@@ -97,12 +115,21 @@ def draft_precision(options: VLLMOptions) -> Precision:
     return Precision(weights=options.weights_draft or "bf16")
 
 
-def guessing(draft: Architecture, rank: Architecture, options: VLLMOptions) -> list[Piece]:
-    """The tensors of a rank of a draft; EAGLE-3's head reads the model's embedding."""
-    pieces = stored(draft, draft_precision(options), rank)
-    if options.speculative != "eagle3":
-        return pieces
-    return [piece for piece in pieces if piece.tensor.component != "embedding"]
+def draft_bytes(draft: Architecture, engine: Loading, precision: Precision, tp: int) -> int:
+    """Bytes of a draft on one of tp ranks as an engine loads it; a head reads the model's embedding."""
+    layout = Layout(tp=tp)
+    rank = layout.rank(draft, engine.vocabulary(draft.vocab, tp))
+    pieces = stored(draft, precision, rank)
+    if any(extra.name == PROJECTION for extra in draft.extras):
+        pieces = [piece for piece in pieces if piece.tensor.component != "embedding"]
+    return engine.loader.loaded(rank, pieces, range(draft.num_layers), layout).total
+
+
+def undivided_draft(draft: Architecture | None, layout: Layout) -> Iterator[Refusal]:
+    """Why ranks can't share a draft."""
+    if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
+        sentence = "{tp:,} tensor-parallel ranks can't share what guesses tokens evenly."
+        yield Refusal(Message(sentence, tp=layout.tp), "tp")
 
 
 def assumed(options: VLLMOptions) -> Iterator[Message]:
@@ -110,13 +137,7 @@ def assumed(options: VLLMOptions) -> Iterator[Message]:
     if options.speculative == "eagle":
         yield Message("EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own.")
     if options.speculative == "eagle3":
-        yield Message(
-            "EAGLE-3's head is taken to be a layer of Llama in 16 bits that guesses {rows:,} tokens and reads the "
-            "model's embedding. Unless --model-draft names its config, it has the heads and the MLP of the model's "
-            "last layer, and in place of experts an MLP of {n} times the model's width.",
-            n=EXPANSION,
-            rows=VOCABULARY,
-        )
+        yield HEAD_NOTE
 
 
 def draft_refusals(model: Architecture, options: VLLMOptions, draft: Architecture | None) -> Iterator[Refusal]:
@@ -159,7 +180,7 @@ def unfit_head(model: Architecture, named: Architecture | None) -> Iterator[Refu
         sentence = "There is no EAGLE-3 head for attention that compresses tokens; mtp guesses with a layer of its own."
         yield Refusal(Message(sentence), "speculative", ["mtp"])
     elif eagle3_head(model, named) is None:
-        sentence = "How many heads an EAGLE-3 head for this model has is not known: name its config (--model-draft)."
+        sentence = "How many heads an EAGLE-3 head for this model has is not known: name its config."
         yield Refusal(Message(sentence), "model_draft")
 
 

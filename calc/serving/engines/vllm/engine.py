@@ -28,11 +28,12 @@ from calc.serving.engines.vllm.drafts import (
     AUXILIARY,
     SPECULATION,
     assumed,
+    draft_bytes,
     draft_precision,
     draft_refusals,
     guesser,
-    guessing,
     speculation,
+    undivided_draft,
     unstaged,
     with_own_layers,
 )
@@ -124,10 +125,7 @@ class VLLM(Engine):
         yield from odd_vocabulary(model, layout)
         yield from layout.unspread(model)
         yield from unstaged(model, self.options, layout)
-        draft = self.guesses(model)
-        if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
-            sentence = "{tp:,} tensor-parallel ranks can't share what guesses tokens evenly."
-            yield Refusal(Message(sentence, tp=layout.tp), "tp")
+        yield from undivided_draft(self.guesses(model), layout)
         if layout.dcp > 1:
             yield from unshared_tokens(model, layout)
 
@@ -181,10 +179,7 @@ class VLLM(Engine):
         first."""
         nbytes, draft = 0, self.guesses(architecture)
         if draft is not None:
-            rank = Layout(tp=tp).rank(draft, self.vocabulary(draft.vocab, tp))
-            nbytes = self.loader.loaded(
-                rank, guessing(draft, rank, self.options), range(draft.num_layers), Layout(tp=tp)
-            ).total
+            nbytes = draft_bytes(draft, self, draft_precision(self.options), tp)
         elif self.options.speculative == "mtp" and stages > 1:
             nbytes = 2 * self.vocabulary(architecture.vocab, tp) * (architecture.d_embedding or architecture.hidden)
         return (*(0,) * (stages - 1), nbytes)
