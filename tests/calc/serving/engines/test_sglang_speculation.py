@@ -6,6 +6,7 @@ import pytest
 from calc import ConfigError, Layout, Overhead, Precision, Workload
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.speculation import guesses
+from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Serving
 from presets import architecture_of, gpus, started
 
@@ -150,6 +151,15 @@ def test_what_guesses_nothing(model, layout, options, field, sentence):
     with pytest.raises(ConfigError, match=sentence) as refused:
         serving(model, options, **layout)
     assert refused.value.field == field
+
+
+def test_the_fewest_gpus_are_in_one_stage():
+    options = {"speculative_algorithm": "NEXTN"}
+    plain, guessing = (
+        fewest_gpus(gpus()["h200-sxm"], serving("zai-org/GLM-4.5", chosen, tp=8), Workload(context=8192))
+        for chosen in ({}, options)
+    )
+    assert plain.pp > 1 == guessing.pp
 
 
 @pytest.mark.parametrize(
