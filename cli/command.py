@@ -204,7 +204,8 @@ def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
 
 def draft_model(given: dict[str, Any]) -> Architecture | None:
     """The model that guesses tokens, where one is named. Raises ConfigError."""
-    name = given.get("model_draft")
+    option = ENGINES[given["engine"]].draft_option
+    name = None if option is None else given.get(option)
     return None if name is None else Architecture.from_config(load(name))
 
 

@@ -1,11 +1,11 @@
-"""python -m benchmarks.oracle.write_sglang SGLANG: defaults and pools of SGLang 0.5.23, as its own code makes them.
+"""python -m benchmarks.oracle.write_sglang SGLANG [guesses]: defaults and pools of SGLang 0.5.23 by its own code.
 
 SGLANG is the folder into which its wheel was unpacked. Nothing of it is copied: `ServerArgs` is made of a command line
 and a config.json of tests/data/oracle.json, and `KVCacheConfigurator` divides the memory that is free after weights of
 `LOADED` of a GPU. There is no GPU: torch is told of one (`device`), and packages that hold kernels alone are empty
 (`KERNELS`). Each GPU has a process of its own, since modules ask for it when they are imported, and each plan one too,
 since the settings are global. Runs in SGLang's environment (torch, transformers and its pure Python requirements, and
-ours); writes tests/data/sglang_plans.json.
+ours); writes tests/data/sglang_plans.json, or of starts that guess tokens sglang_guesses.json.
 """
 
 import gc
@@ -91,9 +91,53 @@ MODELS = (
     *("state-spaces/mamba-2.8b-hf", "baidu/ERNIE-4.5-21B-A3B-PT"),
 )
 
+NEXTN = {"speculative_algorithm": "NEXTN"}
+CHAIN = {"speculative_num_steps": 1, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 2}
+TREE = {"speculative_num_steps": 4, "speculative_eagle_topk": 8, "speculative_num_draft_tokens": 16}
+HEAD = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "a head"}
+DRAFT = {"speculative_algorithm": "STANDALONE", "speculative_draft_model_path": "Qwen/Qwen3-0.6B"}
+NGRAM = {"speculative_algorithm": "NGRAM"}
+FIXED = {"disable_radix_cache": True, "max_running_requests": 40}
+GUESSING: tuple[tuple[tuple[str, ...], tuple[Mapping[str, Any], ...]], ...] = (
+    (
+        ("deepseek-ai/DeepSeek-V3", "zai-org/GLM-4.5", "zai-org/GLM-4.7-Flash", "zai-org/GLM-5.1", "tencent/Hy3"),
+        (NEXTN, NEXTN | CHAIN | {"tp_size": 8}, NEXTN | {"kv_cache_dtype": "fp8_e4m3"}),
+    ),
+    (
+        ("Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-35B-A3B"),
+        (
+            NEXTN,
+            NEXTN | CHAIN,
+            NEXTN | FIXED,
+            NEXTN | {"max_mamba_cache_size": 60},
+            NEXTN | {"max_running_requests": 8},
+        ),
+    ),
+    (("baidu/ERNIE-4.5-21B-A3B-PT",), (NEXTN,)),
+    (("meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b"), (HEAD, HEAD | TREE, HEAD | FIXED)),
+    (("Qwen/Qwen3-235B-A22B", "Qwen/Qwen3.5-9B"), (DRAFT, DRAFT | CHAIN)),
+    (("Qwen/Qwen3-0.6B", "openai/gpt-oss-20b", "ibm-granite/granite-4.0-h-micro"), (NGRAM, NGRAM | FIXED)),
+)
+"""Models, and what guesses for them."""
+HEAD_CONFIG = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 128_256,
+    "draft_vocab_size": 32_000,
+    "max_position_embeddings": 131_072,
+}
+"""A head of EAGLE-3, as those for Llama-3.1-8B are."""
 UNASKED = {("openai-community/gpt2", "tp_size"), ("state-spaces/mamba-2.8b-hf", "attn_dp_size")}
 """Settings that SGLang plans for and that mean nothing to a model: 12 heads, of which no 8 ranks have their share, and
 copies of the attention where there is none."""
+UNSHARED = {("zai-org/GLM-4.7-Flash", 8)}
+"""The same of 20 heads."""
 
 
 class Kernel:
@@ -175,12 +219,23 @@ def forked(function: Callable[..., Any], *arguments: object) -> Any:
     return answer
 
 
+def oracle() -> dict[str, dict[str, Any]]:
+    """Configs of the presets by model."""
+    return {row["id"]: row["config"] for row in json.loads((DATA / "oracle.json").read_text(encoding="utf-8"))}
+
+
 def server_args(config: Mapping[str, Any], folder: str, settings: Mapping[str, Any], gpu: GPU) -> Any:
     """SGLang's settings, resolved and published, of a command line."""
     from sglang.srt.runtime_context import get_parallel, publish
     from sglang.srt.server_args import prepare_server_args
 
     Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
+    if (name := settings.get("speculative_draft_model_path")) is not None:
+        draft = HEAD_CONFIG if name == HEAD["speculative_draft_model_path"] else oracle()[name]
+        path = Path(folder, "draft")
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps(draft), encoding="utf-8")
+        settings = {**settings, "speculative_draft_model_path": str(path)}
     words = ["--model-path", folder, "--dtype", "bfloat16" if "bf16" in gpu.tflops else "half", "--trust-remote-code"]
     for name, value in settings.items():
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
@@ -212,10 +267,14 @@ def configurator(args: Any, start: int, stop: int) -> Any:
     from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
     from sglang.srt.mem_cache.kv_cache_dtype import configure_kv_cache_dtype
     from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
-    from sglang.srt.runtime_context import get_model, get_parallel, get_schedule
+    from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
+        resolve_spec_aux_hidden_state_config,
+    )
+    from sglang.srt.runtime_context import get_model, get_parallel, get_schedule, get_spec
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     model, stage = model_config_of(args), SimpleNamespace(start_layer=start, end_layer=stop)
+    guessing = SpeculativeAlgorithm.from_string(get_spec().speculative_algorithm)
     stated, dtype = configure_kv_cache_dtype(
         server_args_kv_cache_dtype=get_model().kv_cache_dtype,
         model=None,
@@ -238,10 +297,12 @@ def configurator(args: Any, start: int, stop: int) -> Any:
         model_dtype=model.dtype,
         page_size=get_schedule().page_size,
         sliding_window_size=window(model) if model.is_hybrid_swa else None,
-        spec_algorithm=SpeculativeAlgorithm.from_string(None),
+        spec_algorithm=guessing,
         is_draft_worker=False,
         post_capture_kv_active=False,
-        spec_aux_config=SimpleNamespace(draft_model_config=None, dflash_draft_num_layers=None),
+        spec_aux_config=resolve_spec_aux_hidden_state_config(
+            server_args=args, model_config=model, spec_algorithm=guessing, is_draft_worker=False
+        ),
         is_hybrid_swa=model.is_hybrid_swa,
         is_hybrid_swa_compress=model.is_hybrid_swa_compress,
         use_mla_backend=model.attention_arch == AttentionArch.MLA,
@@ -328,7 +389,7 @@ def plans_on(gpu: GPU, questions: Sequence[tuple[str, Mapping[str, Any]]], sourc
     importlib.import_module("sglang.srt.mem_cache.kv_cache_configurator")
     importlib.import_module("sglang.srt.models.registry")
     gc.freeze()  # SGLang collects before it looks at the memory
-    configs = {row["id"]: row["config"] for row in json.loads((DATA / "oracle.json").read_text(encoding="utf-8"))}
+    configs = oracle()
     return [
         {"model": model, "gpu": gpu.id, "settings": settings} | forked(planned, configs[model], settings, gpu)
         for model, settings in questions
@@ -345,6 +406,15 @@ def questions_on(gpu: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield model, settings
 
 
+def guesses_on(gpu: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every model with what guesses for it, on GPUs in turn."""
+    asked = [(model, settings) for models, kinds in GUESSING for model in models for settings in kinds]
+    for at, question in enumerate(asked):
+        model, settings = question
+        if at % len(GPUS) == GPUS.index(gpu) and (model, settings.get("tp_size")) not in UNSHARED:
+            yield question
+
+
 def written(rows: Sequence[Mapping[str, Any]]) -> str:
     """Plans a line; lists of captured batches and prompts stand once, by how many they are and the largest."""
     graphs = {
@@ -356,15 +426,16 @@ def written(rows: Sequence[Mapping[str, Any]]) -> str:
     return f'{{"graphs": {json.dumps(graphs)},\n"rows": [\n{lines}\n]}}\n'
 
 
-def main(source: str) -> None:
-    rows = [row for name in GPUS for row in forked(plans_on, gpus()[name], list(questions_on(name)), source)]
+def main(source: str, kind: str = "plans") -> None:
+    questions = {"plans": questions_on, "guesses": guesses_on}[kind]
+    rows = [row for name in GPUS for row in forked(plans_on, gpus()[name], list(questions(name)), source)]
     plans = [row for row in rows if "refused" not in row]
-    (DATA / "sglang_plans.json").write_text(written(plans), encoding="utf-8")
+    (DATA / f"sglang_{kind}.json").write_text(written(plans), encoding="utf-8")
     for row in rows:
         if "refused" in row:
             print(row["model"], row["gpu"], row["settings"], row["refused"])
-    print(f"{len(plans)} plans of {len(MODELS)} models, and {len(rows) - len(plans)} that SGLang refuses")
+    print(f"{len(plans)} plans, and {len(rows) - len(plans)} that SGLang refuses")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

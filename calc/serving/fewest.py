@@ -28,12 +28,13 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
     several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
+    most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
     working: dict[int, int] = {}  # of a layer of a shape, the least
     least: dict[int, int] = {}  # stages of a shape
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
     def wait(number: int, shape: Layout, stages: int) -> None:
-        if stages <= min(layers, MOST_GPUS // (shape.tp * shape.dp)):
+        if stages <= min(most_stages, MOST_GPUS // (shape.tp * shape.dp)):
             heappush(waiting, (shape.tp * shape.dp * stages, shape.dp, -shape.tp, -number, stages))
 
     for number, (shape, stored) in enumerate(shapes):

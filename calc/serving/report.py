@@ -271,8 +271,6 @@ def assumptions(
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
         )
-    if serving.laid_out.whole.prediction != architecture.prediction:
-        yield Message("EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own.")
     if excluded["multi_token_prediction"] and not engine.loads_draft:
         yield Message(
             "The multi-token prediction (MTP) layer is not loaded: {n:,} parameters.",

@@ -66,8 +66,11 @@ class Derivations:
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""
         serving, stage = self.serving, self.allocation.most_loaded
-        arguments = serving.laid_out.whole, serving.precision, len(serving.laid_out.ranges)
-        draft = serving.engine.draft_weights_per_stage(*arguments)[stage]
+        laid_out = serving.laid_out
+        of_stages = serving.engine.draft_weights_per_stage(
+            laid_out.whole, serving.precision, serving.layout.tp, len(laid_out.ranges)
+        )
+        draft = of_stages[stage]
         lines = list(weight_steps(serving, serving.laid_out.ranges[stage]))
         return [*lines, self.plain("draft", draft)] if draft else lines
 

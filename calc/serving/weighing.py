@@ -197,7 +197,7 @@ class Weighing:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
         alike: dict[tuple[object, ...], Stage] = {}
         stages = []
-        drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, len(ranges))
+        drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
         for layers, draft in zip(ranges, drafts, strict=True):
             counts = Counter(self.kinds[layers.start : layers.stop])
             first, last = layers.start == 0, layers.stop == self.rank.num_layers

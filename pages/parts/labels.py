@@ -61,6 +61,8 @@ FIELDS: dict[str, Message] = {
     "language_model_only": Message("Language model only"),
     "scheduler_recv_interval": Message("Steps between looks for requests"),
     "speculative": Message("Speculative decoding"),
+    "num_speculative_tokens": Message("Tokens guessed at once"),
+    "speculative_algorithm": Message("Speculative decoding"),
     "weights_draft": Message("Weight format of the draft model"),
     "attention": Message("Attention kernel"),
     "logits": Message("Prefill logits"),
@@ -123,6 +125,9 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "none": Message("None"),
         "mtp": Message("Multi-token prediction (MTP) layers of the model"),
         "eagle": Message("EAGLE: one more layer"),
+        "eagle3": Message("EAGLE-3: a head of its own"),
+        "draft_model": Message("A draft model"),
+        "ngram": Message("Repeats of the text (ngram)"),
     },
     "method": {
         "full": Message("Full fine-tuning"),

@@ -167,7 +167,10 @@ HOSTILE = {
     "kv": ("fp8_ds_mla", "int4", "x"),
     "engine": (*ENGINES, "x"),
     "attention": ("eager", "x"),
-    "speculative": ("mtp", "eagle"),
+    "speculative": ("mtp", "eagle", "eagle3", "draft_model", "ngram"),
+    "model_draft": ("Qwen/Qwen3-0.6B", "x"),
+    "speculative_algorithm": ("NEXTN", "EAGLE3", "STANDALONE", "NGRAM"),
+    "speculative_draft_model_path": ("Qwen/Qwen3-0.6B", "x"),
     "v": ("2", "x"),
     **dict.fromkeys(places(("overhead",)), ("0-0", "1024-1024", "2-1", "nan-nan", "-")),
 }

@@ -115,6 +115,22 @@ def test_dp_is_the_layout_of_the_page():
         (WEIGH, {"language_model_only": "true"}, ("serving", "options", "language_model_only"), True),
         (WEIGH, {"gpu_memory_utilization": "0.9"}, ("serving", "options", "gpu_memory_utilization"), 0.9),
         (WEIGH, {"speculative": "mtp"}, ("serving", "options", "speculative"), "mtp"),
+        (
+            WEIGH,
+            {"speculative": "eagle3", "num_speculative_tokens": "5"},
+            ("serving", "options", "num_speculative_tokens"),
+            5,
+        ),
+        (
+            WEIGH,
+            {
+                "engine": "sglang",
+                "speculative_algorithm": "STANDALONE",
+                "speculative_draft_model_path": "Qwen/Qwen3-0.6B",
+            },
+            ("serving", "options", "speculative_draft_model_path"),
+            "Qwen/Qwen3-0.6B",
+        ),
         (WEIGH, {"generated": "7"}, ("serving", "workload", "generated"), 7),
         (WEIGH, {"fragmentation": "1-3"}, ("overhead", "fragmentation"), Range(low=1, high=3)),
         (WEIGH, {"method": "qlora"}, ("training", "workload", "method"), "qlora"),

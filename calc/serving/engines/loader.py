@@ -60,8 +60,10 @@ class Loader(StartedEngine):
         once."""
         return None
 
-    def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
-        """Bytes of a draft model's weights on a GPU, by pipeline stage [stages]."""
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
+        """Bytes of a draft model's weights on one of tp ranks, by pipeline stage [stages]."""
         return (0,) * stages
 
     def tables(self, rank: Architecture) -> LoadedWeights:

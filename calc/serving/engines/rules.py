@@ -38,6 +38,15 @@ class Rules(StartedEngine):
         """Storage of weights and cache as it loads a checkpoint, unless other formats are chosen."""
         return Precision.stored_as(checkpoint, weights, kv, cls.cache_from)
 
+    vocabulary_gap: ClassVar[int] = 0
+    """Tokens by which a draft model's vocabulary may differ from the model's."""
+
+    @classmethod
+    def may_draft(cls, draft: Architecture, vocab: int) -> bool:
+        """Whether a model may guess tokens of a vocabulary."""
+        question = Question(draft, Precision(weights=cls.weight_formats[-1]))
+        return abs(draft.vocab - vocab) <= cls.vocabulary_gap and not any(cls().refusals(question))
+
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         """Whether it computes with weights as this format stores them, neither unpacking nor refusing them."""

@@ -159,7 +159,7 @@ def engine(answer: Weighed) -> None:
             explain(error, lambda near: change(serving=asked.with_engine(near)))
         usual = defaults(answer)
         for name, place in flags.items():
-            if name == "model_draft":
+            if name == ENGINES[asked.engine].draft_option:
                 draft_model(place, answer)
             elif name != "language_model_only" or answer.has_vision:
                 control(place, error, usual.get(name))

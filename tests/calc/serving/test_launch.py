@@ -27,6 +27,7 @@ ALL_VLLM = VLLMOptions(
     enforce_eager=True,
     language_model_only=True,
     speculative="mtp",
+    num_speculative_tokens=2,
     mxfp4_kernel="triton",
     version="0.30",
 )
@@ -40,6 +41,11 @@ ALL_SGLANG = SGLangOptions(
     mamba_full_memory_ratio=0.5,
     disable_cuda_graph=True,
     language_model_only=True,
+    speculative_algorithm="EAGLE3",
+    speculative_num_steps=4,
+    speculative_eagle_topk=2,
+    speculative_num_draft_tokens=6,
+    speculative_draft_model_path="org/draft",
 )
 
 

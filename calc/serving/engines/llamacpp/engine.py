@@ -71,6 +71,7 @@ class LlamaCpp(Engine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     offloads: ClassVar[bool] = True
     draft_option: ClassVar[str | None] = "model_draft"
+    vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
@@ -253,9 +254,11 @@ class LlamaCpp(Engine):
             return None
         return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
 
-    def draft_weights_per_stage(self, architecture: Architecture, precision: Precision, stages: int) -> tuple[int, ...]:
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
         if self.draft_model is None:
-            return super().draft_weights_per_stage(architecture, precision, stages)
+            return super().draft_weights_per_stage(architecture, precision, tp, stages)
         draft = set_up(architecture, precision, self.options, stages, None, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 

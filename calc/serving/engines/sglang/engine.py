@@ -5,9 +5,9 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from calc.errors import Refusal
+from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
@@ -35,8 +35,19 @@ from calc.serving.engines.sglang.images import (
 )
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
+from calc.serving.engines.sglang.speculation import (
+    REQUESTS,
+    assumed,
+    guesser,
+    guesses,
+    own_tables,
+    speculation_refusals,
+    unnamed_head,
+    unspread,
+)
 from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.drafts import AUXILIARY, draft_bytes, undivided_draft
 from calc.serving.engines.vllm.engine import FUSED
 from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.workload import Workload
@@ -95,6 +106,7 @@ class SGLang(Engine):
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
     separation: ClassVar[Separation | None] = SEPARATION
+    draft_option: ClassVar[str | None] = "speculative_draft_model_path"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
@@ -104,10 +116,13 @@ class SGLang(Engine):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
+        yield from unspread(self.options, layout)
+        yield from undivided_draft(self.guesses(model), layout)
         yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
+        yield from speculation_refusals(model, self.options, self.draft_model)
         yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -128,9 +143,47 @@ class SGLang(Engine):
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
 
+    @property
+    def loads_draft(self) -> bool:
+        return self.options.predicts
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        return own_tables(architecture) if self.options.predicts else architecture
+
+    def guesses(self, model: Architecture) -> Architecture | None:
+        """The model next to this one that guesses tokens for it."""
+        return guesser(model, self.options, self.draft_model)
+
+    def loads_same_weights(self, other: Self) -> bool:
+        names = "language_model_only", "speculative_algorithm", "speculative_draft_model_path"
+        return all(getattr(self.options, name) == getattr(other.options, name) for name in names)
+
+    def left_out(self) -> Iterator[Message]:
+        yield from assumed(self.options)
+
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        found = guesses(self.options, "")
+        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or found is None:
+            return None
+        return self.draft_model, Precision(), found.tokens - 1
+
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
+        """On the last stage: a draft model, or a head, which has an embedding of its own until the cache is planned."""
+        nbytes, draft = 0, self.guesses(architecture)
+        if draft is not None:
+            nbytes = draft_bytes(draft, self, Precision(), tp)
+        if self.options.speculative_algorithm == "EAGLE3":
+            nbytes += 2 * self.vocabulary(architecture.vocab, tp) * architecture.hidden
+        return (*(0,) * (stages - 1), nbytes)
+
+    @property
+    def loader(self) -> TensorLoader:
+        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
+
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        loader = TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
-        return loader.loaded(rank, pieces, stage, layout)
+        return self.loader.loaded(rank, pieces, stage, layout)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
@@ -153,7 +206,7 @@ class SGLang(Engine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        sequences = options.max_running_requests or SEQUENCES
+        sequences = options.max_running_requests or (REQUESTS if options.speculative_algorithm else SEQUENCES)
         states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         known = not states or options.max_running_requests is not None  # states may allow fewer
         return Limits(
@@ -179,13 +232,16 @@ class SGLang(Engine):
         return slot_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
-        return TokenPool(laid_out, gpu, self.options, limits)
+        draft = self.guesses(laid_out.whole)
+        return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of a prefill chunk; logits are of the few sequences that it ends."""
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
-        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=laid_out.precision.activation_bytes)
+        auxiliary = AUXILIARY if self.options.speculative_algorithm == "EAGLE3" else 0
+        width = laid_out.precision.activation_bytes
+        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=width, auxiliary=auxiliary)
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = NONE if self.options.disable_cuda_graph else CUDA_GRAPHS
@@ -225,6 +281,7 @@ class SGLang(Engine):
                 *quantize,
                 *cached(precision, CACHE_WORDS),
                 *stated(self.options, SPELLING),
+                *unnamed_head(self.options),
             ),
             notes=notes,
         )

@@ -10,10 +10,12 @@ from calc.model.mixers import CompressedAttention
 from calc.model.mla import LatentAttention
 
 
-def batches(most: int) -> list[int]:
-    """Batches of one token each that graphs are captured for, up to the largest
-    (`generate_decode_cuda_graph_batch_sizes`, without speculation)."""
+def batches(most: int, *, guesses: bool = False) -> list[int]:
+    """Batches of sequences that graphs are captured for, up to the largest (`generate_decode_cuda_graph_batch_sizes`);
+    finer steps where tokens are guessed."""
     steps = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, most + 1, 32)]
+    if guesses:
+        steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
     return [*(batch for batch in steps if batch < most), most]
 
 

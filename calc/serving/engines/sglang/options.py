@@ -1,11 +1,19 @@
 """What SGLang is started with: its flags under their own names."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 
+SpeculativeAlgorithm = Literal["NEXTN", "EAGLE", "EAGLE3", "STANDALONE", "NGRAM"]
+SPECULATION: tuple[str, ...] = (
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+    "speculative_draft_model_path",
+)
+"""Flags that go with `speculative_algorithm`."""
 StateStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
@@ -39,3 +47,39 @@ class SGLangOptions(Frozen):
         default=1, ge=1, le=2**20, description="Decode steps from one look for new requests to the next."
     )
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
+    speculative_algorithm: SpeculativeAlgorithm | None = Field(
+        default=None,
+        description="What guesses tokens: layers of the model for it (NEXTN, EAGLE), a head (EAGLE3), a draft model "
+        "beside it (STANDALONE), or repeats of the text (NGRAM).",
+    )
+    speculative_num_steps: int | None = Field(default=None, ge=1, le=128, description="Passes of what guesses, a step.")
+    speculative_eagle_topk: int | None = Field(default=None, ge=1, le=128, description="Tokens that each pass guesses.")
+    speculative_num_draft_tokens: int | None = Field(
+        default=None, ge=1, le=1024, description="Guessed tokens that are verified at once."
+    )
+    speculative_draft_model_path: str | None = Field(
+        default=None,
+        max_length=1000,
+        examples=["Qwen/Qwen3-0.6B"],
+        description="The draft model, which guesses tokens: it is loaded beside this one.",
+    )
+
+    @model_validator(mode="after")
+    def _steps_come_first(self) -> Self:
+        if self.speculative_algorithm is None:
+            names = SPECULATION
+        elif self.speculative_algorithm != "NGRAM" and self.speculative_num_steps is None:
+            names = ("speculative_eagle_topk", "speculative_num_draft_tokens")
+        else:
+            names = ()
+        for name in names:
+            if getattr(self, name) is not None:
+                missing = "speculative_num_steps" if self.speculative_algorithm else "speculative_algorithm"
+                sentence = Message("{name} has no effect without {missing}.", name=name, missing=missing)
+                raise ConfigError(sentence, missing)
+        return self
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the model's own layers for it guess tokens; NEXTN is another name of EAGLE."""
+        return self.speculative_algorithm in ("NEXTN", "EAGLE")

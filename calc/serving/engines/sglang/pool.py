@@ -16,6 +16,7 @@ from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.sglang.kernels import cached_bits, page_size
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
+from calc.serving.engines.sglang.speculation import REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth
 
@@ -63,67 +64,115 @@ def whole(nbytes: float) -> float:
     return int(nbytes) if nbytes == int(nbytes) else nbytes
 
 
+def counted(blocks: Sequence[Block], laid_out: LaidOut) -> list[Block]:
+    """The layers of a stage that the plan of the pools counts."""
+    if laid_out.whole.model_type not in UNCOUNTED:
+        return [*blocks]
+    return [block for block in blocks if block.layers[0] < laid_out.whole.num_layers]
+
+
+def reserved(laid_out: LaidOut, layers: int, cell: float, full: float, *, pooled: bool) -> int:
+    """Bytes of a token in layers of a model that guesses: as many as in layers of this one that keep the whole context
+    (`DefaultPoolConfigurator`). `pooled`: windows have a pool of their own."""
+    blocks = laid_out.stages[-1].blocks
+    keeping = [
+        len(block.runs_in)
+        for block in blocks
+        for mixer in block.mixers
+        if mixer.cached_elements() and not (pooled and mixer.window)
+    ]
+    return int((full if pooled else cell) * layers / sum(keeping)) if layers and keeping else 0
+
+
 class TokenPool(Pool):
     """All pools grow together: a block is a page of tokens with its shares of the window pool and of the states, as far
     as flags do not say how large those are. `budgets` are the bytes of all of them on each stage."""
 
-    def __init__(self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits) -> None:
-        stages = [stage.blocks for stage in laid_out.stages]
+    def __init__(
+        self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
+    ) -> None:
+        """`draft_layers`: those of a model that guesses tokens."""
         model_type, dp = laid_out.whole.model_type, laid_out.layout.dp
+        stages = [counted(stage.blocks, laid_out) for stage in laid_out.stages]
         self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
         bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
         full = [stage.get(None, 0) / 8 for stage in bits]
+        guessed = guesses(options, model_type)
+        self.guessed = 0 if guessed is None else guessed.tokens
         windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
         self.only_windows = not any(full)
-        requests = max(1, options.max_running_requests // dp) if options.max_running_requests else None
+        running = options.max_running_requests or (None if guessed is None else REQUESTS)
+        requests = max(1, running // dp) if running else None
+        self.running = requests or 0
         if not options.disable_radix_cache:
             requests = None
+        pooled = self.window is not None
         share, self.window_bytes = 1.0, [0] * len(stages)
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
                 chunk = limits.step_tokens // dp  # `handle_data_parallelism`
-                cap = requests * (self.window - 1 + EVICTION + 2 * self.page) + CHUNKS * chunk + self.page
+                steps, written = (1, self.page) if guessed is None else (guessed.tokens, 2 * guessed.allocated)
+                each = self.window - 1 + EVICTION * steps + self.page + written
+                cap = requests * each + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
                 self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
         self.cells = [kept + share * passing for kept, passing in zip(full, windowed, strict=True)]
+        self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]
         self.state = max(self.states)
         self.state_share = options.mamba_full_memory_ratio
         self.of_request = states_of_request(model_type, len(stages), options)
         self.stated_slots = options.max_mamba_cache_size // dp if options.max_mamba_cache_size else requests
         shared = self.state and self.stated_slots is None
-        self.states_per_token = self.state_share * max(self.cells) / self.state if shared else 0.0
+        self.states_per_token = (
+            self.state_share * max(self.cells) / (self.state * self.verified_share) if shared else 0.0
+        )
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
+
+    @property
+    def verified_share(self) -> float:
+        """States for each that a request has, with those that it writes while guessed tokens are verified."""
+        return 1 + self.guessed / self.of_request
+
+    def verified_bytes(self, slots: int) -> int:
+        """Bytes of the states of tokens that are verified, one for padding, in so many states of requests."""
+        return self.state * (min(self.running, slots // self.of_request) + 1) * self.guessed if self.guessed else 0
 
     def block_size(self, length: int) -> int:
         return self.page
 
     def fixed_bytes(self, stage: int) -> int:
-        states = 0 if self.stated_slots is None or not any(self.cells) else (self.stated_slots + 1) * self.state
+        if self.stated_slots is None or not any(self.cells):
+            return self.window_bytes[stage]
+        states = (self.stated_slots + 1) * self.state + self.verified_bytes(self.stated_slots)
         return self.window_bytes[stage] + states
 
     def page_bytes(self, cell: float, state: int) -> int:
         """Bytes of a block on a stage, by those of a token and of a state."""
         if not any(self.cells):  # states alone; the share of the tokens stays empty
             return round(self.of_request * state * (1 + self.state_share) / self.state_share)
-        return round(self.page * (cell + self.states_per_token * state))
+        return round(self.page * (cell + self.states_per_token * state * self.verified_share))
 
     def slots(self, budget: int) -> int:
         """States of requests that a stage makes of its bytes, without the one for padding."""
         if self.stated_slots is not None or not self.state:
             return self.stated_slots or 0
-        return int(budget * self.state_share / (1 + self.state_share) // self.state) - 1
+        shared = budget * self.state_share / (1 + self.state_share)
+        return int((shared - self.state * (1 + self.guessed)) // whole(self.state * self.verified_share))
 
     def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
         """Of states there is a whole number, and the rest is for pages."""
         if not any(self.cells):
             return super().shares(budgets)
         return [
-            (budget - windows - (self.slots(budget) + 1) * self.state, whole(self.page * cell))
+            (
+                budget - windows - (self.slots(budget) + 1) * self.state - self.verified_bytes(self.slots(budget)),
+                whole(self.page * cell),
+            )
             for budget, windows, cell in zip(budgets, self.window_bytes, self.cells, strict=True)
         ]
 

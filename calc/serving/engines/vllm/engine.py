@@ -5,7 +5,7 @@ from itertools import combinations, product
 from math import ceil
 from typing import ClassVar, Self
 
-from calc.errors import ConfigError, Message, Refusal
+from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
@@ -13,7 +13,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.block import Block, PredictionModule
+from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.mixers import Recurrent
 from calc.model.named import Peak
@@ -24,6 +24,19 @@ from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, 
 from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.drafts import (
+    AUXILIARY,
+    SPECULATION,
+    assumed,
+    draft_bytes,
+    draft_precision,
+    draft_refusals,
+    guesser,
+    speculation,
+    undivided_draft,
+    unstaged,
+    with_own_layers,
+)
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
@@ -33,7 +46,7 @@ from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
-from calc.serving.engines.vllm.profile import SAMPLER_BYTES, SORTING_BYTES, profile_peaks
+from calc.serving.engines.vllm.profile import profile_peaks, sampled_bytes
 from calc.serving.engines.vllm.refusal import (
     foreign_cache,
     missing_kernels,
@@ -60,7 +73,7 @@ STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16),
 
 SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
 """Options on which the cache's groups and blocks do not depend."""
-NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys(("speculative", "mxfp4_kernel", "version"), ())
+NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys((*SPECULATION, "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
 CACHE_WORDS: dict[CacheFormat, str] = {
     "fp8": "fp8",
@@ -80,7 +93,6 @@ SEPARATION = Separation(
     notes=(Message("Set VLLM_NIXL_SIDE_CHANNEL_HOST to the address of each server."),),
 )
 """docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
-SPECULATION = '{"method": "mtp", "num_speculative_tokens": 1}'
 
 
 class VLLM(Engine):
@@ -93,6 +105,7 @@ class VLLM(Engine):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
+    draft_option: ClassVar[str | None] = "model_draft"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
@@ -124,6 +137,8 @@ class VLLM(Engine):
         yield from broken_tiles(model, precision, layout)
         yield from odd_vocabulary(model, layout)
         yield from layout.unspread(model)
+        yield from unstaged(model, self.options, layout)
+        yield from undivided_draft(self.guesses(model), layout)
         if layout.dcp > 1:
             yield from unshared_tokens(model, layout)
 
@@ -131,6 +146,7 @@ class VLLM(Engine):
         yield from without_cache(model)
         yield from foreign_cache(precision.kv)
         yield from unfit_flags(model, self.options)
+        yield from draft_refusals(model, self.options, self.draft_model)
         yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -152,22 +168,34 @@ class VLLM(Engine):
 
     @property
     def loads_draft(self) -> bool:
-        return self.options.speculative != "none"
+        return self.options.adds_layers
 
     def with_draft(self, architecture: Architecture) -> Architecture:
-        """EAGLE's draft layer is one more like the last, behind a projection of [state; embedding]."""
-        if self.options.speculative == "mtp" and not architecture.prediction:
-            raise ConfigError(
-                Message("This model has no multi-token prediction (MTP) layer; eagle adds one of its layers."),
-                "speculative",
-            )
-        if self.options.speculative != "eagle":
-            return architecture
-        after = architecture.num_layers
-        (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
-        block = last.model_copy(update={"layers": (after,), "places": ()})
-        draft = PredictionModule(block=block, norms=(), projection=("fc",))
-        return architecture.model_copy(update={"prediction": (draft,)})
+        return with_own_layers(architecture, self.options)
+
+    def guesses(self, model: Architecture) -> Architecture | None:
+        """The model next to this one that guesses tokens for it."""
+        return guesser(model, self.options, self.draft_model)
+
+    def left_out(self) -> Iterator[Message]:
+        yield from assumed(self.options)
+
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        if self.options.speculative != "draft_model" or self.draft_model is None:
+            return None
+        return self.draft_model, draft_precision(self.options), self.options.guessed
+
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
+        """On the last stage: a draft model, a head, or the embedding once more for layers that read it far from the
+        first."""
+        nbytes, draft = 0, self.guesses(architecture)
+        if draft is not None:
+            nbytes = draft_bytes(draft, self, draft_precision(self.options), tp)
+        elif self.options.speculative == "mtp" and stages > 1:
+            nbytes = 2 * self.vocabulary(architecture.vocab, tp) * (architecture.d_embedding or architecture.hidden)
+        return (*(0,) * (stages - 1), nbytes)
 
     @property
     def loader(self) -> TensorLoader:
@@ -186,8 +214,8 @@ class VLLM(Engine):
         return self.with_options(mxfp4_kernel="triton")
 
     def loads_same_weights(self, other: Self) -> bool:
-        loads = self.loads_vision, self.options.speculative
-        return self.loader == other.loader and loads == (other.loads_vision, other.options.speculative)
+        alike = all(getattr(self.options, name) == getattr(other.options, name) for name in SPECULATION)
+        return self.loader == other.loader and alike and self.loads_vision == other.loads_vision
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         return self.loader.loaded(rank, pieces, stage, layout)
@@ -211,7 +239,9 @@ class VLLM(Engine):
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
         key = id(whole), layout.tp, layout.dcp, kv, capability(gpu)
         if key not in self.divisions:
-            self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp)
+            draft = self.guesses(whole)
+            draft = draft and Layout(tp=layout.tp).rank(draft)
+            self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp, draft)
         return self.divisions[key]
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
@@ -230,7 +260,8 @@ class VLLM(Engine):
             tokens=write.of("step_tokens", limits.step_tokens),
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
-            sampler_bytes=SAMPLER_BYTES if holds("sampling does not sort", self.options) else SORTING_BYTES,
+            sampler_bytes=sampled_bytes(self.options),
+            auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
             encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if one.last and tower else {},
         )
@@ -296,7 +327,7 @@ class VLLM(Engine):
                 *("--max-model-len", str(length)),
                 *quantize,
                 *cached(precision, CACHE_WORDS),
-                *(("--speculative-config", SPECULATION) if self.options.speculative == "mtp" else ()),
+                *speculation(self.options),
                 *stated(self.options, NO_FLAGS),
             ),
             notes=notes,

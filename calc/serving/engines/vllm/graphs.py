@@ -9,6 +9,7 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
@@ -43,7 +44,16 @@ def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
     """Tokens of a step that a graph is captured for, ascending."""
     if not holds("graphs up to twice the sequences", options):
         return OLD_SIZES[: bisect_right(OLD_SIZES, limits.step_tokens)]
-    return SIZES[: bisect_right(SIZES, min(2 * limits.sequences, limits.step_tokens))]
+    query, sequences = 1 + options.guessed, limits.sequences
+    wide = query if holds("guesses widen graphs", options) else 1
+    sizes = SIZES[: bisect_right(SIZES, min(2 * sequences * wide, limits.step_tokens))]
+    if query == 1:
+        return sizes
+    if holds("the second runner", options):
+        batches = {sequences, *SIZES[: bisect_right(SIZES, sequences)]}
+        return tuple(sorted({*sizes, *(query * n for n in batches if query * n <= sizes[-1])}))
+    rounded = {up_to(size, query) for size in sizes}
+    return tuple(sorted(size for size in rounded if size <= sizes[-1])) or (query,)
 
 
 class Graphs(NamedTuple):
@@ -58,9 +68,10 @@ class Graphs(NamedTuple):
 
 
 def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
-    sizes = captured_sizes(options, limits)
-    full = bisect_right(sizes, limits.sequences) if holds("graphs of whole decode steps", options) else 0
-    return Graphs(len(sizes), full)
+    """Decode steps have as many tokens a sequence as are guessed, and one."""
+    sizes, query = captured_sizes(options, limits), 1 + options.guessed
+    steps = {up_to(size, query) for size in sizes if up_to(size, query) <= min(sizes[-1], query * limits.sequences)}
+    return Graphs(len(sizes), len(steps) if holds("graphs of whole decode steps", options) else 0)
 
 
 def graphs_gib(graphs: Graphs, layers: int, options: VLLMOptions, *, several: bool) -> float:

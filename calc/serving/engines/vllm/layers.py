@@ -59,7 +59,7 @@ class LayerSetting(NamedTuple):
     options: VLLMOptions
     gpu: GPU
     tp: int
-    drafts: int  # tokens that draft layers guess at once
+    drafts: int  # tokens that are guessed at once
     family: Habits
     image_prefix: bool
 
@@ -81,8 +81,7 @@ def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, g
         kv = "bf16"
     if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
-    drafts = 0 if options.speculative == "none" else len(architecture.prediction)  # each guesses one
-    return LayerSetting(kv, options, gpu, tp, drafts, family, sees_images_whole(architecture, options))
+    return LayerSetting(kv, options, gpu, tp, options.guessed, family, sees_images_whole(architecture, options))
 
 
 def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
@@ -99,7 +98,7 @@ def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
 def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
     for block in rank.all_blocks:
         yield block, block.runs_in
-    if options.speculative != "none":
+    if options.adds_layers:
         for i, module in enumerate(rank.prediction):
             first = rank.num_layers + i * len(module.block.layers)
             yield module.block, range(first, first + len(module.block.layers))

@@ -5,10 +5,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.formats import WeightFormat
 
 Version = tuple[int, ...]
 StateDtype = Literal["auto", "bfloat16", "float16", "float32"]
-Speculative = Literal["none", "mtp", "eagle"]
+Speculative = Literal["none", "mtp", "eagle", "eagle3", "draft_model", "ngram"]
 NEWEST: Version = (0, 33)
 """The version that the rules were read in (`vllm/v1/core/kv_cache_planning.py` and what it calls)."""
 
@@ -41,7 +42,20 @@ class VLLMOptions(Frozen):
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="Draft layer that is loaded too: the model's own (multi-token prediction), or one more (EAGLE).",
+        description="What guesses tokens: the model's own layer (multi-token prediction), one more (EAGLE, EAGLE-3), a "
+        "draft model beside it, or repeats of the text (ngram).",
+    )
+    num_speculative_tokens: int | None = Field(
+        default=None, ge=1, le=128, description="Tokens that are guessed at once; else 1 with mtp, 3 with all others."
+    )
+    model_draft: str | None = Field(
+        default=None,
+        max_length=1000,
+        examples=["Qwen/Qwen3-0.6B"],
+        description="The draft model, which guesses tokens: it is loaded beside this one.",
+    )
+    weights_draft: WeightFormat | None = Field(
+        default=None, description="Storage of the draft model's weights; else as its file usually has them."
     )
     enable_lora: bool = Field(default=False, description="Serve LoRA adapters: memory for them is taken at start.")
     max_loras: int = Field(default=1, ge=1, le=1024, description="Adapters that a batch may use, with enable_lora.")
@@ -68,12 +82,31 @@ class VLLMOptions(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _something_guesses(self) -> Self:
+        for name in ("num_speculative_tokens", "model_draft", "weights_draft"):
+            if self.speculative == "none" and getattr(self, name) is not None:
+                raise ConfigError(Message("{name} has no effect without speculative.", name=name), "speculative")
+        return self
+
+    @model_validator(mode="after")
     def _adapters_are_enabled(self) -> Self:
         if not self.enable_lora:
             for name in ("max_loras", "max_lora_rank"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
         return self
+
+    @property
+    def guessed(self) -> int:
+        """Tokens that are guessed at once."""
+        if self.speculative == "none":
+            return 0
+        return self.num_speculative_tokens or (1 if self.speculative == "mtp" else 3)
+
+    @property
+    def adds_layers(self) -> bool:
+        """Whether layers that only guess stand behind the model's own."""
+        return self.speculative in ("mtp", "eagle")
 
     def older(self, *version: int) -> bool:
         """Whether vLLM is stated to be of a version before this one."""

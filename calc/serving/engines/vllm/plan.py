@@ -88,14 +88,26 @@ class Division(NamedTuple):
 
 
 def divide(
-    whole: Architecture, rank: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int, dcp: int = 1
+    whole: Architecture,
+    rank: Architecture,
+    kv: CacheFormat,
+    options: VLLMOptions,
+    gpu: GPU,
+    tp: int,
+    dcp: int = 1,
+    draft: Architecture | None = None,
 ) -> Division:
     """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens; the same on all GPUs of a CUDA
-    capability. `kv` in 16 bits is what vLLM calls auto."""
+    capability. `kv` in 16 bits is what vLLM calls auto. Layers of a draft, of which it is a rank, count on behind."""
     of_layers = setting(rank, kv, options, gpu, tp)
     if compressed(rank):
         return Division(whole, rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
     layers = cached_layers(rank, of_layers)
+    if draft is not None:
+        for cached, places in cached_layers(
+            draft, setting(draft, kv, VLLMOptions(version=options.version), gpu, tp)
+        ).items():
+            layers.setdefault(cached, []).extend(rank.num_layers + place for place in places)
     if not layers:
         return Division(whole, rank, (), {}, of_layers, dcp)
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)

@@ -13,6 +13,10 @@ Change = Literal[
     "graphs of whole decode steps",
     "links take less",
     "graphs up to twice the sequences",
+    "guesses widen graphs",
+    "guesses pass the sampler",
+    "guesses share the head",
+    "drafts on pipeline stages",
     "videos count without timestamps",
     "Triton comes with it",
     "rows of experts are padded",
@@ -45,6 +49,10 @@ SINCE: dict[Change, Version] = {
     "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
     "links take less": (0, 12),  # outside of PyTorch, by start-up logs
     "videos count without timestamps": (0, 13),
+    "guesses widen graphs": (0, 13),  # before, twice the sequences, each with one token
+    "guesses pass the sampler": (0, 12),  # of the first runner, when it is profiled
+    "guesses share the head": (0, 16),  # before, each layer of multi-token prediction has its own
+    "drafts on pipeline stages": (0, 30),
     "rows of experts are padded": (0, 17),  # by its Triton kernels, until
     "rows of experts are as they are": (0, 22),
     "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)

@@ -239,7 +239,7 @@ def test_a_draft_model_pays_where_it_is_faster(draft, said):
     config, gpu = models()["Qwen/Qwen3-8B"].config, gpus()["rtx-4090"]
     engine = started("llamacpp", LlamaCppOptions(model_draft=draft))
     weighed = report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[gpu])
-    assert any("counted with it on the GPUs" in str(sentence) for sentence in weighed.assumptions)
+    assert any("The draft's memory is included" in str(sentence) for sentence in weighed.assumptions)
     assert said in str(time_of(config, weighed, gpu, draft_model=architecture_of(draft)).assumptions[-1])
 
 

@@ -93,13 +93,6 @@ def test_gemma_with_its_vision_encoder_as_logged():
     assert replace(held, vision=0) == without
 
 
-def test_a_draft_layer_as_logged():
-    """DeepSeek-V3's own layer is listed with the draft: 13,463,426,304 parameters, all of them on a rank of one, the
-    biases of 256 experts in 32 bits."""
-    (held,) = loaded("deepseek-ai/DeepSeek-V3", options={"speculative": "mtp"})
-    assert held.draft == 2 * 13_463_426_304 + 2 * 256
-
-
 def test_parts_of_a_rank():
     """Llama 3.1 8B: 8,030,261,248 parameters and a table of 131,072 x 128, all of sizes that need no rounding."""
     llama = "meta-llama/Llama-3.1-8B"

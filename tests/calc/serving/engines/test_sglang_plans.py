@@ -5,15 +5,14 @@ from functools import cache
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
-from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.images import streams_images
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
-from presets import gpus
+from presets import gpus, started
 from tests import load
 
-DATA = load("sglang_plans.json")
+DATA, GUESSES = load("sglang_plans.json"), load("sglang_guesses.json")
 CONFIGS = {row["id"]: row["config"] for row in load("oracle.json")}
 ELSEWHERE = {"tp_size", "attn_dp_size", "pp_size", "kv_cache_dtype", "context_length"}
 """Settings that are no options of the engine here."""
@@ -23,13 +22,16 @@ FREE, LOADED = 2**29, 0.4
 
 
 @cache
-def serving(model, layout, kv):
-    return Serving.of(Architecture.from_config(CONFIGS[model]), SGLang(), Precision(kv=kv), layout, Overhead())
+def serving(model, layout, kv, guesses, draft):
+    engine = engine_of({"settings": {"speculative_algorithm": guesses, "speculative_draft_model_path": draft}})
+    return Serving.of(Architecture.from_config(CONFIGS[model]), engine, Precision(kv=kv), layout, Overhead())
 
 
 def engine_of(row):
     options = {OURS.get(name, name): value for name, value in row["settings"].items() if name not in ELSEWHERE}
-    return SGLang(SGLangOptions(**options))
+    if options.get("speculative_draft_model_path") == "a head":
+        del options["speculative_draft_model_path"]
+    return started("sglang", SGLangOptions(**options))
 
 
 def layout_of(row):
@@ -44,16 +46,18 @@ def named(row):
     return f"{row['model']} on {row['gpu']}, {flags or 'defaults'}"
 
 
-@pytest.mark.parametrize("row", DATA["rows"], ids=named)
+@pytest.mark.parametrize("row", [*DATA["rows"], *GUESSES["rows"]], ids=named)
 def test_as_sglang_plans(row):
     engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
-    model = serving(row["model"], layout, row["kv"])
+    kind, draft = engine.options.speculative_algorithm, engine.options.speculative_draft_model_path
+    model = serving(row["model"], layout, row["kv"], kind, draft)
     limits = engine.limits(Workload(context=row["context"]), gpu, model.architecture, layout)
     assert (limits.share, limits.step_tokens // layout.dp) == (row["share"], row["chunk"])
 
     streamed = streams_images(model.architecture, gpu)
-    graphs = batches(engine.largest_batch(gpu.memory_bytes, layout.tp * layout.dp, streamed))
-    assert row["decode"] == [] or graphs == DATA["graphs"]["decode"][row["decode"]]
+    graphs = batches(engine.largest_batch(gpu.memory_bytes, layout.tp * layout.dp, streamed), guesses=kind is not None)
+    captured = (DATA if kind is None else GUESSES)["graphs"]["decode"]
+    assert row["decode"] == [] or graphs == captured[row["decode"]]
 
     rest = (limits.share - LOADED) * (gpu.memory_bytes - FREE) - limits.kept_free
     assert rest == pytest.approx(row["bytes"], abs=64)  # it reckons in floats of GiB

@@ -221,6 +221,7 @@ def test_more_memory_never_holds_fewer_tokens(model):
     [
         ("Qwen/Qwen3-8B", {"kv_cache_memory_bytes": 1, "num_gpu_blocks_override": 1}, "both set the size"),
         ("Qwen/Qwen3-8B", {"speculative": "mtp"}, "no multi-token prediction"),
+        ("Qwen/Qwen3-8B", {"num_speculative_tokens": 2}, "no effect without speculative"),
         ("Qwen/Qwen3-8B", {"version": "²"}, "pattern"),
         ("Qwen/Qwen3-8B", {"gpu_memory_utilization": 1.1}, "less than or equal to 1"),
     ],
