@@ -14,17 +14,13 @@ from calc.model.feedforward import FeedForward, MoE
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
-
-SORTING_BYTES, SAMPLER_BYTES = 39, 14
-"""Bytes for each logit of the sampler's dummy run: logits in 16 and in 32 bits, probabilities and noise in 32. Where it
-sorts them, as versions before 0.17 do, also sorted values with 64-bit indices, their sums and masks: fitted to ten
-start-up logs (median 1.3 %, most 5.4 % off); their addresses are the sources of the rows “KV budget” of
-`python -m benchmarks.accuracy`."""
+from calc.serving.engines.vllm.sampler import MASKS, UNUSED, Sampler
 
 ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
 EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
 FEED_FORWARD = Message("a pass in the feed-forward")
 ENCODER = Message("a pass in the vision encoder")
+COUNTS_KEPT, MASKS_KEPT = "counts of each sequence's words, for penalties", "masks of each sequence's words"
 
 Elements = dict[str, Any]
 """Elements a token, by name; numbers or formulas."""
@@ -38,22 +34,24 @@ def profile_peaks(
     tokens: Any,
     sequences: Any,
     width: int = 2,
-    sampler_bytes: int = SAMPLER_BYTES,
+    sampler: Sampler = UNUSED,
     encoder_bytes: Any = 0,
     encoder: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
     on every rank. The largest images or video pass the encoder before, where `encoder` is alive; `encoder_bytes` of
-    them stay."""
+    them stay, as does what the sampler keeps."""
+    counts = sequences * vocab if sampler.counts else 0
+    states = {COUNTS_KEPT: sampler.counts * counts, MASKS_KEPT: counts // MASKS} if counts else {}
     images = {"kept of images": encoder_bytes} if encoder_bytes else {}
-    peaks = [Peak(ENCODER, encoder)] if encoder else []
+    peaks = [Peak(ENCODER, {**encoder, **states})] if encoder else []
     for block in blocks:
         for what, elements in layer_elements(block, hidden):
             tensors = {"input, residual and output": 3 * hidden} | elements
-            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images))
+            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images | states))
     if vocab:
-        logits = {"logits, their copies and what sampling takes": sampler_bytes * sequences * vocab}
-        peaks.append(Peak(SAMPLING, logits | images))
+        logits = {"logits, their copies and what sampling takes": sampler.peak * sequences * vocab}
+        peaks.append(Peak(SAMPLING, logits | images | states))
     return peaks
 
 
