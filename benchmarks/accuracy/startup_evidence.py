@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.evidence import ROOT, written
-from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, planned, unusable, weighed
+from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, name_of, planned, unusable, weighed
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.units import GIB
 from pages.parts.verify.startup_evidence import (
@@ -29,10 +29,6 @@ LOGS = ROOT / "tests" / "data" / "startup_logs.json"
 ENGINES = {"trt": "TensorRT-LLM", "atom": "ATOM", "vllm": "vLLM", "sglang": "SGLang"}
 ANY_GPU = "h100-sxm"
 """What is asked where a log does not state its GPU: the tokens that given bytes hold hardly depend on it."""
-
-
-def name_of(row: Mapping[str, Any]) -> str:
-    return str(row.get("preset") or row.get("config") or row["model"])
 
 
 def started(start: Start) -> StartedLog:
