@@ -35,6 +35,7 @@ from calc.serving.engines.sglang.images import (
 )
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
+from calc.serving.engines.sglang.refusal import unserved_family
 from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.engine import FUSED
@@ -100,6 +101,10 @@ class SGLang(Engine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
         yield from super().model_refusals(model, precision)
+
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        yield from super().gpu_refusals(gpu, laid_out)
+        yield from unserved_family(laid_out.whole)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""
