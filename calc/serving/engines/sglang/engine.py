@@ -24,6 +24,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.sglang.compressed import REQUESTS, compressing
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import (
     STREAMED_BATCH,
@@ -149,7 +150,7 @@ class SGLang(Engine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        sequences = options.max_running_requests or SEQUENCES
+        sequences = options.max_running_requests or (REQUESTS if any(compressing(architecture.blocks)) else SEQUENCES)
         states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         known = not states or options.max_running_requests is not None  # states may allow fewer
         return Limits(

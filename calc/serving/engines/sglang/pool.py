@@ -14,6 +14,7 @@ from calc.hardware.gpu import GPU
 from calc.model.block import Block
 from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.sglang.compressed import compressed, compressing, ring_rows
 from calc.serving.engines.sglang.kernels import cached_bits, page_size
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
 from calc.serving.engines.sizes import LaidOut, Limits
@@ -79,9 +80,15 @@ class TokenPool(Pool):
         windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
         self.only_windows = not any(full)
         requests = max(1, options.max_running_requests // dp) if options.max_running_requests else None
-        if not options.disable_radix_cache:
+        compresses = any(compressing(stages[0]))
+        if not options.disable_radix_cache or compresses:
             requests = None
         share, self.window_bytes = 1.0, [0] * len(stages)
+        if compresses:
+            kept = [compressed(blocks, self.page) for blocks in stages]
+            full, windowed = [stage.entries for stage in kept], [stage.window for stage in kept]
+            rows = ring_rows(max(1, limits.sequences // dp))
+            self.window_bytes = [rows * stage.waiting for stage in kept]
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
