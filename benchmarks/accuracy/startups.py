@@ -39,6 +39,10 @@ UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
 
+MOSTLY_FREE = 0.9
+"""Of a GPU, before weights are loaded: else others use it too."""
+
+
 class Start(NamedTuple):
     """A start-up log and our figures of it at the low end of the overhead, in its middle and at the high end."""
 
@@ -50,8 +54,14 @@ class Start(NamedTuple):
 
     @property
     def logged(self) -> Mapping[str, float]:
-        figures: Mapping[str, float] = self.row["measured"]
-        return figures
+        """GiB by name. SGLang states its pools by what they hold, and weights as what is gone from the free memory, of
+        which libraries take a part."""
+        figures: Mapping[str, Any] = self.row["measured"]
+        if "pools" not in figures:
+            return figures
+        pools = [size for pool in figures["pools"] for name, size in pool.items() if name.endswith("_gb")]
+        stated = {"kv_gib": sum(pools) + sum(figures.get(name, 0) for name in ("conv_gb", "ssm_gb"))}
+        return stated | ({"graphs_gib": figures["graphs_gb"]} if "graphs_gb" in figures else {})
 
     @property
     def cache_error(self) -> float:
@@ -93,15 +103,37 @@ def unusable(row: Mapping[str, Any]) -> str | None:
         return "partial"
     if row["refused"] is not None:
         return "it did not start"
-    if row["speculative"] not in DRAFTS:
+    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
+        return "not the engine's own code for this device"
+    if row.get("speculative") not in DRAFTS:
         return "a draft model that the row does not name"
     if row.get("offload"):
         return "weights partly in host memory"
-    if row["lora"]:
+    if row.get("lora"):
         return "LoRA slots"
-    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
-        return "not vLLM's own code for this device"
+    if row["engine"] == "sglang" and str(row["kv_cache_dtype"]).startswith("fp4"):
+        return "a cache in four bits"
+    free = row["measured"].get("free_before_gb")
+    if free is not None and free * GIB < MOSTLY_FREE * gpus()[row["gpu"]].usable_bytes:
+        return "others use the GPU"
     return None
+
+
+def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
+    """The engine of a log with the flags that it states."""
+    if row["engine"] == "sglang":
+        stated = {name: row[name] for name in SGLangOptions.model_fields if row.get(name) is not None}
+        return SGLang(SGLangOptions(**stated))
+    options = VLLMOptions(
+        max_num_batched_tokens=row["max_num_batched_tokens"] or row.get("chunk_printed"),
+        max_num_seqs=row["max_num_seqs"] or row.get("max_num_seqs_told"),
+        gpu_memory_utilization=row["gpu_memory_utilization"],
+        enforce_eager=bool(row["enforce_eager"]),
+        language_model_only=bool(row["language_model_only"]),
+        speculative=DRAFTS[row["speculative"]],
+        version=version_of(row.get("base_version") or row["version"]),
+    )
+    return VLLM(options)
 
 
 def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | str:
@@ -112,22 +144,15 @@ def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | 
     form = weight_format(row)
     if form is None:
         return "a format that is not stated exactly"
-    cache = row["kv_cache_dtype"] if row["kv_cache_dtype"] in CACHE_BITS else None
-    options = VLLMOptions(
-        max_num_batched_tokens=row["max_num_batched_tokens"] or row.get("chunk_printed"),
-        max_num_seqs=row["max_num_seqs"] or row.get("max_num_seqs_told"),
-        gpu_memory_utilization=row["gpu_memory_utilization"],
-        enforce_eager=bool(row["enforce_eager"]),
-        language_model_only=bool(row["language_model_only"]),
-        speculative=DRAFTS[row["speculative"]],
-        version=version_of(row.get("base_version") or row["version"]),
-    )
+    word = str(row["kv_cache_dtype"]).partition("_e")[0]
+    cache = word if word in CACHE_BITS else None
     try:
         stored = native(config)
         precision = Precision.of(config, None if stored.name == form or stored.scheme else form, cache)
-        layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
-        serving = Serving(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
-        return serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
+        layout = Layout(tp=row["tp"], pp=row.get("pp") or 1, dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
+        serving = Serving(Architecture.from_config(config), engine_of(row), precision, layout, Overhead())
+        length = row.get("max_model_len") or row.get("context_length") or 8192
+        return serving.on(gpus()[row["gpu"]], Workload(context=length))
     except ConfigError as error:
         return f"refused by us: {error}"
 
@@ -156,17 +181,19 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
     """Cache, graphs and weights of every usable log, their summaries, and what is left out."""
-    found = {row["id"]: weighed(row, truth["configs"]) for row in truth["rows"] if row["engine"] == "vllm"}
-    starts = [one for one in found.values() if isinstance(one, Start)]
+    found = {row["id"]: weighed(row, truth["configs"]) for row in truth["rows"]}
+    every = [one for one in found.values() if isinstance(one, Start)]
+    starts = [one for one in every if one.row["engine"] == "vllm"]
+    sglang = [one for one in every if one.row["engine"] == "sglang"]
     discrete = [one for one in starts if gpus()[one.row["gpu"]].memory == "dedicated"]
-    for one in starts:
+    for one in every:
         if "kv_gib" in one.logged:
             graphs = f"graphs {sum(one.graphs) / 2:5.2f} of {one.logged.get('graphs_gib', float('nan')):5.2f}"
             weights = f"weights {one.weights:6.2f} of {one.logged.get('weights_gib', float('nan')):6.2f}"
             cache = f"cache {one.cache[MIDDLE]:6.2f} of {one.logged['kv_gib']:6.2f} ({one.cache_error:+6.2f} %)"
             yield f"{one.row['id']} {name_of(one.row):40} {one.row['gpu']:18} {cache} {graphs} {weights}"
     cuda = [one for one in discrete if gpus()[one.row["gpu"]].platform == "cuda"]
-    for name, chosen in (("all", starts), ("discrete", discrete), ("CUDA, discrete", cuda)):
+    for name, chosen in (("all of vLLM", starts), ("discrete", discrete), ("CUDA, discrete", cuda), ("SGLang", sglang)):
         cached = [one for one in chosen if "kv_gib" in one.logged and one.weights_agree]
         captured = [one for one in chosen if one.logged.get("graphs_gib", -1) > UNMEASURED]
         loaded = [abs(one.weights / one.logged["weights_gib"] - 1) for one in chosen if "weights_gib" in one.logged]
@@ -176,8 +203,8 @@ def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{name}: cache {median(errors):.2f} % of the GPU at the median, {percentile(errors, 0.9):.2f} at the 90th "
             f"percentile, in our range {inside} of {len(cached)}; graphs {median(misses):.2f} GiB at the median, "
-            f"{percentile(misses, 0.9):.2f} at the 90th percentile, of {len(captured)}; weights {median(loaded):.2%}, "
-            f"{percentile(loaded, 0.9):.2%}, of {len(loaded)}"
+            f"{percentile(misses, 0.9):.2f} at the 90th percentile, of {len(captured)}"
+            + (f"; weights {median(loaded):.2%}, {percentile(loaded, 0.9):.2%}, of {len(loaded)}" if loaded else "")
         )
     for why, count in Counter(one for one in found.values() if isinstance(one, str)).most_common():
         yield f"left out: {count} {why}"
