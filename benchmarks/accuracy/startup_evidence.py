@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.evidence import ROOT, written
-from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, planned, unusable, weighed
+from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, name_of, planned, unusable, weighed
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.units import GIB
 from pages.parts.verify.startup_evidence import (
@@ -31,10 +31,6 @@ ANY_GPU = "h100-sxm"
 """What is asked where a log does not state its GPU: the tokens that given bytes hold hardly depend on it."""
 
 
-def name_of(row: Mapping[str, Any]) -> str:
-    return str(row.get("preset") or row.get("config") or row["model"])
-
-
 def started(start: Start) -> StartedLog:
     row, logged = start.row, start.logged
     graphs = logged.get("graphs_gib", UNMEASURED)
@@ -43,7 +39,7 @@ def started(start: Start) -> StartedLog:
         version=version_of(row.get("base_version") or row["version"]),
         model=name_of(row),
         gpu=row["gpu"],
-        gpus=row["tp"] * row["pp"] * row["dp"],
+        gpus=row["tp"] * (row.get("pp") or 1) * row["dp"],
         total=round(start.total, 3),
         cache=round(start.cache[MIDDLE], 3),
         cache_low=round(start.cache[HIGH], 3),
@@ -58,7 +54,7 @@ def started(start: Start) -> StartedLog:
 
 def length_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Length | None:
     """The longest request that a refusal printed and ours; None where it says too little."""
-    refused, kv_gib = row["refused"] or {}, row["measured"].get("kv_gib")
+    refused, kv_gib = row.get("refused") or {}, row["measured"].get("kv_gib")
     if not refused.get("est_len") or not kv_gib or row["lora"] or row.get("offload"):
         return None
     found = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
@@ -93,7 +89,7 @@ def miss(found: Judged) -> Miss:
 
 def of_logs(truth: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of Startups that the logs give."""
-    rows, configs = [row for row in truth["rows"] if row["engine"] == "vllm"], truth["configs"]
+    rows, configs = truth["rows"], truth["configs"]
     found = [weighed(row, configs) for row in rows]
     lengths = (length_of(row, configs) for row in rows)
     left_out = Counter(one for one in found if isinstance(one, str))
@@ -117,18 +113,17 @@ def of_court(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, A
     }
 
 
-READ = ("engine", "grade", "refused", "speculative", "offload", "lora", "gpu", "measured")
+READ = ("engine", "grade", "refused", "speculative", "offload", "lora", "gpu", "measured", "kv_cache_dtype")
 """What is read of a log of which no figure is compared."""
 
 
 def needed(truth: Mapping[str, Any]) -> str:
-    """The logs of vLLM, a row a line: whole where a figure of theirs is compared."""
-    rows = [row for row in truth["rows"] if row["engine"] == "vllm"]
+    """The logs, a row a line: whole where a figure of theirs is compared."""
     kept = [
         row
         if unusable(row) is None or length_of(row, truth["configs"]) is not None
         else {name: row[name] for name in READ if name in row}
-        for row in rows
+        for row in truth["rows"]
     ]
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in kept)
     return f'{{\n "configs": {json.dumps(truth["configs"])},\n "rows": [\n{lines}\n ]\n}}\n'

@@ -6,8 +6,10 @@ configurations came up. Figures in GiB; errors of the cache in per cent of the G
 import json
 import re
 import sys
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -22,7 +24,9 @@ from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.vllm.engine import VLLM
+from calc.serving.engines.vllm.graphs import LEAST, SIZES, Graphs, graphs_gib
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.since import holds
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import laid_out_report
 from calc.serving.verdict import Word, said
@@ -36,6 +40,10 @@ UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
 
+MOSTLY_FREE = 0.9
+"""Of a GPU, before weights are loaded: else others use it too."""
+
+
 class Start(NamedTuple):
     """A start-up log and our figures of it at the low end of the overhead, in its middle and at the high end."""
 
@@ -47,8 +55,14 @@ class Start(NamedTuple):
 
     @property
     def logged(self) -> Mapping[str, float]:
-        figures: Mapping[str, float] = self.row["measured"]
-        return figures
+        """GiB by name. SGLang states its pools by what they hold, and weights as what is gone from the free memory, of
+        which libraries take a part."""
+        figures: Mapping[str, Any] = self.row["measured"]
+        if "pools" not in figures:
+            return figures
+        pools = [size for pool in figures["pools"] for name, size in pool.items() if name.endswith("_gb")]
+        stated = {"kv_gib": sum(pools) + sum(figures.get(name, 0) for name in ("conv_gb", "ssm_gb"))}
+        return stated | ({"graphs_gib": figures["graphs_gb"]} if "graphs_gb" in figures else {})
 
     @property
     def cache_error(self) -> float:
@@ -69,6 +83,10 @@ class Start(NamedTuple):
         return sum(self.graphs) / 2 - self.logged["graphs_gib"]
 
 
+def name_of(row: Mapping[str, Any]) -> str:
+    return str(row.get("preset") or row.get("config") or row["model"])
+
+
 def config_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if row.get("preset"):
         return models()[row["preset"]].config if row["preset"] in models() else None
@@ -86,15 +104,37 @@ def unusable(row: Mapping[str, Any]) -> str | None:
         return "partial"
     if row["refused"] is not None:
         return "it did not start"
-    if row["speculative"] not in DRAFTS:
+    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
+        return "not the engine's own code for this device"
+    if row.get("speculative") not in DRAFTS:
         return "a draft model that the row does not name"
     if row.get("offload"):
         return "weights partly in host memory"
-    if row["lora"]:
+    if row.get("lora"):
         return "LoRA slots"
-    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
-        return "not vLLM's own code for this device"
+    if row["engine"] == "sglang" and str(row["kv_cache_dtype"]).startswith("fp4"):
+        return "a cache in four bits"
+    free = row["measured"].get("free_before_gb")
+    if free is not None and free * GIB < MOSTLY_FREE * gpus()[row["gpu"]].usable_bytes:
+        return "others use the GPU"
     return None
+
+
+def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
+    """The engine of a log with the flags that it states."""
+    if row["engine"] == "sglang":
+        stated = {name: row[name] for name in SGLangOptions.model_fields if row.get(name) is not None}
+        return SGLang(SGLangOptions(**stated))
+    options = VLLMOptions(
+        max_num_batched_tokens=row["max_num_batched_tokens"] or row.get("chunk_printed"),
+        max_num_seqs=row["max_num_seqs"] or row.get("max_num_seqs_told"),
+        gpu_memory_utilization=row["gpu_memory_utilization"],
+        enforce_eager=bool(row["enforce_eager"]),
+        language_model_only=bool(row["language_model_only"]),
+        speculative=DRAFTS[row["speculative"]],
+        version=version_of(row.get("base_version") or row["version"]),
+    )
+    return VLLM(options)
 
 
 def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | str:
@@ -105,22 +145,15 @@ def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | 
     form = weight_format(row)
     if form is None:
         return "a format that is not stated exactly"
-    cache = row["kv_cache_dtype"] if row["kv_cache_dtype"] in CACHE_BITS else None
-    options = VLLMOptions(
-        max_num_batched_tokens=row["max_num_batched_tokens"] or row.get("chunk_printed"),
-        max_num_seqs=row["max_num_seqs"] or row.get("max_num_seqs_told"),
-        gpu_memory_utilization=row["gpu_memory_utilization"],
-        enforce_eager=bool(row["enforce_eager"]),
-        language_model_only=bool(row["language_model_only"]),
-        speculative=DRAFTS[row["speculative"]],
-        version=version_of(row.get("base_version") or row["version"]),
-    )
+    word = str(row["kv_cache_dtype"]).partition("_e")[0]
+    cache = word if word in CACHE_BITS else None
     try:
         stored = native(config)
         precision = Precision.of(config, None if stored.name == form or stored.scheme else form, cache)
-        layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
-        serving = Serving.of(Architecture.from_config(config), VLLM(options), precision, layout, Overhead())
-        return serving.on(gpus()[row["gpu"]], Workload(context=row["max_model_len"] or 8192))
+        layout = Layout(tp=row["tp"], pp=row.get("pp") or 1, dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
+        serving = Serving.of(Architecture.from_config(config), engine_of(row), precision, layout, Overhead())
+        length = row.get("max_model_len") or row.get("context_length") or 8192
+        return serving.on(gpus()[row["gpu"]], Workload(context=length))
     except ConfigError as error:
         return f"refused by us: {error}"
 
@@ -149,17 +182,19 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
     """Cache, graphs and weights of every usable log, their summaries, and what is left out."""
-    found = {row["id"]: weighed(row, truth["configs"]) for row in truth["rows"] if row["engine"] == "vllm"}
-    starts = [one for one in found.values() if isinstance(one, Start)]
+    found = {row["id"]: weighed(row, truth["configs"]) for row in truth["rows"]}
+    every = [one for one in found.values() if isinstance(one, Start)]
+    starts = [one for one in every if one.row["engine"] == "vllm"]
+    sglang = [one for one in every if one.row["engine"] == "sglang"]
     discrete = [one for one in starts if gpus()[one.row["gpu"]].memory == "dedicated"]
-    for one in starts:
+    for one in every:
         if "kv_gib" in one.logged:
             graphs = f"graphs {sum(one.graphs) / 2:5.2f} of {one.logged.get('graphs_gib', float('nan')):5.2f}"
             weights = f"weights {one.weights:6.2f} of {one.logged.get('weights_gib', float('nan')):6.2f}"
             cache = f"cache {one.cache[MIDDLE]:6.2f} of {one.logged['kv_gib']:6.2f} ({one.cache_error:+6.2f} %)"
-            model = str(one.row.get("preset") or one.row.get("config"))
-            yield f"{one.row['id']} {model:40} {one.row['gpu']:18} {cache} {graphs} {weights}"
-    for name, chosen in (("all", starts), ("discrete", discrete)):
+            yield f"{one.row['id']} {name_of(one.row):40} {one.row['gpu']:18} {cache} {graphs} {weights}"
+    cuda = [one for one in discrete if gpus()[one.row["gpu"]].platform == "cuda"]
+    for name, chosen in (("all of vLLM", starts), ("discrete", discrete), ("CUDA, discrete", cuda), ("SGLang", sglang)):
         cached = [one for one in chosen if "kv_gib" in one.logged and one.weights_agree]
         captured = [one for one in chosen if one.logged.get("graphs_gib", -1) > UNMEASURED]
         loaded = [abs(one.weights / one.logged["weights_gib"] - 1) for one in chosen if "weights_gib" in one.logged]
@@ -169,11 +204,77 @@ def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{name}: cache {median(errors):.2f} % of the GPU at the median, {percentile(errors, 0.9):.2f} at the 90th "
             f"percentile, in our range {inside} of {len(cached)}; graphs {median(misses):.2f} GiB at the median, "
-            f"{percentile(misses, 0.9):.2f} at the 90th percentile, of {len(captured)}; weights {median(loaded):.2%}, "
-            f"{percentile(loaded, 0.9):.2%}, of {len(loaded)}"
+            f"{percentile(misses, 0.9):.2f} at the 90th percentile, of {len(captured)}"
+            + (f"; weights {median(loaded):.2%}, {percentile(loaded, 0.9):.2%}, of {len(loaded)}" if loaded else "")
         )
     for why, count in Counter(one for one in found.values() if isinstance(one, str)).most_common():
         yield f"left out: {count} {why}"
+
+
+class Captured(NamedTuple):
+    """Graphs that a log captured without drafts, and what they took, in GiB."""
+
+    model: str
+    options: VLLMOptions
+    runner: str
+    graphs: Graphs
+    layers: int
+    several: bool
+    logged: float
+
+    @property
+    def group(self) -> str:
+        old = not holds("graphs up to twice the sequences", self.options)
+        return f"{self.runner}, {'up to 0.11' if old else '0.12 and later'}"
+
+    def error(self, constants: tuple[float, float] | None = None) -> float:
+        """GiB that the formula is off, with other constants where they are stated."""
+        found = graphs_gib(self.graphs, self.layers, self.options, several=self.several, constants=constants)
+        return abs(max(LEAST, found) - self.logged)
+
+
+def captured(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Captured | None:
+    """The graphs of a log on CUDA that says how many sizes it captured; a GPU or format need not be stated."""
+    gpu, logged, config = gpus().get(row["gpu"] or ""), row["measured"].get("graphs_gib"), config_of(row, configs)
+    unified = gpu is not None and (gpu.platform != "cuda" or gpu.memory != "dedicated")
+    if row["speculative"] or row["lora"] or not (row.get("captured") and row["runner"] and config) or unified:
+        return None
+    if logged is None or logged <= UNMEASURED:
+        return None
+    options = VLLMOptions(version=version_of(row.get("base_version") or row["version"]))
+    profiled = re.search(r"FULL=(\d+)", row["measured"].get("graph_profile", ""))
+    sequences = row["max_num_seqs"] or (1024 if row["gpu"] == "h100-sxm" else 256)
+    whole = bisect_right(SIZES, min(sequences, row["max_capture"])) if row.get("cudagraph_mode") != "PIECEWISE" else 0
+    full = int(profiled[1]) if profiled else whole * holds("graphs of whole decode steps", options)
+    layers = Architecture.from_config(config).num_layers // row["pp"]
+    several = row["tp"] * row["pp"] > 1
+    return Captured(name_of(row), options, row["runner"], Graphs(row["captured"], full), layers, several, logged)
+
+
+def refitted(logs: Sequence[Captured]) -> tuple[float, float]:
+    """MiB of a graph and of a layer in it with the least absolute errors, to 0.1 and 0.005 MiB."""
+    choices = product((n / 10 for n in range(80)), (n / 200 for n in range(60)))
+    return min(choices, key=lambda chosen: sum(log.error(chosen) for log in logs))
+
+
+def graphs_table(truth: Mapping[str, Any]) -> Iterator[str]:
+    """How far the formula of CUDA graphs is off by runner and version, and where it is fitted without a model to the
+    others."""
+    found = [captured(row, truth["configs"]) for row in truth["rows"] if row["engine"] == "vllm"]
+    groups = defaultdict[str, list[Captured]](list)
+    for log in found:
+        if log is not None:
+            groups[log.group].append(log)
+    for name, logs in groups.items():
+        errors = [log.error() for log in logs]
+        models = {log.model for log in logs}
+        fits = {model: refitted([log for log in logs if log.model != model]) for model in models if len(models) > 1}
+        without = [log.error(fits[log.model]) for log in logs if fits]
+        yield (
+            f"graphs, {name}: {median(errors):.2f} GiB at the median, {percentile(errors, 0.9):.2f} at the 90th "
+            f"percentile, of {len(logs)} starts of {len(models)} models"
+            + (f"; {median(without):.2f} where the model is not fitted to" if without else "")
+        )
 
 
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
@@ -262,5 +363,6 @@ def load(path: str) -> dict[str, Any]:
 if __name__ == "__main__":
     logs, starts = sys.argv[1], sys.argv[2]
     print("\n".join(logs_table(load(logs))))
+    print("\n".join(graphs_table(load(logs))))
     configs = load(str(Path(starts).with_name("checkpoint_bytes.json")))["configs"]
     print("\n".join(court(load(starts), configs)))

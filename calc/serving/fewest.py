@@ -80,7 +80,7 @@ class Several:
         ]
         """Limits and overhead on each of two GPUs: no engine leaves more on each of more than two."""
         limits = self.starts[0][0]
-        peak = None if limits.share is None else alone.weighing.peaks_of(engine, limits).behind
+        peak = None if limits.share is None else alone.weighing.peaks_of(engine, limits, last=True).behind
         self.sampling = 0 if peak is None else int(peak.bytes)
         """Bytes that the engine finds to be taken behind the layers."""
 

@@ -260,6 +260,13 @@ def assumptions(
                     n=n,
                     gib=gib,
                 )
+            if limits.image_tokens:
+                growing = bytes_per_token(growth(architecture.blocks, precision.kv))
+                yield Message(
+                    "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache.",
+                    tokens=limits.image_tokens,
+                    gib=limits.image_tokens * growing / GIB,
+                )
             if limits.encoder_bytes:
                 yield Message(
                     "Profiling keeps {gib:.2f} GiB of the largest images or video.",

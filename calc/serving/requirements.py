@@ -75,11 +75,10 @@ class Requirements:
     def at_start(self) -> tuple[StageAtStart, ...]:
         """What an engine finds on each stage when it starts, whatever the workload."""
         stages, engine, pool = self.laid_out.stages, self.engine, self.pool
-        peaks = self.weighing.peaks_of(engine, self.limits)
 
         def of(index: int) -> StageAtStart:
             loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
-            working = self.weighing.working(peaks, self.laid_out, index)
+            working = self.weighing.working(engine, self.limits, self.laid_out, index)
             return StageAtStart(loaded, working, None if pool is None else pool.stated_bytes(index))
 
         return self.laid_out.of_each_stage(of)

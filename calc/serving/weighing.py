@@ -16,8 +16,9 @@ from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
-StepSize = tuple[int, int, int]
-"""Tokens of a forward pass, and sequences that run at once: all of an engine's limits that a pass depends on."""
+StepSize = tuple[int, int, int, bool]
+"""Tokens of a forward pass, sequences that run at once, bytes of images, and whether the stage is the last: all that a
+pass depends on."""
 
 
 class LayerBytes(NamedTuple):
@@ -220,38 +221,39 @@ class Weighing:
         loaded = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), weights + draft, loaded.vision, first=first, last=last, loaded=loaded)
 
-    def working(self, peaks: KindPeaks, laid_out: LaidOut, stage: int) -> Peak:
+    def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
         """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
         layers = laid_out.ranges[stage]
+        peaks = self.peaks_of(engine, limits, last=laid_out.stages[stage].last)
         passed = [peaks.layers[kind] for kind in set(self.kinds[layers.start : layers.stop])]
-        if laid_out.stages[stage].last:
-            passed.append(peaks.behind)
-        return largest([peak for peak in passed if peak is not None])
+        return largest([peak for peak in (*passed, peaks.behind) if peak is not None])
 
-    def peaks_of(self, engine: Engine, limits: Limits) -> KindPeaks:
-        """Peaks of a pass in a layer of each kind, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes
+    def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> KindPeaks:
+        """Peaks of a pass in a layer of each kind on the last stage or another, and in what stands behind the
+        layers."""
+        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
         if size not in self.peaks:
-            each, behind = self.peaks_of_blocks(engine, limits)
+            each, behind = self.peaks_of_blocks(engine, limits, last=last)
             of_blocks = [*zip(self.rank.all_blocks, each, strict=True)]
             runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
             self.peaks[size] = KindPeaks([largest(peaks) if peaks else None for peaks in runs], behind)
         return self.peaks[size]
 
-    def peaks_of_blocks(self, engine: Engine, limits: Limits) -> BlockPeaks:
+    def peaks_of_blocks(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
         """Peaks of a pass in each block, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes
+        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
         if size not in self.block_peaks:
-            each = [self.peak(engine, limits, [block]) for block in self.rank.all_blocks]
-            self.block_peaks[size] = BlockPeaks(each, self.peak(engine, limits, self.drafts, last=True))
+            each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
+            behind = self.peak(engine, limits, self.drafts, last=True) if last else None
+            self.block_peaks[size] = BlockPeaks(each, behind)
         return self.block_peaks[size]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
-        peaks = self.peaks_of_blocks(engine, limits).blocks
+        peaks = self.peaks_of_blocks(engine, limits, last=False).blocks
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
-    def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool = False) -> Peak | None:
+    def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool) -> Peak | None:
         stage = Stage(tuple(blocks), 0, 0, first=False, last=last, loaded=LoadedWeights())
         laid_out = LaidOut(self.whole, self.rank, (stage,), (range(0),), self.layout, self.precision)
         return max(engine.peaks(laid_out, 0, limits), key=lambda peak: int(peak.bytes), default=None)

@@ -32,6 +32,8 @@ class Limits:
     """Bytes of images, and of their embeddings, that are there in the largest forward pass."""
     image_patches: int = 0
     """Patches of images that pass a vision encoder before."""
+    image_tokens: int = 0
+    """Tokens of a prompt that the largest image or video is."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1

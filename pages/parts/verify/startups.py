@@ -26,7 +26,9 @@ REASONS = {
     "a draft model that the row does not name": Message("A draft model that the log does not name"),
     "weights partly in host memory": Message("A part of the weights lies in host memory"),
     "LoRA slots": Message("Slots for LoRA adapters, whose number is not stated"),
-    "not vLLM's own code for this device": Message("The device runs code that is not vLLM's own"),
+    "not the engine's own code for this device": Message("The device runs code that is not the engine's own"),
+    "others use the GPU": Message("Others used the GPU at the same time"),
+    "a cache in four bits": Message("The cache is in a format that is not reckoned here"),
     "no config of this model": Message("No config of the model"),
     "a format that is not stated exactly": Message("The format is not stated exactly"),
     "refused by us": Message("By our count it does not run"),
@@ -38,8 +40,8 @@ def draw(found: Startups) -> None:
     """All of it."""
     st.markdown(
         say(
-            "Our budgets beside **{logs}** public start-up logs of vLLM, and our word on **{configurations}** "
-            "configurations that start in a real engine, or do not.",
+            "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
+            "**{configurations}** configurations that start in a real engine, or do not.",
             logs=len(found.logs),
             configurations=sum(cell.count for cell in found.court),
         )

@@ -98,8 +98,8 @@ def test_deepseek_v3_on_eight_h200():
     assert copied.memory.kv_cache == 8 * latent
     assert copied.max_batch == 8 * int(budget.concurrency) >= 64
     # The whole GPU, sampling for the sequences of the batch and no copy of kv_b_proj left 23 GiB; a share of 0.92, its
-    # sampling for 1,024 (1.7 GiB) and what it loads leave 11.3 less
-    assert copied.spare / GIB == pytest.approx(11.6, abs=0.1)
+    # sampling for 1,024 (1.7 GiB), the counts of their words (0.5) and what it loads leave 11.9 less
+    assert copied.spare / GIB == pytest.approx(11.1, abs=0.1)
     for verdict in (divided, copied):
         assert verdict.min_gpus <= 8
         found, _ = weigh(V3, "h200-sxm", layout=verdict.layout, **asked)
@@ -138,7 +138,7 @@ def test_copies_of_the_attention_are_found():
             "openai/gpt-oss-120b",
             "h100-sxm",
             {"mxfp4_kernel": "marlin", "max_num_seqs": 1024, "context": 131_072},
-            ("--gpu-memory-utilization 0.95", "--max-num-batched-tokens 2048"),
+            ("--gpu-memory-utilization 0.95", "--enforce-eager"),
             id="a flag that is set stays",
         ),
     ],
@@ -205,13 +205,13 @@ def test_the_range_of_the_overhead_decides():
             id="too long",
         ),
         pytest.param(
-            {"model": GPT_OSS, "mxfp4_kernel": "marlin", "gpu_memory_utilization": 0.885},
+            {"model": GPT_OSS, "mxfp4_kernel": "marlin", "gpu_memory_utilization": 0.895},
             "Whether vLLM starts depends on the overhead: it leaves 0.00 to {most:.2f} GiB for the cache, of which a "
             "request of 8,192 tokens needs {need:.2f}.",
             id="the range decides whether it starts",
         ),
         pytest.param(
-            {"model": "Qwen/Qwen3-8B", "batch": 49},
+            {"model": "Qwen/Qwen3-8B", "batch": 48},
             "The cache holds {b.concurrency_low:.2f} to {b.concurrency_high:.2f} requests of 8,192 tokens, by what "
             "overhead takes.",
             id="the range decides what it holds",

@@ -24,6 +24,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
 from calc.serving.engines.layouts import broken_tiles
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.sglang.compressed import COMPRESSED_REQUESTS, compressing
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
 from calc.serving.engines.sglang.images import (
     STREAMED_BATCH,
@@ -35,8 +36,9 @@ from calc.serving.engines.sglang.images import (
 )
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
+from calc.serving.engines.sglang.refusal import unserved_family
 from calc.serving.engines.sglang.speculation import (
-    REQUESTS,
+    GUESSING_REQUESTS,
     assumed,
     guesser,
     guesses,
@@ -125,6 +127,10 @@ class SGLang(Engine):
         yield from speculation_refusals(model, self.options, self.draft_model)
         yield from super().model_refusals(model, precision)
 
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        yield from super().gpu_refusals(gpu, laid_out)
+        yield from unserved_family(laid_out.whole)
+
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""
         each, more = divmod(layers, pp)
@@ -206,7 +212,9 @@ class SGLang(Engine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        sequences = options.max_running_requests or (REQUESTS if options.speculative_algorithm else SEQUENCES)
+        usual = GUESSING_REQUESTS if options.speculative_algorithm else SEQUENCES
+        usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
+        sequences = options.max_running_requests or usual
         states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
         known = not states or options.max_running_requests is not None  # states may allow fewer
         return Limits(

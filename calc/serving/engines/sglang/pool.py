@@ -14,9 +14,10 @@ from calc.hardware.gpu import GPU
 from calc.model.block import Block
 from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.sglang.compressed import compressed, compressing, ring_rows
 from calc.serving.engines.sglang.kernels import cached_bits, page_size
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
-from calc.serving.engines.sglang.speculation import REQUESTS, UNCOUNTED, guesses
+from calc.serving.engines.sglang.speculation import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth
 
@@ -104,13 +105,19 @@ class TokenPool(Pool):
         self.guessed = 0 if guessed is None else guessed.tokens
         windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
         self.only_windows = not any(full)
-        running = options.max_running_requests or (None if guessed is None else REQUESTS)
+        running = options.max_running_requests or (None if guessed is None else GUESSING_REQUESTS)
         requests = max(1, running // dp) if running else None
         self.running = requests or 0
-        if not options.disable_radix_cache:
+        compresses = any(compressing(stages[0]))
+        if not options.disable_radix_cache or compresses:
             requests = None
         pooled = self.window is not None
         share, self.window_bytes = 1.0, [0] * len(stages)
+        if compresses:
+            kept = [compressed(blocks, self.page) for blocks in stages]
+            full, windowed = [stage.entries for stage in kept], [stage.window for stage in kept]
+            rows = ring_rows(max(1, limits.sequences // dp))
+            self.window_bytes = [rows * stage.waiting for stage in kept]
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests

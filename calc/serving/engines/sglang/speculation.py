@@ -13,7 +13,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.drafts import HEAD_NOTE, eagle3_head
 
-REQUESTS = 48
+GUESSING_REQUESTS = 48
 """Sequences at once where something guesses and no flag says how many."""
 NGRAM_TOKENS = 12
 PREDICTED = frozenset(

@@ -11,8 +11,28 @@ from calc.serving.engines.vllm.since import holds
 
 SPELLED_OUT = 12.5
 """Tokens of a video's prompt for each that its encoder makes, as 0.12 counts them (`models/qwen3_vl.py`)."""
-PIXELS, PLAIN, GATED = "patch_embed.proj.weight", "mlp.linear_fc1.weight", "mlp.gate_proj.weight"
-"""Matrices of Qwen's encoders: of a patch, and the first of a feed-forward."""
+GATED = "mlp.gate_proj.weight"
+"""The first matrix of a feed-forward with a gate."""
+
+
+class Kind(NamedTuple):
+    """An encoder's first matrices, by which it is told, and the states as wide as itself that are alive in a layer."""
+
+    pixels: str  # of a patch
+    plain: str  # of a feed-forward without a gate
+    states: int  # all the time
+    heads: int  # in its attention
+
+
+QWEN = Kind("patch_embed.proj.weight", "mlp.linear_fc1.weight", states=4, heads=8)
+"""Positions, input, its norm and output; projected (3), queries and keys apart (2) and turned (2), the output
+(`Qwen3_VisionBlock`, `Qwen2_5_VisionBlock`, `Qwen2_5_VisionAttention`)."""
+SIGLIP = Kind("embeddings.patch_embedding.weight", "mlp.fc1.weight", states=3, heads=5)
+"""Embeddings, input and its norm; projected (3), the values' mean and the output (`models/siglip.py`)."""
+
+
+def kind_of(tower: ListedTower) -> Kind | None:
+    return next((kind for kind in (QWEN, SIGLIP) if has(tower, kind.pixels)), None)
 
 
 class Images(NamedTuple):
@@ -22,43 +42,52 @@ class Images(NamedTuple):
     patches: int = 0  # that pass the encoder; 0 where its pass is not known
 
 
-def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int, max_model_len: int) -> Images:
-    """Those that profiling encodes, one item at least, however short requests are (`multimodal/encoder_budget.py`)."""
+def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len: int) -> int:
+    """Tokens that vLLM counts for the largest image or video of a request; 0 where none is encoded or it is not known
+    (`multimodal/encoder_budget.py`)."""
     family = habits(architecture)
     if architecture.vision is None or options.language_model_only or not family.item_tokens:
-        return Images()
+        return 0
     spelled = family.spelled_video if not holds("videos count without timestamps", options) else 0
-    longest = max(1, min(family.video_items, max_model_len // family.item_tokens))
-    item = spelled or longest * family.item_tokens
+    return spelled or max(1, min(family.video_items, max_model_len // family.item_tokens)) * family.item_tokens
+
+
+def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int, max_model_len: int) -> Images:
+    """Those that profiling encodes, one item at least, however short requests are."""
+    item, family = largest_item(architecture, options, max_model_len), habits(architecture)
+    if architecture.vision is None or not item:
+        return Images()
     tokens = max(1, step_tokens // item) * item
-    known = has(architecture.vision, PIXELS) and (has(architecture.vision, PLAIN) or has(architecture.vision, GATED))
-    encoded = int(tokens / SPELLED_OUT) if spelled else tokens
-    return Images(tokens, known * family.merged * encoded)
+    encoded = int(tokens / SPELLED_OUT) if item == family.spelled_video else tokens
+    return Images(tokens, family.merged * encoded if kind_of(architecture.vision) else 0)
 
 
 def image_bytes(architecture: Architecture, options: VLLMOptions, images: Images) -> int:
     """Bytes of images that are there while the language model passes, in 16 bits, whole on every rank: their
     embeddings, and with the first runner their pixels."""
     embeddings = images.tokens * architecture.hidden * habits(architecture).item_rows
-    if architecture.vision is None or not images.patches or holds("the second runner", options):
+    kind = None if architecture.vision is None else kind_of(architecture.vision)
+    if architecture.vision is None or kind is None or holds("the second runner", options):
         return 2 * embeddings
-    return 2 * (embeddings + images.patches * shape_of(architecture.vision, PIXELS)[1])
+    return 2 * (embeddings + images.patches * shape_of(architecture.vision, kind.pixels)[1])
 
 
 def encoder_pass(tower: ListedTower, patches: int, tp: int) -> dict[str, int]:
-    """Bytes of tensors that are alive in a layer of Qwen's encoders, in 16 bits (`Qwen3_VisionBlock`,
-    `Qwen2_5_VisionBlock`, `Qwen2_5_VisionAttention`): in its attention, or in its feed-forward where that takes more;
-    nothing where no image passes."""
-    if not patches:
+    """Bytes of tensors that are alive in a layer of an encoder, in 16 bits: in its attention, or in its feed-forward
+    where that takes more; nothing where no image passes."""
+    kind = kind_of(tower)
+    if not patches or kind is None:
         return {}
-    hidden, pixels = shape_of(tower, PIXELS)
+    hidden, pixels = shape_of(tower, kind.pixels)
     gated = has(tower, GATED)
-    inner, _ = shape_of(tower, GATED if gated else PLAIN)
-    heads = 3 * hidden + 2 * hidden + 2 * hidden + hidden  # projected, queries and keys apart, turned; the output
+    inner, _ = shape_of(tower, GATED if gated else kind.plain)
     return {
         "pixels of the images": 2 * patches * pixels,
-        "positions, input, its norm and output": 2 * patches * 4 * hidden,
-        "in attention or in the feed-forward": 2 * patches * max(heads, (3 if gated else 2) * inner) // tp,
+        "positions, input, its norm and output": 2 * patches * kind.states * hidden,
+        "in attention or in the feed-forward": 2
+        * patches
+        * max(kind.heads * hidden, (3 if gated else 2) * inner)
+        // tp,
     }
 
 

@@ -46,7 +46,7 @@ from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
 from calc.serving.engines.vllm.plan import CachePlan, Division, divide
-from calc.serving.engines.vllm.profile import profile_peaks, sampled_bytes
+from calc.serving.engines.vllm.profile import profile_peaks
 from calc.serving.engines.vllm.refusal import (
     foreign_cache,
     missing_kernels,
@@ -54,6 +54,7 @@ from calc.serving.engines.vllm.refusal import (
     unserved_family,
     unshared_tokens,
 )
+from calc.serving.engines.vllm.sampler import sampler
 from calc.serving.engines.vllm.since import holds
 from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.workload import Workload
@@ -260,7 +261,7 @@ class VLLM(Engine):
             tokens=write.of("step_tokens", limits.step_tokens),
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
-            sampler_bytes=sampled_bytes(self.options),
+            sampler=sampler(self.options, several=laid_out.layout.tp > 1),
             auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
             encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if one.last and tower else {},

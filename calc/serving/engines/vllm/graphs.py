@@ -20,12 +20,14 @@ OLD_SIZES = (1, 2, 4, *range(8, 513, 8))
 ANY = Range(low=0, high=2.4)
 """GiB. vLLM's logs: 0.04 to 0.7 with small models, 0.5 to 2.4 with two sets of graphs; none when switched off."""
 EACH, LAYER = 3.2, 0.085
-"""MiB of a graph, and of each layer in it: seven starts of five models of 28 to 80 layers with 7 to 102 graphs, V1
-runner of 0.12 to 0.28, on one to eight GPUs; all within 0.05 GiB."""
+"""MiB of a graph, and of each layer in it, on the V1 runner of 0.12 to 0.28: fitted to seven starts of five models of
+28 to 80 layers with 7 to 102 graphs, on one to eight GPUs, all within 0.05 GiB. Of five others, two are off by 0.04 and
+0.13 GiB, one by 0.46 whose GPU others used meanwhile; two took 2.1 and 4.1 GiB, as did five of older versions (2.2 to
+4.1), which nothing in the source explains."""
 OLD_EACH, OLD_LAYER, OLD_SEVERAL = 2.3, 0.17, 1.43
 """The same of a graph in pieces up to 0.11: four starts on one GPU; several GPUs take 1.36 and 1.51 times as much."""
 OLD_LEAST = 0.7
-"""The least that logs have of the formula up to 0.11: eight starts, 0.68 to 1.55 of it. Four more took 2.2 to 2.9 GiB,
+"""The least that logs have of the formula up to 0.11: nine starts, 0.68 to 1.55 of it. Four more took 2.2 to 2.9 GiB,
 which is not explained, so that the usual range stays the most."""
 SECOND_RUNNER, SECOND_LEAST = 0.5, 0.31
 """What the V2 runner's graphs take of that, eight starts; and the most GiB of one or two graphs, 0.04 to 0.31 on nine
@@ -74,13 +76,23 @@ def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
     return Graphs(len(sizes), len(steps) if holds("graphs of whole decode steps", options) else 0)
 
 
-def graphs_gib(graphs: Graphs, layers: int, options: VLLMOptions, *, several: bool) -> float:
-    """GiB of the graphs of a stage of so many layers; `several`: GPUs that share them."""
-    each = EACH + LAYER * layers
-    if not holds("graphs up to twice the sequences", options):
-        old = (OLD_SEVERAL if several else 1) * (OLD_EACH + OLD_LAYER * layers)
-        return (graphs.pieces * old + graphs.full * each) / 1024
-    return (SECOND_RUNNER if holds("the second runner", options) else 1) * graphs.both * each / 1024
+def graphs_gib(
+    graphs: Graphs,
+    layers: int,
+    options: VLLMOptions,
+    *,
+    several: bool,
+    constants: tuple[float, float] | None = None,
+) -> float:
+    """GiB of the graphs of a stage of so many layers; `several`: GPUs that share them. `constants`: MiB of a graph and
+    of each layer in it, instead of the version's."""
+    new = holds("graphs up to twice the sequences", options)
+    each, layer = constants or ((EACH, LAYER) if new else (OLD_EACH, OLD_LAYER))
+    if new:
+        share = SECOND_RUNNER if holds("the second runner", options) else 1
+        return share * graphs.both * (each + layer * layers) / 1024
+    pieces = graphs.pieces * (each + layer * layers) * (OLD_SEVERAL if several else 1)
+    return (pieces + graphs.full * (EACH + LAYER * layers)) / 1024
 
 
 def has_formula(options: VLLMOptions, gpu: GPU) -> bool:

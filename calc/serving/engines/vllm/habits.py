@@ -16,7 +16,7 @@ class Habits(NamedTuple):
     chunks: bool = False  # a window is a chunk of the context that ends where the next begins
     item_tokens: int = 0  # of the largest image or video, which passes in one step where its tokens see each other
     video_items: int = 1  # such items that the largest video is, where the longest request has room for them
-    merged: int = 0  # patches that make a token, of encoders whose pass is known: Qwen2.5-VL's and Qwen3-VL's
+    merged: int = 0  # patches that make a token, of encoders whose pass is known
     spelled_video: int = 0  # tokens of the largest video with timestamps, by which vLLM before 0.13 counted
     item_rows: int = 1  # that the encoder makes of each of them: Qwen3-VL's layers get rows of their own (deepstack)
     attention_free: bool = False  # nothing but states: prefixes are cached only when asked
@@ -34,6 +34,7 @@ HABITS: dict[str, Habits] = {
     "cohere2": Habits(window_shift=1),  # model_executor/models/commandr.py
     "mimo_v2_flash": Habits(window_shift=-1),  # model_executor/models/mimo_v2.py
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
+    "gemma3": Habits(item_tokens=256, merged=16),  # model_executor/models/gemma3_mm.py: an image, without pan and scan
     "gemma4": Habits(item_tokens=32 * 78),  # model_executor/models/gemma4_mm.py: a video of 32 frames
     "gemma4_unified": Habits(item_tokens=32 * 78),
     "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config

@@ -3,7 +3,7 @@
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import Limits
-from calc.serving.engines.vllm.encoder import image_bytes, profiled_images
+from calc.serving.engines.vllm.encoder import image_bytes, largest_item, profiled_images
 from calc.serving.engines.vllm.habits import habits, sees_images_whole
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
@@ -34,6 +34,7 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
         in_flight_tokens=tokens * steps_in_flight(options, pp),
         encoder_bytes=image_bytes(architecture, options, images),
         image_patches=images.patches,
+        image_tokens=largest_item(architecture, options, max_model_len),
     )
 
 

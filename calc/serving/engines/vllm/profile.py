@@ -14,33 +14,16 @@ from calc.model.feedforward import FeedForward, MoE
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.named import Peak
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
-
-SORTING_BYTES, SAMPLER_BYTES = 39, 14
-"""Bytes for each logit of the sampler's dummy run: logits in 16 and in 32 bits, probabilities and noise in 32. Where it
-sorts them, as versions before 0.17 do, also sorted values with 64-bit indices, their sums and masks: fitted to ten
-start-up logs (median 1.3 %, most 5.4 % off); their addresses are the sources of the rows “KV budget” of
-`python -m benchmarks.accuracy`."""
-
-GUESSED_BYTES = 4
-"""More of them where guesses are checked: 16-bit logits of a token that is guessed and of the next, of which the
-sampler gets a copy (`v1/sample/rejection_sampler.py`; the first runner's dummy run has a guess for each sequence)."""
+from calc.serving.engines.vllm.sampler import MASKS, UNUSED, Sampler
 
 ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
 EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
 FEED_FORWARD = Message("a pass in the feed-forward")
 ENCODER = Message("a pass in the vision encoder")
+COUNTS_KEPT, MASKS_KEPT = "counts of each sequence's words, for penalties", "masks of each sequence's words"
 
 Elements = dict[str, Any]
 """Elements a token, by name; numbers or formulas."""
-
-
-def sampled_bytes(options: VLLMOptions) -> int:
-    """Bytes for each logit of the sampler's dummy run, by version and by whether guesses are checked."""
-    checks = options.guessed and holds("guesses pass the sampler", options)
-    checked = GUESSED_BYTES if checks and not holds("the second runner", options) else 0
-    return checked + (SAMPLER_BYTES if holds("sampling does not sort", options) else SORTING_BYTES)
 
 
 def profile_peaks(
@@ -51,25 +34,27 @@ def profile_peaks(
     tokens: Any,
     sequences: Any,
     width: int = 2,
-    sampler_bytes: int = SAMPLER_BYTES,
+    sampler: Sampler = UNUSED,
     auxiliary: int = 0,
     encoder_bytes: Any = 0,
     encoder: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
     on every rank. States of so many auxiliary layers stay for a draft. The largest images or video pass the encoder
-    before, where `encoder` is alive; `encoder_bytes` of them stay."""
+    before, where `encoder` is alive; `encoder_bytes` of them stay, as does what the sampler keeps."""
+    counts = sequences * vocab if sampler.counts else 0
+    states = {COUNTS_KEPT: sampler.counts * counts, MASKS_KEPT: counts // MASKS} if counts else {}
     images = {"kept of images": encoder_bytes} if encoder_bytes else {}
-    peaks = [Peak(ENCODER, encoder)] if encoder else []
+    peaks = [Peak(ENCODER, {**encoder, **states})] if encoder else []
     for block in blocks:
         for what, elements in layer_elements(block, hidden):
             tensors = {"input, residual and output": 3 * hidden} | elements
             if auxiliary:
                 tensors["states for the draft"] = auxiliary * hidden
-            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images))
+            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images | states))
     if vocab:
-        logits = {"logits, their copies and what sampling takes": sampler_bytes * sequences * vocab}
-        peaks.append(Peak(SAMPLING, logits | images))
+        logits = {"logits, their copies and what sampling takes": sampler.peak * sequences * vocab}
+        peaks.append(Peak(SAMPLING, logits | images | states))
     return peaks
 
 

@@ -37,6 +37,7 @@ Change = Literal[
     "16,384 tokens from 160 GiB on",
     "the null block is reserved",
     "the second runner",
+    "the second runner filters",
     "Mamba-2 keeps a checkpoint",
     "delta nets keep a checkpoint",
 ]
@@ -72,6 +73,7 @@ SINCE: dict[Change, Version] = {
     "16,384 tokens from 160 GiB on": (0, 28),
     "the null block is reserved": (0, 29),  # in the check at start
     "the second runner": (0, 29),  # by default; its graphs take half as much
+    "the second runner filters": (0, 33),  # while profiling; before, it samples with no parameters
     "Mamba-2 keeps a checkpoint": (0, 32),
     "delta nets keep a checkpoint": (0, 33),
 }

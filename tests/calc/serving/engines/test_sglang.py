@@ -2,8 +2,9 @@
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.overhead import HIGH, MIDDLE
+from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sglang.engine import SGLang
@@ -225,3 +226,36 @@ def test_flags_that_help():
     changes = next(iter(found.serving.engine.remedies(found.limits, found.workload)))
     assert spelled_flags(changes) == ("--mem-fraction-static 0.9",)
     assert found.under(found.serving.engine.with_options(**changes)).starts(HIGH)
+
+
+@pytest.mark.parametrize(
+    ("model", "nearest"),
+    [  # sglang/srt/models of 0.5.23 has no class of them, and transformers 5.19 says is_backend_compatible() is False
+        ("ibm-ai-platform/Bamba-9B-v1", "transformers"),  # vLLM's registry has it until 0.23
+        ("bigscience/bloom-3b", "vLLM"),
+        ("tiiuae/falcon-40b", "vLLM"),
+        ("ai21labs/AI21-Jamba-Large-1.5", "vLLM"),
+        ("mosaicml/mpt-7b", "transformers"),
+        ("allenai/Olmo-Hybrid-7B", "vLLM"),
+        ("Zyphra/Zamba-7B-v1", "transformers"),
+        ("Zyphra/Zamba2-2.7B", "vLLM"),
+        # it is True, but mambaish_config gives them no states and models/transformers.py passes use_cache=False
+        ("google/recurrentgemma-2b", "transformers"),
+        ("MiniMaxAI/MiniMax-Text-01-hf", "transformers"),
+    ],
+)
+def test_families_that_it_does_not_run(model, nearest):
+    config = models()[model].config
+    found = report(config, engine=SGLang(), gpus=[gpus()["b200"]]).verdicts[0]
+    assert found.verdict == "does not run"
+    assert f"; {nearest} " in str(found.reason)
+    assert (
+        report(config, engine=ENGINES[nearest.lower()](), gpus=[gpus()["b200"]]).verdicts[0].verdict != "does not run"
+    )
+
+
+@pytest.mark.parametrize("model", ["EleutherAI/gpt-neox-20b", "HuggingFaceTB/SmolLM3-3B", "tiiuae/Falcon-H1-7B-Base"])
+def test_families_that_it_runs(model):
+    """By the code of transformers, of which is_backend_compatible() is True, or by a class of its own."""
+    found = report(models()[model].config, engine=SGLang(), gpus=[gpus()["b200"]]).verdicts[0]
+    assert found.verdict == "fits"

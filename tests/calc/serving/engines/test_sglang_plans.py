@@ -70,3 +70,33 @@ def test_as_sglang_plans(row):
         assert int(tokens * share) // pool.page * pool.page == row["window_tokens"]
     if "states" in row:
         assert (pool.slots(row["bytes"]), pool.of_request) == (row["states"], row["states_of_request"])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "settings", "share", "nbytes", "tokens"),
+    [  # benchmarks/oracle/write_sglang.py: planned, with deepseek-ai/DeepSeek-V4-Flash
+        ("h100-sxm", {}, 0.835, 36_968_013_496, 4_833_024),
+        ("h100-sxm", {"tp_size": 4}, 0.824, 36_033_190_166, 4_701_184),
+        ("h100-sxm", {"tp_size": 8}, 0.818, 35_523_286_532, 4_629_248),
+        ("h100-sxm", {"max_running_requests": 40}, 0.841, 37_477_917_130, 5_224_704),
+        ("h100-sxm", {"max_running_requests": 40, "disable_radix_cache": True}, 0.841, 37_477_917_130, 5_224_704),
+        ("h100-sxm", {"swa_full_tokens_ratio": 0.5}, 0.835, 36_968_013_496, 1_726_464),
+        ("h100-sxm", {"tp_size": 8, "attn_dp_size": 8}, 0.592, 16_316_916_301, 2_250_496),
+        ("h100-sxm", {"pp_size": 2}, 0.834, 36_883_029_557, 9_603_584),
+        ("b200", {}, 0.857, 87_620_141_973, 11_980_544),
+        ("b200", {"swa_full_tokens_ratio": 0.5}, 0.857, 87_620_141_973, 4_280_064),
+        ("b200", {"tp_size": 8, "attn_dp_size": 8}, 0.751, 67_296_870_531, 9_444_352),
+        ("b200", {"pp_size": 2}, 0.856, 87_428_412_997, 23_320_064),
+    ],
+)
+@pytest.mark.parametrize("kv", ["fp8", "bf16"])
+def test_compressed_attention_as_sglang_plans(gpu, settings, share, nbytes, tokens, kv):
+    """Its pools are in fp8 whatever the flag says: 4,833,024 tokens on an H100 with --kv-cache-dtype bfloat16 too."""
+    row = {"settings": settings}
+    engine, layout, gpu = engine_of(row), layout_of(row), gpus()[gpu]
+    model = serving("deepseek-ai/DeepSeek-V4-Flash", layout, kv, None, None)
+    limits = engine.limits(Workload(context=1_048_576), gpu, model.architecture, layout)
+    assert limits.share == share
+    assert (share - LOADED) * (gpu.memory_bytes - FREE) - limits.kept_free == pytest.approx(nbytes, abs=64)
+    pool = engine.cache(model.laid_out, gpu, limits)
+    assert (pool.page, pool.tokens(pool.blocks([nbytes] * layout.pp), 1_048_576)) == (256, tokens)

@@ -4,9 +4,12 @@ import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
+from calc.model.named import largest
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.sampler import sampler
 from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models
@@ -88,7 +91,7 @@ def test_what_it_divides():
     found = serving("Qwen/Qwen3-8B", overhead=STATED).on(H100, Workload(context=8192)).kv_budget
     total = H100.usable_bytes
     assert found.requested == -(-total * 92 // 100)
-    assert found.profile == 14 * 1024 * 151_936
+    assert found.profile == (14 + 4.25) * 1024 * 151_936
     own = found.weights + found.profile
     assert found.requested - found.bytes_low - own == round(0.35 * GIB) + round(2.4 * GIB)
     assert found.requested - found.bytes_high - own == round(0.01 * GIB)
@@ -103,7 +106,7 @@ def test_what_it_divides():
     [  # bytes that are left for the cache, Qwen3-8B on an H100
         # 51 + 51 graphs of 36 layers by the V2 runner, half of 3.2 + 0.085 x 36 MiB each, and 0.5 GiB of their estimate
         pytest.param({"enforce_eager": True}, round((102 * 3.13 / 1024 + 0.5) * GIB), id="no graphs"),
-        pytest.param({"max_num_seqs": 512}, 14 * 512 * 151_936, id="sampling for 512 sequences fewer"),
+        pytest.param({"max_num_seqs": 512}, 18.25 * 512 * 151_936, id="sampling for 512 sequences fewer"),
         pytest.param({"gpu_memory_utilization": 0.95}, H100.usable_bytes * 3 // 100, id="3 % of the GPU more"),
     ],
 )
@@ -112,12 +115,49 @@ def test_what_flags_leave_for_the_cache(options, change):
     assert found.bytes - usual.bytes == pytest.approx(change, abs=2)
 
 
-@pytest.mark.parametrize(("version", "each"), [("0.10.2", 39), ("0.16", 39), ("0.17", 14), (None, 14)])
-def test_sampling_sorts_no_more(version, each):
+@pytest.mark.parametrize(
+    ("version", "tp", "each"),
+    [
+        ("0.10.2", 1, 39),
+        ("0.16", 1, 39),
+        ("0.17", 1, 14),
+        ("0.28", 1, 14),
+        pytest.param("0.33", 1, 2 + 4 + 4 + 4 + 4 + 1 / 8 + 1 / 8, id="the second runner with all parameters"),
+        pytest.param("0.33", 8, 2 + 4 + 4 + 4 + 4 + 1 / 8 + 1 / 8, id="the second runner with all parameters, 8 ranks"),
+    ],
+)
+def test_bytes_of_a_logit(version, tp, each):
     """sample/ops/topk_topp_sampler.py: from 0.17 on a kernel of Triton's masks without sorting. H100, 1,024 x 151,936:
-    5.65 GiB in a log of 0.10.2."""
-    found = budget("Qwen/Qwen3-8B", "h100-sxm", version=version, max_num_seqs=1024)
+    5.65 GiB in a log of 0.10.2. From 0.29 on gpu/sample/penalties.py keeps int32 counts and a bit of each prompt's
+    words, gpu/structured_outputs.py a bit of each grammar's; from 0.33 on gpu/model_runner.py: _dummy_sampler_run
+    passes all parameters, for which logits are copied in 32 bits, masked and made probabilities of."""
+    options = {"version": version, "max_num_seqs": 1024}
+    found = serving("Qwen/Qwen3-8B", Layout(tp=tp), **options).on(H100, Workload(context=8192)).kv_budget
     assert found.profile == each * 1024 * 151_936
+
+
+@pytest.mark.parametrize(("version", "filtered"), [("0.29", False), ("0.32", False), ("0.33", True)])
+def test_the_second_runner_samples_without_parameters_at_first(version, filtered):
+    """gpu/model_runner.py of 0.29, 0.31 and 0.32 passes none: logits stay in 16 bits, of which ranks hold what they
+    gathered and a copy in order (base_device_communicator.py: gather)."""
+    vocab, tokens, sequences = 256_000, 512, 1024
+    options = VLLMOptions(version=version)
+    alone, several = (
+        largest(profile_peaks([], 2048, vocab, tokens=tokens, sequences=sequences, sampler=sampler(options, several=n)))
+        for n in (False, True)
+    )
+    kept = (4 + 1 / 4) * sequences * vocab
+    assert alone.bytes - kept == (14 if filtered else 2) * sequences * vocab
+    assert several.bytes - kept == (14 if filtered else 4) * sequences * vocab
+
+
+def test_only_the_last_stage_keeps_what_sampling_needs():
+    """gpu/model_runner.py: `if self.is_last_pp_rank and not self.is_pooling_model: self.sampler = ...`. The first one
+    passes 8,192 tokens through a feed-forward: three states, gate, up and product in 16 bits."""
+    laid_out = serving("meta-llama/Llama-3.1-70B", Layout(tp=8, pp=2), max_num_seqs=1024, max_num_batched_tokens=8192)
+    first, last = laid_out.on(H100, Workload(context=8192)).requirements.at_start
+    assert int(last.working.bytes) == 18.25 * 1024 * 128_256
+    assert int(first.working.bytes) == 2 * 8192 * (3 * 8192 + 3 * 28_672 // 8)
 
 
 def test_a_cache_of_stated_bytes():

@@ -12,7 +12,7 @@ from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.plan import divide
-from calc.serving.engines.vllm.profile import sampled_bytes
+from calc.serving.engines.vllm.sampler import sampler
 from calc.serving.memory import Serving
 from presets import architecture_of, models, started
 
@@ -144,7 +144,7 @@ def test_ranks_share_a_draft_model():
     ],
 )
 def test_guesses_pass_the_sampler_of_the_first_runner(version, kind, nbytes):
-    assert sampled_bytes(VLLMOptions(version=version, speculative=kind)) == nbytes
+    assert sampler(VLLMOptions(version=version, speculative=kind), several=False).peak == nbytes
 
 
 @pytest.mark.parametrize(

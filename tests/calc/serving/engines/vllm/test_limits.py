@@ -2,9 +2,10 @@
 
 import pytest
 
-from calc import Architecture
+from calc import Architecture, report
 from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.encoder import Images, encoder_pass, image_bytes, profiled_images
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from presets import models
@@ -89,12 +90,41 @@ def test_a_video_passes_in_one_step(options, gpu, tokens):
         ("Qwen/Qwen3-VL-30B-A3B-Instruct", "0.14.1", (16_384, 4 * 16_384)),
         ("Qwen/Qwen3.5-27B", "0.19.0", (16_384, 4 * 16_384)),
         ("google/gemma-4-26B-A4B", "0.25.1", (2496, 0)),
+        # mm_tokens_per_image 256, of 896 x 896 pixels in patches of 14 x 14: eight in a step of 2,048 tokens
+        ("google/gemma-3-12b-it", None, (2048, 8 * 64 * 64)),
         ("Qwen/Qwen3-8B", None, (0, 0)),
     ],
 )
 def test_images_of_profiling(model, version, images):
     architecture = Architecture.from_config(models()[model].config)
     assert profiled_images(architecture, VLLMOptions(version=version), 2048, 65_536) == images
+
+
+def test_a_pass_of_siglip():
+    """models/siglip.py: embeddings, residual and its norm, then what goes into gelu and what comes out, in 16 bits; the
+    feed-forward of 4,304 is divided by ranks."""
+    tower = Architecture.from_config(models()["google/gemma-3-27b-it"].config).vision
+    for tp in (1, 2):
+        found = encoder_pass(tower, 4096, tp)
+        assert sum(found.values()) == 2 * 4096 * (3 * 14 * 14 + 3 * 1152 + 2 * 4304 // tp)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "tokens"),
+    [
+        ("google/gemma-3-12b-it", {}, 256),
+        ("google/gemma-4-26B-A4B", {}, 2496),  # 32 frames of 70 tokens and 8 around them
+        ("Qwen/Qwen3.5-27B", {}, 16_384),
+        ("Qwen/Qwen3.5-27B", {"language_model_only": True}, 0),
+        ("Qwen/Qwen3-8B", {}, 0),
+    ],
+)
+def test_what_an_image_costs_is_said(model, options, tokens):
+    config = models()[model].config
+    found = report(config, engine=VLLM(VLLMOptions(**options)), gpus=[gpus()["b200"]])
+    said = [str(line) for line in found.assumptions if "largest image or video is" in str(line)]
+    assert len(said) == bool(tokens)
+    assert all(f" {tokens:,} tokens" in line for line in said)
 
 
 def test_pixels_stay_with_the_first_runner():
