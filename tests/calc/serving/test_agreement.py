@@ -1,4 +1,4 @@
-"""Bars, cards, table and JSON of one report agree, for all presets and GPUs: they are read off one allocation."""
+"""Bars, cards, table and JSON of one report agree, for presets and GPUs: they are read off one allocation."""
 
 import json
 from functools import cache
@@ -16,6 +16,7 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from presets import models
 from tests import CHECKPOINT_ENGINES
+from tests.structures import swept
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def serving(model, engine="vllm", layout=None, flags=()):
 
 
 @pytest.mark.parametrize("engine", SETS_ASIDE)
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize("model", swept())
 def test_cards_bars_and_table_agree(model, engine):
     """With an engine that sets its cache aside: what the card says fits, the table has room for, and nothing else."""
     found, one = weighed(model, engine), serving(model, engine)
@@ -79,7 +80,7 @@ def test_cards_bars_and_table_agree(model, engine):
         assert verdict.max_batch == (int(budget.concurrency) if allocation.starts(HIGH) else 0)
 
 
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize("model", swept())
 def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
     found = weighed(model, "transformers")
     assert found.kv_budget == ()
@@ -94,7 +95,7 @@ def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
 
 
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize("model", swept())
 def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
     one = serving(model, engine)
     for gpu, verdict in zip(KINDS[engine], weighed(model, engine).verdicts, strict=True):
