@@ -15,12 +15,6 @@ from tests.pages.test_outside_text import DOORS
 PLACES = cycle(("", "train", "plan", "derive", "compare", "attention"))
 
 
-@pytest.fixture(scope="module")
-def address():
-    with running_app() as address:
-        yield address
-
-
 @pytest.mark.parametrize(("door", "path"), tuple(zip(DOORS, PLACES, strict=False)))
 def test_no_foreign_request(page, address, door, path):
     """On one page in turn; test_outside_text reads what each door writes on more of them."""
@@ -42,6 +36,7 @@ def test_headers_of_the_page(address):
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True])
 def test_metrics_are_shown_where_they_are_asked_for(asked):
     wish = {METRICS: "yes", EMBEDDING: "https://example.org"} if asked else {}
