@@ -90,8 +90,14 @@ def test_one_user_waits_for_no_other_prompt(name):
         assert plan.ttft_ms == pytest.approx(told.ttft_ms.expected, rel=0.01)
 
 
-@pytest.mark.parametrize("engine", MAPPED)
-@pytest.mark.parametrize("name", swept())
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        pytest.param(name, engine, marks=mark(name, number, len(MAPPED)))
+        for name in models()
+        for number, engine in enumerate(MAPPED)
+    ],
+)
 def test_every_cell_of_the_map_says_what_weigh_says(name, engine):
     """The longest context and the tokens a second of the reports' own verdicts and times."""
     forms = FORMATS if ENGINES[engine].keeps("fp8") else ("bf16", "Q8_0", "Q4_K_M")
