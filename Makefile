@@ -4,8 +4,8 @@ BIN := $(VENV)/bin
 
 .PHONY: run check lint image format test quick sweep bench messages
 
-# Two workers, in the order of tests/conftest.py.
-TESTS := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# Two workers that take whole files, whose tests share a server, in the order of tests/conftest.py.
+TESTS := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.fileWatcherType=auto
