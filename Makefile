@@ -2,7 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run check lint image format test quick bench messages
+.PHONY: run check lint image format test quick sweep bench messages
+
+# Two workers that take whole files, whose tests share a server, in the order of tests/conftest.py.
+TESTS := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.fileWatcherType=auto
@@ -25,13 +28,17 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Two workers, `make test COVER=--cov` with coverage; tests/conftest.py says which runs what.
+# `make test COVER=--cov` with coverage.
 test: $(VENV)/dev.stamp
-	CHROMIUM="$$(.ci/chromium)" $(BIN)/pytest -n 2 --dist loadgroup $(COVER)
+	CHROMIUM="$$(.ci/chromium)" $(TESTS) -m "not sweep" $(COVER)
 
-# All but whole sweeps and browsers, while you work; CI runs `make test`.
+# The first case of each function, while you work.
 quick: $(VENV)/dev.stamp
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow and not browser"
+	$(TESTS) -m "not slow and not browser and not sweep and not further"
+
+# The rest of `make test`: every night and before a release.
+sweep: $(VENV)/dev.stamp
+	CHROMIUM="$$(.ci/chromium)" $(TESTS) -m sweep
 
 # Ours beside public records (writes pages/evidence/accuracy.json and the README's table), and how fast hostile inputs
 # are read.

@@ -1,4 +1,4 @@
-"""How Hypothesis draws, which worker runs what, and the browser of the browser tests.
+"""How Hypothesis draws, which tests come first, and the browser of the browser tests.
 
 It draws the same in every run, so that a change is judged by what it changed; `pytest --hypothesis-profile explore`
 draws anew, and ten times as much.
@@ -31,11 +31,13 @@ def page(browser):
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
-    """Whole files on one worker, whose tests share a server; and all browser tests on one, from the start: two browsers
-    at once would wait for each other."""
+    """Browser tests first and slow ones next, so that no worker is left with a long file at the end. Of each function,
+    cases after the first are further ones."""
+    seen = set()
     for item in items:
-        file, _, _ = item.nodeid.partition("::")
-        item.add_marker(pytest.mark.xdist_group("browser" if "browser" in item.fixturenames else file))
         if "browser" in item.fixturenames:
             item.add_marker(pytest.mark.browser)
-    items.sort(key=lambda item: "browser" not in item.fixturenames)
+        if item.function in seen:
+            item.add_marker(pytest.mark.further)
+        seen.add(item.function)
+    items.sort(key=lambda item: (not item.get_closest_marker("browser"), not item.get_closest_marker("slow")))

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from graphlib import CycleError
 
 import pytest
@@ -17,6 +18,11 @@ MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 ENGINES = "calc.serving.engines."
 NAMES = tuple(KNOWN_ENGINES)
+
+
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_no_room_uses_one_above_it():
@@ -66,7 +72,7 @@ def test_calc_knows_no_page_and_no_network():
 
 def compared(path):
     """Texts that a comparison or a match looks for."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         sides = []
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -101,7 +107,7 @@ FAMILY_NAMES = {*FAMILIES, *WRAPPERS, *TOWERS}
 
 def strings(path):
     """Texts of a module, docstrings apart."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in said]
     return {text.value for text in texts if isinstance(text.value, str)}
@@ -121,10 +127,7 @@ def test_one_module_touches_the_query_string():
     found = [
         name
         for name, path in MODULES.items()
-        if any(
-            isinstance(node, ast.Attribute) and node.attr == "query_params"
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        )
+        if any(isinstance(node, ast.Attribute) and node.attr == "query_params" for node in ast.walk(parsed(path)))
     ]
     assert found == ["pages.parts.state.url"]
 
@@ -191,14 +194,14 @@ def test_what_no_other_thread_sees_may_change(code):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_what_all_threads_share_stays_as_it_is(package):
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-    found = {name: list(shared_and_changing(tree)) for name, tree in trees.items() if name.split(".")[0] == package}
+    trees = {name: parsed(path) for name, path in MODULES.items() if name.split(".")[0] == package}
+    found = {name: list(shared_and_changing(tree)) for name, tree in trees.items()}
     assert {name: names for name, names in found.items() if names} == {}
 
 
 def words(path):
     """Classes and types that a module defines."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Assign | ast.AnnAssign):

@@ -156,6 +156,7 @@ def impatient():
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 def test_sixteen_threads_are_told_what_one_is(impatient):
     forget()
     doors, together = Doors(), Barrier(THREADS)

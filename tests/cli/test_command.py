@@ -222,6 +222,7 @@ OPTION = st.sampled_from(OPTIONS).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(models())), st.lists(OPTION, max_size=4))
 @settings(max_examples=200)
 def test_any_options_are_a_report_or_one_sentence(model, options):

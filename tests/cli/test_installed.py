@@ -9,6 +9,8 @@ from tests import ROOT
 from tests.browser import running
 from tests.pages.every_page import faults
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -85,7 +87,9 @@ def test_the_command_is_named(installed):
     assert "weighbridge.cli.dashboard:main" in done.stdout
 
 
+@pytest.mark.sweep
 def test_every_page_of_the_dashboard_opens(page, folder):
+    """As .ci/docker-steps sees those of the image."""
     page.set_default_timeout(60_000)
     command = [sys.executable, "bin/weighbridge", "--headless", "--port={port}"]
     with running(command, folder, PYTHONPATH=str(folder)) as address:

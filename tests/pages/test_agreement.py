@@ -16,6 +16,7 @@ from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
 from tests.pages.app import charts as drawn
 from tests.pages.app import page, rows, texts
+from tests.structures import swept
 
 GIB = 2**30
 SCALES = {"GiB": 1, "TiB": 1024}
@@ -53,7 +54,7 @@ def stacked(traces):
 
 
 @pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
-@pytest.mark.parametrize("model", models())
+@pytest.mark.parametrize("model", swept())
 def test_what_is_drawn_agrees(model, engine, monkeypatch):
     monkeypatch.setattr(verdict_module, "fewest_gpus", lambda *_: None)  # nothing here shows it, and the search is long
     kinds = [gpus()[name] for name in KINDS]

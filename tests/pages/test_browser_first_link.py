@@ -40,6 +40,12 @@ def test_first_link_of_a_fresh_process(page, path):
         follow(page, address, path)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=PAGES.values())
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=name, marks=() if path in ("", "derive") else pytest.mark.sweep)
+        for path, name in PAGES.items()
+    ],
+)
 def test_first_link_of_a_reader(page, address, path):
     follow(page, address, path)

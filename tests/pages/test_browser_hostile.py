@@ -12,16 +12,15 @@ from tests.pages.conftest import running_app
 from tests.pages.every_page import draw
 from tests.pages.test_outside_text import DOORS
 
-PLACES = cycle(("", "train", "plan", "derive", "compare", "attention"))
+PLACES = ("", "train", "plan", "derive", "compare", "attention")
+CASES = [
+    pytest.param(door, path, marks=() if number < len(PLACES) else pytest.mark.sweep)
+    for number, (door, path) in enumerate(zip(DOORS, cycle(PLACES), strict=False))
+]
+"""Each door on one page in turn; those after the first of each page by night."""
 
 
-@pytest.fixture(scope="module")
-def address():
-    with running_app() as address:
-        yield address
-
-
-@pytest.mark.parametrize(("door", "path"), tuple(zip(DOORS, PLACES, strict=False)))
+@pytest.mark.parametrize(("door", "path"), CASES)
 def test_no_foreign_request(page, address, door, path):
     """On one page in turn; test_outside_text reads what each door writes on more of them."""
     own, asked, refused = urlsplit(address).netloc, [], []
@@ -42,6 +41,7 @@ def test_headers_of_the_page(address):
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True])
 def test_metrics_are_shown_where_they_are_asked_for(asked):
     wish = {METRICS: "yes", EMBEDDING: "https://example.org"} if asked else {}

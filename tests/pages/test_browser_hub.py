@@ -105,6 +105,7 @@ def test_a_file_is_compared(page, address):
     expect(page.get_by_text("This is no safetensors file")).to_be_visible()
 
 
+@pytest.mark.sweep
 def test_all_presets_meet_their_published_totals(page, address):
     page.goto(f"{address}/verify")
     page.get_by_role("radio", name="All presets").click()
@@ -143,8 +144,8 @@ def test_a_token_opens_a_gated_model_and_is_in_no_link(page, address):
     ("model", "sentence"),
     [
         ("x/missing", "The Hub knows no x/missing"),
-        ("x/busy", "takes no more requests"),
-        ("x/broken", "a fault of its own (500)"),
+        pytest.param("x/busy", "takes no more requests", marks=pytest.mark.sweep),
+        pytest.param("x/broken", "a fault of its own (500)", marks=pytest.mark.sweep),
     ],
 )
 def test_a_fault_is_a_sentence_and_the_rest_goes_on(page, address, model, sentence):

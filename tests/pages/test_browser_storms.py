@@ -25,6 +25,10 @@ def readers(browser):
         context.close()
 
 
+MORE = [pytest.param(*how, marks=pytest.mark.sweep) for how in ((600, 0), (300, 5), (60, 60))]
+"""Keys and the milliseconds between them: longer storms, and a pace between those of the others."""
+
+
 def opened(page, address, path="", **query):
     page.goto(f"{address}/{path}?" + "&".join(f"{name}={value}" for name, value in (START | query).items()))
     drawn(page)
@@ -58,7 +62,7 @@ def agrees(page, fresh):
     assert seen(page) == seen(fresh)
 
 
-@pytest.mark.parametrize(("number", "pause"), [(600, 0), (300, 5), (100, 30), (60, 60), (40, 150), (200, 0)])
+@pytest.mark.parametrize(("number", "pause"), [*MORE, (100, 30), (40, 150), (200, 0)])
 def test_a_storm_on_two_sliders(readers, address, number, pause):
     """One after the other on the same page."""
     page, fresh = readers

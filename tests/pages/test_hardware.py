@@ -106,6 +106,7 @@ def test_a_map_under_another_engine():
     assert any("allocates as requests come" in text for text in texts(other.error))
 
 
+@pytest.mark.slow
 def test_the_map_of_llamacpp_is_of_files():
     """What a card or a Mac holds whole, in the files that people download."""
     app = opened(page("hardware", view="formats", model="Qwen/Qwen3-14B", engine="llamacpp"), "map_table_formats")

@@ -75,6 +75,7 @@ def test_the_machine_is_in_the_link():
     assert decode(encode(without, MACHINE), MACHINE, Scenario(), lambda source: {})[0].machine.my_gpus == ()
 
 
+@pytest.mark.slow
 def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     """Which file, where it lies, what to type; a click on a row of presets opens its files."""
     monkeypatch.setattr(drawn, "FEW", 2)

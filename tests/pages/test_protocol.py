@@ -1,11 +1,13 @@
 """What a reader, a browser and the server make of each other, however their messages meet: in the end the page is what
 a fresh one at its address is, and what was moved is where it was moved to."""
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.pages.wire import Browser, Server
 
+pytestmark = pytest.mark.slow
 SLIDERS = ("field_num_hidden_layers", "field_hidden_size")
 BOXES = ("batch", "tp", "max_num_seqs", "accumulation")
 MODEL = "Qwen/Qwen3-14B"

@@ -11,6 +11,7 @@ from pages.parts.state.scenario import places
 from presets import gpus, models
 from tests import ROOT
 from tests.pages.app import DRAWERS, charts, components, metrics, newest, opened, page, rows, run, texts
+from tests.structures import swept
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
 
@@ -115,7 +116,7 @@ def test_every_option_has_a_control(engine):
 FIRST = {preset.config["model_type"]: name for name, preset in reversed(models().items())}
 
 
-@pytest.mark.parametrize("model", [pytest.param(name, id=name) for name in FIRST.values()])
+@pytest.mark.parametrize("model", swept(FIRST.values()))
 def test_every_family_of_the_presets_draws(model):
     app = page(model=model, gpu="v100-sxm2-16gb,h200-sxm")
     assert len(metrics(app)) == 6

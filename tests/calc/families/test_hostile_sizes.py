@@ -70,6 +70,7 @@ def outcome(config):
     return None
 
 
+@pytest.mark.slow
 def test_no_number_is_endless():
     results = {
         (config["model_type"], path, value): outcome(changed(config, path, value)) for config, path, value in cases()

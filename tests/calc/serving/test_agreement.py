@@ -1,4 +1,4 @@
-"""Bars, cards, table and JSON of one report agree, for all presets and GPUs: they are read off one allocation."""
+"""Bars, cards, table and JSON of one report agree, for presets and GPUs: they are read off one allocation."""
 
 import json
 from functools import cache
@@ -17,14 +17,16 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
+from tests.structures import mark, swept
 
 pytestmark = pytest.mark.slow
 
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 KINDS["tensorrt-llm"] = usual_gpus()[::8]
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-CASES = [*product(models(), CHECKPOINT_ENGINES), *product(SAMPLED, ["tensorrt-llm"])]
-SETS_ASIDE = [case for case in CASES if case[1] != "transformers"]
+CASES = [pytest.param(name, engine, marks=mark(name)) for name, engine in product(models(), CHECKPOINT_ENGINES)]
+CASES += [pytest.param(name, "tensorrt-llm") for name in SAMPLED]
+SETS_ASIDE = [case for case in CASES if case.values[1] != "transformers"]
 
 
 @st.composite
@@ -82,7 +84,7 @@ def test_cards_bars_and_table_agree(model, engine):
         assert verdict.max_batch == (int(budget.concurrency) if allocation.starts(HIGH) else 0)
 
 
-@pytest.mark.parametrize("model", list(models()))
+@pytest.mark.parametrize("model", swept())
 def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
     found = weighed(model, "transformers")
     assert found.kv_budget == ()

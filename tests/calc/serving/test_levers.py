@@ -10,6 +10,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.levers import levers, spelled, ways
 from calc.serving.memory import Serving
 from presets import models
+from tests.structures import mark
 
 KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
 CASES = [
@@ -78,9 +79,15 @@ def test_each_lever_of_a_sample_does_it(model, gpu, engine, weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch", "context"), [(4, 8192), (1, 32_768), (64, 4096)])
-@pytest.mark.parametrize("gpu", KINDS)
-@pytest.mark.parametrize("model", models())
+@pytest.mark.parametrize(
+    ("model", "gpu", "batch", "context"),
+    [
+        pytest.param(model, gpu, batch, context, marks=mark(model, (load + place) % 3, 3))
+        for model in models()
+        for place, gpu in enumerate(KINDS)
+        for load, (batch, context) in enumerate([(4, 8192), (1, 32_768), (64, 4096)])
+    ],
+)
 def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
     """vLLM's, in the checkpoint's own format."""
     most = Architecture.from_config(models()[model].config).learned_positions or context
@@ -91,7 +98,10 @@ def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
 @pytest.mark.parametrize(
     ("engine", "weights"), [("vllm", "int4"), ("sglang", None), ("transformers", None), ("llamacpp", "Q8_0")]
 )
-@pytest.mark.parametrize(("model", "gpu"), list(zip(models(), cycle(KINDS), strict=False)))
+@pytest.mark.parametrize(
+    ("model", "gpu"),
+    [pytest.param(model, gpu, marks=mark(model)) for model, gpu in zip(models(), cycle(KINDS), strict=False)],
+)
 def test_each_lever_of_every_engine_does_it(model, gpu, engine, weights):
     """Each preset on one of the GPUs in turn."""
     config = models()[model].config

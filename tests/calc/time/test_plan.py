@@ -23,6 +23,7 @@ from calc.time.sensitivity import sensitivity
 from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_report import time_report
 from presets import models
+from tests.structures import mark
 
 SOME = list(models())[::8]
 """Presets on which slow checks are run."""
@@ -324,7 +325,7 @@ def test_prices_are_dated_rows_of_gpus_that_are_known():
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [("vllm", name) for name in models()]
+    [pytest.param("vllm", name, marks=mark(name)) for name in models()]
     + [(engine, name) for engine in ("sglang", "tensorrt-llm", "llamacpp") for name in SOME],
 )
 def test_a_cell_of_the_map_says_what_weigh_says(engine, name):

@@ -1,7 +1,6 @@
-"""Plan, the map and Weigh give one answer: every preset on four usual GPUs under three loads."""
+"""Plan, the map and Weigh give one answer: presets on four usual GPUs under three loads."""
 
 from functools import cache
-from itertools import product
 
 import pytest
 
@@ -18,6 +17,7 @@ from calc.time.plan import Search
 from calc.time.reply import reply
 from presets import models
 from tests import SAMPLED
+from tests.structures import mark, swept
 
 pytestmark = pytest.mark.slow
 KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
@@ -32,6 +32,12 @@ LOADS = {
 @cache
 def architecture(name):
     return Architecture.from_config(models()[name].config)
+
+
+def possible(name):
+    """Loads whose requests a model has positions for."""
+    most = architecture(name).learned_positions
+    return [load for load, needs in LOADS.items() if most is None or needs.context <= most]
 
 
 def planned(name, needs):
@@ -52,15 +58,14 @@ def laid_out(search, plan):
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
-        pytest.param(name, needs, id=f"{name}, {load}")
+        pytest.param(name, LOADS[load], id=f"{name}, {load}", marks=mark(name, number, len(loads)))
         for name in models()
-        for load, needs in LOADS.items()
-        if needs.context <= (architecture(name).learned_positions or needs.context)
+        for loads in [possible(name)]
+        for number, load in enumerate(loads)
     ],
 )
 def test_every_plan_fits_as_weigh_says(name, needs):
-    """The verdict, the headroom and the sequences of the best layout of each GPU and format, where a model has
-    positions for such requests."""
+    """The verdict, the headroom and the sequences of the best layout of each GPU and format."""
     search = planned(name, needs)
     for plan in search.plans() if search else ():
         serving, gpu = laid_out(search, plan), gpus()[plan.gpu]
@@ -74,7 +79,7 @@ def test_every_plan_fits_as_weigh_says(name, needs):
         assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits", (), plan.capacity)
 
 
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", swept())
 def test_one_user_waits_for_no_other_prompt(name):
     """With one user a step of each plan is the decode step that Weigh shows, within 1 %."""
     needs = Needs(users=1, prompt=32_000, output=768)
@@ -87,7 +92,13 @@ def test_one_user_waits_for_no_other_prompt(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"), [case for case in product(models(), MAPPED) if case[1] != "tensorrt-llm" or case[0] in SAMPLED]
+    ("name", "engine"),
+    [
+        pytest.param(name, engine, marks=mark(name, number, len(MAPPED)))
+        for name in models()
+        for number, engine in enumerate(MAPPED)
+        if engine != "tensorrt-llm" or name in SAMPLED
+    ],
 )
 def test_every_cell_of_the_map_says_what_weigh_says(name, engine):
     """The longest context and the tokens a second of the reports' own verdicts and times."""
