@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accuracy import disaggregated
 from benchmarks.accuracy.judged import left_out_in_turn, rows_of
 from benchmarks.accuracy.records import LeftOut
 from benchmarks.accuracy.served import ROWS, Server, predicted
@@ -14,6 +15,7 @@ from benchmarks.accuracy.time import as_text
 from calc.time.estimate import Estimate
 from pages.parts.verify.served_evidence import FIGURES, FILE, Served
 
+SEPARATE = "prefill and decode on separate GPUs"
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
 
 
@@ -25,9 +27,11 @@ def digits(estimate: Estimate) -> tuple[float, float, float]:
 
 def served(server: Server, source: str) -> Served:
     row = server.row
+    separate = row["mode"] == "disaggregated"
     return Served(
         **{name: row[name] for name in ("model", "weights", "gpu", "concurrency", "tpot_ms", "ttft_ms")},
-        gpus=row["tp"] * row["pp"] * row["dp"],
+        gpus=row["n_gpus"] if separate else row["tp"] * row["pp"] * row["dp"],
+        separate=separate,
         engine=ENGINES[row["engine"]],
         prompt=row["isl"],
         output=row["osl"],
@@ -39,15 +43,18 @@ def served(server: Server, source: str) -> Served:
 
 def whole(path: Path) -> dict[str, Any]:
     """What the file holds."""
-    every = list(predicted(*rows_of(path)))
+    rows, configs = rows_of(path)
+    every = list(predicted(rows, configs))
     found = [server for server in every if isinstance(server, Server)]
+    apart = list(disaggregated.predicted(rows, configs))
     addresses = [f"https://{name}" for name in json.loads(path.read_text(encoding="utf-8"))["sources"]]
-    rows = [served(server, addresses[server.row["source"]]).model_dump() for server in found]
-    sources = list(dict.fromkeys(row["source"] for row in rows))
-    out = Counter(left.reason for left in every if isinstance(left, LeftOut))
+    lines = [served(server, addresses[server.row["source"]]).model_dump() for server in (*found, *apart)]
+    sources = list(dict.fromkeys(line["source"] for line in lines))
+    reasons = (left.reason for left in every if isinstance(left, LeftOut))
+    out = Counter(why for why in reasons if not why.startswith(SEPARATE))
     return {
         "columns": list(Served.model_fields),
-        "rows": [[*list(row.values())[:-1], sources.index(row["source"])] for row in rows],
+        "rows": [[*list(line.values())[:-1], sources.index(line["source"])] for line in lines],
         "sources": sources,
         "crossed": [
             {"figure": figure, "column": column}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.accuracy import served_evidence, startup_evidence, time
+from benchmarks.accuracy import disaggregated, served_evidence, startup_evidence, time
 from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_table
 from benchmarks.accuracy.judged import rows_of
 from benchmarks.accuracy.served import predicted
@@ -96,8 +96,11 @@ def test_the_court_is_a_table_of_four_cells():
 def test_servers_are_what_the_formulas_give_now():
     """Of those that a clone holds, every 25th; else run python -m benchmarks.accuracy.served_evidence."""
     known = {row.model_copy(update={"source": ""}) for row in servers().servers()}
-    sample = [served_evidence.served(server, "") for server in predicted(*rows_of(DATA / "served.json"))]
-    assert len(sample) > 30
+    shared, separate = rows_of(DATA / "served.json"), rows_of(DATA / "disaggregated.json")
+    sample = [
+        served_evidence.served(server, "") for server in (*predicted(*shared), *disaggregated.predicted(*separate))
+    ]
+    assert len(sample) > 50
     assert known.issuperset(sample)
 
 
@@ -105,8 +108,8 @@ def test_the_page_says_how_near_servers_under_a_steady_load_are():
     app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
     tables = [element.value for element in app.markdown if "Width of the range" in element.value]
     # 952 servers of served.json are under a steady load; vLLM, SGLang and TensorRT-LLM on two generations
-    assert ["| All | 952 | " in table for table in tables] == [True, True]
-    assert all(
-        len(table.splitlines()) == 2 + 1 + len({(r.engine, r.generation) for r in servers().servers()})
-        for table in tables
-    )
+    assert ["| All on the same GPUs | 952 | " in table for table in tables] == [True, True]
+    # 182 more have prefill and decode on GPUs of their own
+    assert ["| All with prefill and decode on separate GPUs | 182 | " in table for table in tables] == [True, True]
+    groups = {(row.separate, row.engine, row.generation) for row in servers().servers()}
+    assert all(len(table.splitlines()) == 2 + 2 + len(groups) for table in tables)

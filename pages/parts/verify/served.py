@@ -31,7 +31,9 @@ def draw(found: Servers) -> None:
     )
     head = [say("Engine and GPUs"), say("Records"), say("Median error"), say("Within 25%")]
     head += [say("Inside the range"), say("Width of the range")]
-    groups = {say("All"): rows} | {f"{engine}, {gpu}": group for (engine, gpu), group in by_engine(rows).items()}
+    groups = {say("All on the same GPUs"): [row for row in rows if not row.separate]}
+    groups |= {say("All with prefill and decode on separate GPUs"): [row for row in rows if row.separate]}
+    groups |= {titled(*kind): group for kind, group in by_engine(rows).items()}
     for figure, title in FIGURES.items():
         st.markdown(f"**{say(title)}**")
         lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
@@ -39,14 +41,19 @@ def draw(found: Servers) -> None:
         crossed = {row.column: row.median_error for row in found.crossed if row.figure == figure}
         st.caption(
             say(
-                "The constants are fitted on all of these. With each model left out in turn, and one factor an engine "
-                "fitted on the others, the median error is {model}; with each GPU left out, {gpu}.",
+                "The constants are fitted on those on the same GPUs. With each model left out in turn, and one factor "
+                "an engine fitted on the others, the median error is {model}; with each GPU left out, {gpu}.",
                 model=f"{crossed['model']:.1%}",
                 gpu=f"{crossed['gpu']:.1%}",
             )
         )
     records(rows)
     left_out(found)
+
+
+def titled(separate: bool, engine: str, generation: str) -> str:
+    """A group of servers."""
+    return say("{engine}, {gpu}, separate", engine=engine, gpu=generation) if separate else f"{engine}, {generation}"
 
 
 def left_out(found: Servers) -> None:

@@ -17,7 +17,6 @@ FIGURES: dict[Figure, Message] = {
     "ttft_ms": Message("Time to first token (TTFT)"),
 }
 REASONS = {
-    "prefill and decode on separate GPUs": Message("Prefill and decode run on separate GPUs"),
     "all requests at once": Message("All requests come at once"),
     "requests waited": Message("Requests waited: fewer ran at once than is stated"),
     "2 to 4 times slower": Message("Several times slower than the same model elsewhere: not as stated"),
@@ -39,6 +38,7 @@ class Served(Frozen):
     prompt: int
     output: int
     concurrency: int
+    separate: bool  # prefill and decode run on GPUs of their own
     tpot_ms: float
     tpot_ours: tuple[float, float, float]
     ttft_ms: float
@@ -88,12 +88,12 @@ class Servers(Frozen):
             yield Served(**row | {"source": self.sources[row["source"]]})
 
 
-def by_engine(rows: Iterable[Served]) -> Mapping[tuple[str, str], list[Served]]:
-    """Servers by engine and generation of GPU."""
-    found: dict[tuple[str, str], list[Served]] = {}
-    for row in sorted(rows, key=lambda row: (row.engine, row.generation)):
-        found.setdefault((row.engine, row.generation), []).append(row)
-    return found
+def by_engine(rows: Iterable[Served]) -> Mapping[tuple[bool, str, str], list[Served]]:
+    """Servers by whether prefill and decode are separate, engine and generation of GPU."""
+    groups: dict[tuple[bool, str, str], list[Served]] = {}
+    for row in sorted(rows, key=lambda row: (row.separate, row.engine, row.generation)):
+        groups.setdefault((row.separate, row.engine, row.generation), []).append(row)
+    return groups
 
 
 class ServedSummary(Frozen):
