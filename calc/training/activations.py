@@ -1,7 +1,7 @@
 """Activation functions as transformers computes them (`activations.py`): in one kernel, or operation by operation."""
 
 from calc.model.kernels import Kernels
-from calc.training.autograd import Name, TrackedTensor
+from calc.training.autograd import Name, TrackedTensor, scoped
 from calc.training.rearranging import Rearranging
 
 
@@ -13,12 +13,14 @@ class Activations(Rearranging):
         super().__init__(width, autocast=autocast)
         self.kernels, self.fused, self.trains = kernels, fused, trains
 
+    @scoped
     def gate(self, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
         """act(gate)·up."""
         if self.fused:
             return self.fused_gate(gate, up, "gated")
         return self.multiply(self.activated(gate, "activated gate"), up, "gated")
 
+    @scoped
     def activated(self, x: TrackedTensor, label: Name = "activated") -> TrackedTensor:
         """act(x)."""
         if self.kernels.activation == "written_out" and not self.fused:
@@ -31,29 +33,24 @@ class Activations(Rearranging):
             return self.xielu(x, label)
         return self.activation(x, label)
 
+    @scoped
     def written_out_gelu(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
         label: Name = "steps of GELU"
         half = self.scale(x, label)
-        inner = [self.add(x, self.scale(self.power(x, label), label), label)]
-        inner.append(self.scale(inner.pop(), label))
-        inner.append(self.result_saved(inner.pop(), label))
-        inner.append(self.shift(inner.pop(), label))
-        return self.multiply(half, inner.pop(), name)
+        inner = self.scale(self.add(x, self.scale(self.power(x, label), label), label), label)
+        return self.multiply(half, self.shift(self.result_saved(inner, label), label), name)
 
+    @scoped
     def xielu(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """xIELU, arXiv:2411.13010, by two trained numbers: α₊·x² + β·x above zero and (eˣ - 1 - x)·α₋ + β·x below, both
         for all of x (`XIELUActivation._xielu_python`)."""
         label: Name = "steps of xIELU"
         width = 4 if self.autocast else x.width  # softplus of the two runs in 32 bits
         above, below = (self.weight(1, width, trained=self.trains) for _ in range(2))
-        mask = self.new("masks of xIELU", x.columns, 1, x.unit)
-        square = [self.multiply(above, x, label)]
-        square.append(self.multiply(square.pop(), x, label))
-        first = self.add(square.pop(), self.scale(x, label), label)
-        inner = [self.clamped_below(x, label)]
-        inner.append(self.exponential_less_one(inner.pop(), label))
-        inner.append(self.subtract(inner.pop(), x, label))
-        inner.append(self.multiply(inner.pop(), below, label))
-        second = self.add(inner.pop(), self.scale(x, label), label)
+        mask = self.local(self.new("masks of xIELU", x.columns, 1, x.unit))
+        square = self.multiply(self.multiply(above, x, label), x, label)
+        first = self.add(square, self.scale(x, label), label)
+        inner = self.subtract(self.exponential_less_one(self.clamped_below(x, label), label), x, label)
+        second = self.add(self.multiply(inner, below, label), self.scale(x, label), label)
         return self.chosen(mask, first, second, name)

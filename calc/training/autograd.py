@@ -1,13 +1,17 @@
 """What PyTorch's autograd holds while a layer runs forward and backward.
 
-Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. A
-storage lives as long as something refers to it, a variable of the function that made it or a node that saved it, by
-Python's own reference counts, as in PyTorch. The tape notes when each storage comes and goes.
+Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. The
+tape notes each use of a storage: when it is made, when an operation reads it, when a node that saved it goes back. A
+storage is in memory from its first use to its last. What PyTorch's Python code holds for longer than it reads it is
+said so: a function that is `@scoped` holds its arguments and each `tape.local(x)` until it returns or says
+`tape.free(x)`, a block its `with tape.alive(x)`. What else refers to a tensor here means nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import cast
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 Bytes = tuple[int, ...]
 """Bytes of each unit."""
@@ -31,27 +35,15 @@ class CountedBy(IntEnum):
 NOTHING: Bytes = (0,) * len(CountedBy)
 
 
-class Storage:
-    """Memory of one or more tensors; gone with the last reference, which the tape's events note."""
-
-    __slots__ = ("events", "number")
-
-    def __init__(self, events: list[int], number: int) -> None:
-        self.events, self.number = events, number
-
-    def __del__(self) -> None:
-        self.events.append(-1 - self.number)
-
-
 class TrackedTensor:
-    """So many columns for each of a unit, of `width` bytes. A weight has no storage of its own here: it is counted
-    with the weights."""
+    """So many columns for each of a unit, of `width` bytes, in the storage of this number. A weight has none here: it
+    is counted with the weights."""
 
     __slots__ = ("by_heads", "columns", "node", "slot", "storage", "unit", "width")
 
     def __init__(
         self,
-        storage: Storage | None,
+        storage: int | None,
         columns: int,
         width: int,
         unit: CountedBy,
@@ -78,7 +70,7 @@ class Node:
         self,
         inputs: Sequence[tuple["Node", int] | None] = (),
         backward: Backward | None = None,
-        saved: Sequence[Storage | None] = (),
+        saved: Sequence[int | None] = (),
         outputs: int = 1,
     ) -> None:
         self.inputs, self.backward, self.saved = inputs, backward, saved
@@ -88,15 +80,16 @@ class Node:
 
 
 class Checkpointed:
-    """A part that saves nothing on the way forward. The first of its nodes that needs something runs it again, as far
-    as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
+    """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
+    again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
-    __slots__ = ("count", "run", "saved")
+    __slots__ = ("count", "inputs", "run", "saved", "unread")
 
-    def __init__(self, run: Callable[[], object]) -> None:
-        self.run = run
+    def __init__(self, run: Callable[[], object], inputs: Sequence[TrackedTensor]) -> None:
+        self.run, self.inputs = run, inputs
         self.count = 0  # nodes that save something
-        self.saved: list[Sequence[Storage | None]] | None = None  # by each of them, once it has run again
+        self.unread: list[int] = []  # those that no gradient comes to, whose memory is there until all others have gone
+        self.saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
 
 
 class AllSavedError(Exception):
@@ -114,46 +107,94 @@ class Accumulator(Node):
 
 
 class Tape:
-    """Storages in the order in which they come and go, and the nodes of the graph in the order of the forward pass."""
+    """The uses of storages in their order, and the nodes of the graph in the order of the forward pass."""
 
     def __init__(self) -> None:
         self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
-        self.events: list[int] = []  # number of a storage that comes; of one that goes, counted from -1 down
+        self.uses: list[int] = []  # numbers of storages, as they are made and read
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
+        self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
         self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
         self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
-        self.mark: int | None = None  # events before the loss
+        self.mark: int | None = None  # uses before the loss
+        self.scopes: list[list[TrackedTensor]] = []  # what each function that runs holds until it returns
         self.recording = True
         self.part: Checkpointed | None = None  # that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
 
     def new(
-        self, name: Name, columns: int, width: int, unit: CountedBy = CountedBy.TOKEN, *, by_heads: bool = False
+        self,
+        name: Name,
+        columns: int,
+        width: int,
+        unit: CountedBy = CountedBy.TOKEN,
+        *read: TrackedTensor | None,
+        by_heads: bool = False,
     ) -> TrackedTensor:
-        """A tensor in memory of its own."""
+        """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
-        self.events.append(number)
-        return TrackedTensor(Storage(self.events, number), columns, width, unit, by_heads=by_heads)
+        self.uses.append(number)
+        self.use(*read)
+        return TrackedTensor(number, columns, width, unit, by_heads=by_heads)
 
-    def like(self, name: Name, tensor: TrackedTensor) -> TrackedTensor:
-        return self.new(name, tensor.columns, tensor.width, tensor.unit, by_heads=tensor.by_heads)
+    def like(self, name: Name, tensor: TrackedTensor, *read: TrackedTensor | None) -> TrackedTensor:
+        return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
+
+    def use(self, *tensors: TrackedTensor | None) -> None:
+        """Note that tensors are still in memory."""
+        self.uses += [tensor.storage for tensor in tensors if tensor is not None and tensor.storage is not None]
+
+    def read(self, saved: Iterable[int | None]) -> None:
+        """Note that what a node saved is still in memory."""
+        self.uses += [number for number in saved if number is not None]
+
+    @contextmanager
+    def alive(self, *tensors: TrackedTensor | None) -> Iterator[None]:
+        """Tensors that are in memory until the block ends, whatever reads them last."""
+        try:
+            yield
+        finally:
+            self.use(*tensors)
+
+    def local(self, tensor: TrackedTensor) -> TrackedTensor:
+        """A tensor that is in memory until the function in which it is made returns."""
+        self.scopes[-1].append(tensor)
+        return tensor
+
+    def free(self, *tensors: TrackedTensor) -> None:
+        """Let go of what a function holds before it returns."""
+        self.use(*tensors)
+        for tensor in tensors:
+            if tensor in self.scopes[-1]:
+                self.scopes[-1].remove(tensor)
+
+    @contextmanager
+    def scope(self, tensors: Iterable[TrackedTensor]) -> Iterator[None]:
+        """A function that runs, and its arguments."""
+        self.scopes.append(list(tensors))
+        try:
+            yield
+        finally:
+            self.use(*self.scopes.pop())
 
     def count_elsewhere(self, tensor: TrackedTensor) -> None:
         """Take the size off a storage that another part of the model counts."""
         assert tensor.storage is not None
-        name, unit, _ = self.sizes[tensor.storage.number]
-        self.sizes[tensor.storage.number] = name, unit, 0
+        name, unit, _ = self.sizes[tensor.storage]
+        self.sizes[tensor.storage] = name, unit, 0
 
     def record(
         self,
         out: TrackedTensor,
         inputs: Iterable[TrackedTensor],
         backward: Backward,
-        saved: Sequence[Storage | None] = (),
+        saved: Sequence[int | None] = (),
     ) -> TrackedTensor:
-        """The output of an operation, with its node where a gradient will pass."""
+        """The output of an operation that has read its inputs, with its node where a gradient will pass."""
+        inputs = list(inputs)
+        self.use(out, *inputs)
         if self.recording:
             sources = [None if tensor.node is None else (tensor.node, tensor.slot) for tensor in inputs]
             if any(sources):
@@ -177,15 +218,18 @@ class Tape:
             return
         part.saved.append(node.saved)
         if len(part.saved) == part.count:
-            if out.storage is not None and all(one is None or one.number < out.storage.number for one in node.saved):
+            if out.storage is not None and all(one is None or one < out.storage for one in node.saved):
                 self.count_elsewhere(out)
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:
-        """Give a node of a checkpointed part what it saved."""
+        """Give a node of a checkpointed part what it saved. Its inputs are in memory until the last of them has it."""
+        self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
             self.run_again(part)
+        for place in part.unread:
+            self.read(part.saved[place])
         node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
 
     def run_again(self, part: Checkpointed) -> None:
@@ -195,44 +239,42 @@ class Tape:
     def leaf(self, tensor: TrackedTensor) -> Node:
         """Make a tensor one whose gradient is asked for."""
         tensor.node = Node()
+        self.leaves.append(tensor.node)
         return tensor.node
 
     def backward(self, source: tuple[Node, int], gradient: TrackedTensor) -> None:
         """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
         self.deliver(source, gradient)
-        del source, gradient
         while self.nodes:
             self.step(self.nodes.pop())
 
     def step(self, node: Node) -> None:
-        """Go back through one node; then what it saved is let go of. A gradient belongs to the operation that it is
-        handed to, which may let go of it at once."""
-        backward, gradients = node.backward, node.gradients
-        node.backward, node.gradients = None, []
-        if backward is not None and any(gradients):
+        """Go back through one node: its gradient is in memory until its backward returns, unless that frees it before;
+        what it saved, until then too."""
+        results: Sequence[TrackedTensor | None] = ()
+        if node.backward is not None and any(node.gradients):
             if node.part is not None:
                 self.unpack(node, node.part)
-            alone = len(gradients) == 1
-            results = list(backward(cast(TrackedTensor, gradients.pop() if alone else next(filter(None, gradients)))))
-            del gradients, backward
-            node.saved = ()
-            results.reverse()
-            for target in node.inputs:
-                result = results.pop()
-                if target is not None and result is not None:
-                    self.deliver(target, result)
+            gradient = next(filter(None, node.gradients))
+            with self.scope(filter(None, node.gradients)):
+                results = node.backward(gradient)
+        elif node.part is not None:
+            node.part.unread.append(node.place)
+        self.read(node.saved)
+        for target, result in zip(node.inputs, results, strict=False):
+            if target is not None and result is not None:
+                self.deliver(target, result)
 
     def deliver(self, target: tuple[Node, int], gradient: TrackedTensor) -> None:
         """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
         node, slot = target
         waiting = node.gradients[slot]
         if waiting is not None:
-            waiting_name = "gradients of weights" if waiting.unit == CountedBy.ONCE else "gradients of activations"
-            node.gradients[slot] = self.like(waiting_name, waiting)
-        else:
-            node.gradients[slot] = gradient
+            name = "gradients of weights" if waiting.unit == CountedBy.ONCE else "gradients of activations"
+            gradient = self.like(name, waiting, waiting, gradient)
+        self.use(gradient)
+        node.gradients[slot] = gradient
         if isinstance(node, Accumulator):
-            del gradient
             self.accumulated(node, first=waiting is None)
 
     def accumulated(self, node: Accumulator, *, first: bool) -> None:
@@ -243,3 +285,43 @@ class Tape:
         if not (node.left or self.keeps_gradients):
             self.weights.remove(node)
             node.gradients = [None]
+
+    def timeline(self) -> "Timeline":
+        """When each storage comes and goes."""
+        last = {number: place for place, number in enumerate(self.uses)}
+        events: list[int] = []
+        before: list[int] = []
+        made = 0
+        for place, number in enumerate(self.uses):
+            before.append(len(events))
+            if number == made:
+                events.append(number)
+                made += 1
+            if last[number] == place:
+                events.append(-1 - number)
+        return Timeline(events, [*before, len(events)])
+
+
+class Timeline(NamedTuple):
+    """Storages as they come and go."""
+
+    events: list[int]  # number of a storage that comes; of one that goes, counted from -1 down
+    before: list[int]  # events before so many uses of the tape
+
+
+Arguments = ParamSpec("Arguments")
+AnyTape = TypeVar("AnyTape", bound=Tape)
+Result = TypeVar("Result")
+
+
+def scoped(
+    function: Callable[Concatenate[AnyTape, Arguments], Result],
+) -> Callable[Concatenate[AnyTape, Arguments], Result]:
+    """A function on a tape that holds its arguments, and what is local to it, until it returns."""
+
+    @wraps(function)
+    def holding(tape: AnyTape, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with tape.scope(argument for argument in args if isinstance(argument, TrackedTensor)):
+            return function(tape, *args, **kwargs)
+
+    return holding

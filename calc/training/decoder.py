@@ -5,7 +5,7 @@ from calc.model.block import Block, Norm
 from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
-from calc.training.autograd import TrackedTensor
+from calc.training.autograd import TrackedTensor, scoped
 from calc.training.experts import beside_dense, mixture
 from calc.training.latent import compressed_attention, latent_attention
 from calc.training.modules import Modules, Rotary
@@ -15,6 +15,7 @@ from calc.training.training_feedforward import mlp
 from calc.training.training_recurrent import recurrent
 
 
+@scoped
 def layer(
     t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None, inputs: TrackedTensor | None
 ) -> TrackedTensor:
@@ -22,33 +23,31 @@ def layer(
     those of single layers, where there are any."""
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
         return parallel(t, block, x, rotary)
-    lingering: list[TrackedTensor] = []
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
         x = before(t, block, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
-        x = mixed(t, block, x, rotary)
-        x = behind(t, block, x)
-        lingering += [x] if t.kernels.holds_attended else []
-        x = summed(t, block, residual, x)
+        with t.alive(residual):
+            x = behind(t, block, mixed(t, block, x, rotary))
+            x = summed(t, block, residual, t.local(x) if t.kernels.holds_attended else x)
     if block.ffn is not None:
         residual = x
         x = before(t, block, x)
-        residual = x if t.kernels.normed_stream else residual
-        x = fed(t, block, x, residual)
-        x = behind(t, block, x)
-        x = summed(t, block, residual, x)
+        residual = t.local(x if t.kernels.normed_stream else residual)
+        x = summed(t, block, residual, behind(t, block, fed(t, block, x, residual)))
     if inputs is not None:
         x = mixed_in(t, block, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
+@scoped
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """What mixers or a feed-forward read: the states of all tokens, normed by most."""
     normed = block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
 
+@scoped
 def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """The norm of a block's output, for those that have one, and dropout."""
     if len(block.norms) == 4 or not block.norms_first:
@@ -56,6 +55,7 @@ def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
 
 
+@scoped
 def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
     """The residual stream; with a norm behind the sum in OPT-350m."""
     if t.kernels.normed_stream:
@@ -64,17 +64,20 @@ def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) 
     return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
+@scoped
 def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
     x = before(t, block, x)
-    attended = behind(t, block, mixed(t, block, x, rotary))
+    attended = t.local(behind(t, block, mixed(t, block, x, rotary)))
     if len(block.norms) > 1:
-        x = before(t, block, residual)
-    x = behind(t, block, fed(t, block, x, residual))
+        with t.alive(x):
+            x = before(t, block, residual)
+    x = t.local(behind(t, block, fed(t, block, x, residual)))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
+@scoped
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """What the mixers make of the same states, side by side where there are several."""
     first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
@@ -84,6 +87,7 @@ def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
     return y
 
 
+@scoped
 def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     if isinstance(mixer, GQA):
         return grouped_query(t, mixer, norm, x, rotary)
@@ -94,6 +98,7 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rot
     return recurrent(t, mixer, x)
 
 
+@scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
     if isinstance(block.ffn, MoE):

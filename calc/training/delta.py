@@ -4,9 +4,11 @@
 from typing import NamedTuple
 
 from calc.model.linear_attention import GatedDeltaNet
-from calc.training.autograd import CountedBy, TrackedTensor
+from calc.training.autograd import CountedBy, TrackedTensor, scoped
 from calc.training.modules import Modules
 from calc.training.scans import chunked, gated_norm, mixed_by_convolution, scan_over_chunks
+
+PAIRS = "decays between tokens of a chunk"
 
 
 class Projected(NamedTuple):
@@ -19,29 +21,30 @@ class Projected(NamedTuple):
     held: TrackedTensor | None = None  # what the layer holds on to without a need
 
 
+@scoped
 def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTensor:
     """Projections, a convolution, the delta rule, and a norm with a gate."""
     k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
     mixed, z, b, a, held = projections(t, mixer, x)
-    states = [mixed_by_convolution(t, mixed)]
-    del mixed
-    query, key, value = t.split(states.pop(), k, k, v)
-    strength = t.result_saved(b, "strengths of updates")
-    decay = decays(t, mixer, a)
+    b, a, held = t.local(b), t.local(a), held and t.local(held)
+    query, key, value = t.split(mixed_by_convolution(t, mixed), k, k, v)
+    strength = t.local(t.result_saved(b, "strengths of updates"))
+    decay = t.local(decays(t, mixer, a))
     y = delta_rule(t, mixer, query, key, value, strength, decay)
-    del query, key, value
-    z = t.matrix(x, "in_z", v, "gate of the recurrent block") if z is None else z
+    z = t.local(t.matrix(x, "in_z", v, "gate of the recurrent block") if z is None else z)
     y = gated_norm(t, y, z, mixer.n_v, mixer.d_v)
-    del held
-    return t.matrix(y, "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
+    if held is not None:
+        t.free(held)
+    return t.matrix(t.local(y), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
 
 
+@scoped
 def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected:
     """Queries, keys and values side by side, a gate, and what strengths and decays are made of."""
     k, v, label = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v, "queries, keys and values"
     if t.packs("in_q", "in_z"):
         both = t.matrix(x, "in_q", 2 * k + 2 * v, "queries, keys, values and gate")
-        rates = t.split(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays"), mixer.n_v, mixer.n_v)
+        rates = t.split(t.local(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays")), mixer.n_v, mixer.n_v)
         parts = [t.copied_view(part, label) for part in t.split(both, k, k, v, v)]
         b, a = (t.copied_view(part, "strengths and decays") for part in rates)
         return Projected(t.concatenate(parts[:3], label), parts[3], b, a, both)
@@ -51,10 +54,10 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         return Projected(mixed, z, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
     parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
     mixed = t.concatenate(parts, label)
-    del parts
     return Projected(mixed, None, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
 
 
+@scoped
 def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
     """-exp(A)·softplus(a + bias), in 32 bits."""
     label = "decays in 32 bits"
@@ -64,6 +67,7 @@ def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
     return t.multiply(rate, t.activation(t.add_weight(t.cast(a, 4, label), bias, label), label), label)
 
 
+@scoped
 def delta_rule(
     t: Modules,
     mixer: GatedDeltaNet,
@@ -79,32 +83,32 @@ def delta_rule(
     pairs, label, wide = n * c * c, "states within chunks", "states of the scan in 32 bits"
     if mixer.n_k != n:
         query, key = (t.repeat(part, n // mixer.n_k, "queries and keys of every value head") for part in (query, key))
-    query, key, value, strength, decay = (t.copied_in(part, 4, wide) for part in (query, key, value, strength, decay))
+    with t.alive(query, key, value, strength, decay):
+        parts = [t.copied_in(part, 4, wide) for part in (query, key, value, strength, decay)]
+    query, key, value, strength, decay = parts
     query = t.multiply(query, t.inverse_norm(query, n, label), label)
     key = t.multiply(key, t.inverse_norm(key, n, label), label)
     query = t.scale(query, label)
-    query, key, value = (chunked(t, part, c, wide) for part in (query, key, value))
-    strength, decay = (chunked(t, part, c, wide) for part in (strength, decay))
-    value_update = t.multiply(value, strength, label)
-    key_update = t.multiply(key, strength, label)
-    total = t.shift(decay, "decays in 32 bits")
-    pairwise = [t.difference_of_all(total, pairs, "decays between tokens of a chunk")]
-    pairwise.append(t.scale(pairwise.pop(), "decays between tokens of a chunk"))
-    between = t.exponential(pairwise.pop(), "decays between tokens of a chunk")
-    system = t.multiply(t.matmul(key_update, key, pairs, label), between, label)
-    within = t.multiply(t.matmul(query, key, pairs, label), between, label)
-    decayed = t.multiply(key_update, t.exponential(total, "decays in 32 bits"), label)
-    new_values = t.solved(system, value_update, label)
-    corrections = t.solved(system, decayed, label)
+    with t.alive(query, key, value):
+        query, key, value = (chunked(t, part, c, wide) for part in (query, key, value))
+    t.local(value)
+    with t.alive(strength, decay):
+        strength, decay = (t.local(chunked(t, part, c, wide)) for part in (strength, decay))
+    value_update = t.local(t.multiply(value, strength, label))
+    key_update = t.local(t.multiply(key, strength, label))
+    total = t.local(t.shift(decay, "decays in 32 bits"))
+    pairwise = t.scale(t.difference_of_all(total, pairs, PAIRS), PAIRS)
+    between = t.local(t.exponential(pairwise, PAIRS))
+    system = t.local(t.multiply(t.matmul(key_update, key, pairs, label), between, label))
+    within = t.local(t.multiply(t.matmul(query, key, pairs, label), between, label))
+    decayed = t.local(t.multiply(key_update, t.exponential(total, "decays in 32 bits"), label))
+    new_values = t.local(t.solved(system, value_update, label))
+    corrections = t.local(t.solved(system, decayed, label))
     out = t.like("output of the scan in 32 bits", new_values)
-    query = t.multiply(query, t.exponential(total, "decays in 32 bits"), label)
-    left = t.exponential(t.shift(total, "decays in 32 bits"), "decays in 32 bits")
-    key = t.multiply(key, left, label)
-    parts = (corrections, query, within, key)
-    last = t.new("values of chunks", 2 * n * c * d_v, 4, CountedBy.SEQUENCE)  # what the loop leaves under its names
-    outs = [scan_over_chunks(t, out, new_values, parts, values=n * c * d_v, state=n * d_k * d_v)]
-    del out
-    outs.append(t.copied_view(outs.pop(), "output of the scan in 32 bits"))
-    y = t.unchunked(outs.pop(), n * d_v, before, "output of the scan")
-    del last
-    return y
+    query = t.local(t.multiply(query, t.exponential(total, "decays in 32 bits"), label))
+    left = t.local(t.exponential(t.shift(total, "decays in 32 bits"), "decays in 32 bits"))
+    key = t.local(t.multiply(key, left, label))
+    inputs = (corrections, query, within, key)
+    t.local(t.new("values of chunks", 2 * n * c * d_v, 4, CountedBy.SEQUENCE))  # what the loop leaves under its names
+    out = scan_over_chunks(t, out, new_values, inputs, values=n * c * d_v, state=n * d_k * d_v)
+    return t.unchunked(t.copied_view(out, "output of the scan in 32 bits"), n * d_v, before, "output of the scan")

@@ -1,6 +1,6 @@
 """Operations on single elements: differences, exponentials, choices (torch 2.13's `derivatives.yaml`)."""
 
-from calc.training.autograd import Name, TrackedTensor
+from calc.training.autograd import Name, TrackedTensor, scoped
 from calc.training.training_operations import Operations, saved_for_each_other, sides_of
 
 
@@ -15,19 +15,21 @@ class Elementwise(Operations):
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             first = self.in_type(gradient, widths[0])
             negated = self.again(gradient)
-            del gradient
+            self.free(gradient)
             return [first, self.in_type(negated, widths[1])]
 
         return self.record(out, [a, b], backward)
 
+    @scoped
     def exponential(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """eˣ in 32 bits under autocast: saves its output."""
         return self.result_saved(self.cast(x, 4, name) if self.autocast else x, name)
 
+    @scoped
     def exponential_less_one(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """eˣ - 1 in 32 bits under autocast: saves its output."""
         if self.autocast:
-            x = self.cast(x, 4, name)
+            x = self.become(x, 4, name)
         out = self.like(name, x)
         return self.record(out, [x], self.by_way_of(self.again, self.again), [out.storage])
 
@@ -36,10 +38,7 @@ class Elementwise(Operations):
         out, side = self.new(name, columns, x.width, x.unit), (x.columns, x.width, x.unit)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            negated = self.again(gradient)
-            first = self.gradient(side)
-            del gradient, negated
-            return [first]
+            return [self.gradient(side, self.again(gradient))]
 
         return self.record(out, [x], backward)
 
@@ -50,27 +49,22 @@ class Elementwise(Operations):
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             products = [side and self.again(gradient) for side in sides]
-            del gradient
-            results: list[TrackedTensor | None] = []
-            for side in sides:
-                product = products.pop(0)
-                results.append(product if side is None or side[0] == columns else self.gradient(side))
-                del product
-            return results
+            self.free(gradient)
+            return [
+                product if side is None or side[0] == columns else self.gradient(side, product)
+                for side, product in zip(sides, products, strict=True)
+            ]
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
     def inverse_norm(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
         """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
         squares, side = self.like(name, x), (x.columns, x.width, x.unit)
-        out = self.new(name, heads, x.width, x.unit)
-        del squares
+        out = self.new(name, heads, x.width, x.unit, squares)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             first, second = self.gradient(side), self.gradient(side)
-            total = self.gradient(side)
-            del first, second
-            return [total]
+            return [self.gradient(side, first, second)]
 
         return self.record(out, [x], backward, [x.storage, out.storage])
 
@@ -86,7 +80,7 @@ class Elementwise(Operations):
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             sides = [self.again(gradient) for _ in widths]
-            del gradient
+            self.free(gradient)
             return [self.in_type(side, width) for side, width in zip(sides, widths, strict=True)]
 
         return self.record(out, [a, b], backward, [mask.storage])

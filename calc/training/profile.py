@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import ge
 from typing import NamedTuple, Protocol, TypeVar
 
-from calc.training.autograd import NOTHING, Bytes, CountedBy, Name, Tape, TrackedTensor
+from calc.training.autograd import NOTHING, Bytes, CountedBy, Name, Tape, Timeline, TrackedTensor
 
 
 class Top(NamedTuple):
@@ -21,6 +21,7 @@ class Profile:
     """What a part of a model holds beyond what stands outside of it."""
 
     tape: Tape
+    timeline: Timeline
     outside: frozenset[int]  # storages that are counted elsewhere
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
@@ -38,7 +39,7 @@ class Profile:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
         if event not in self.named:
             names: dict[tuple[Name, bool], list[int]] = {}
-            for number in alive(self.tape, self.outside, event):
+            for number in alive(self.timeline, self.outside, event):
                 name, unit, size = self.tape.sizes[number]
                 names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
             self.named[event] = {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
@@ -50,10 +51,10 @@ class Profile:
         return self.input in self.waiting
 
 
-def alive(tape: Tape, outside: frozenset[int], event: int) -> list[int]:
+def alive(timeline: Timeline, outside: frozenset[int], event: int) -> list[int]:
     """The storages that are alive after so many events, but for those outside."""
     numbers: dict[int, None] = {}
-    for number in tape.events[:event]:
+    for number in timeline.events[:event]:
         if number >= 0:
             numbers[number] = None
         else:
@@ -67,51 +68,53 @@ def profile(
     inputs: list[TrackedTensor],
     run: Callable[[list[TrackedTensor]], TrackedTensor],
 ) -> Profile:
-    """Run a part forward and back. `inputs` is what it reads, which nothing else refers to; it may let go of it."""
-    numbers = frozenset(tensor.storage.number for tensor in outside if tensor.storage is not None)
-    number = inputs[0].storage.number if inputs and inputs[0].storage is not None else None
-    entered = len(tape.events)
+    """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
+    autocast has cast, until its region ends."""
+    numbers = frozenset(tensor.storage for tensor in outside if tensor.storage is not None)
+    number = inputs[0].storage if inputs else None
+    marks = [len(tape.uses)]
     y = run(inputs)
-    left = len(tape.events)
-    source, size = (y.node, y.slot), (y.columns, y.width, y.unit)
-    inputs.clear()
-    del y
-    after_forward = len(tape.events)
-    tape.casts.clear()
-    saved = len(tape.events)
-    if source[0] is not None:
-        tape.backward((source[0], source[1]), tape.new("gradients of activations", *size))
-    done = len(tape.events)
+    marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
+    tape.use(y, *inputs)
+    marks.append(len(tape.uses))
+    tape.use(*tape.casts, *tape.casts.values())
+    marks.append(len(tape.uses))
+    if y.node is not None:
+        tape.backward((y.node, y.slot), tape.new("gradients of activations", y.columns, y.width, y.unit))
+    marks.append(len(tape.uses))
     outputs = [
         sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
     ]
-    tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
     of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
-    meter = Meter(tape, numbers)
+    tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
+    timeline = tape.timeline()
+    entered, marked, left, after_forward, saved, done = (timeline.before[mark] for mark in marks)
+    meter = Meter(tape, timeline, numbers)
     meter.at(entered)
-    forward = meter.peaks(left if tape.mark is None else tape.mark)
+    forward = meter.peaks(marked)
     return Profile(
         tape=tape,
+        timeline=timeline,
         outside=numbers,
         forward=forward,
         loss=() if tape.mark is None else meter.peaks(left),
         after_forward=meter.at(after_forward),
         saved=meter.at(saved),
-        backward=() if source[0] is None else meter.peaks(done),
+        backward=() if y.node is None else meter.peaks(done),
         gradients=(of_weights, *NOTHING[1:]),
         outputs=tuple(outputs),
         input=number,
-        width=size[1],
-        waiting=frozenset(alive(tape, numbers, saved)),
+        width=y.width,
+        waiting=frozenset(alive(timeline, numbers, saved)),
     )
 
 
 class Meter:
     """Reads the events of a tape one after the other: what is alive by units, but for what stands outside."""
 
-    def __init__(self, tape: Tape, outside: frozenset[int]) -> None:
-        self.tape, self.outside = tape, outside
+    def __init__(self, tape: Tape, timeline: Timeline, outside: frozenset[int]) -> None:
+        self.tape, self.timeline, self.outside = tape, timeline, outside
         self.alive, self.event = list(NOTHING), 0
 
     def at(self, event: int) -> Top:
@@ -124,10 +127,12 @@ class Meter:
         something goes after something came."""
         alive, sizes, rising, tops = self.alive, self.tape.sizes, True, list[Top]()
         for place in range(self.event, event):
-            number = self.tape.events[place]
+            number = self.timeline.events[place]
+            if number in self.outside or -1 - number in self.outside:
+                continue
             if number >= 0:
                 _, unit, nbytes = sizes[number]
-                alive[unit] += 0 if number in self.outside else int(nbytes)  # plain, also where sizes are traced
+                alive[unit] += int(nbytes)  # plain, also where sizes are traced
                 rising = True
             else:
                 if rising:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from calc.training.autograd import CountedBy, Name, Node, TrackedTensor
+from calc.training.autograd import CountedBy, Name, Node, TrackedTensor, scoped
 from calc.training.elementwise import Elementwise
 from calc.training.training_operations import MatrixSide, sides_of
 
@@ -76,10 +76,11 @@ class Rearranging(Elementwise):
         out, sides = self.new(name, x.columns, max(x.width, weight.width), x.unit), sides_of(x, weight)
         return self.record(out, [x, weight], lambda gradient: [gradient, sides[1] and self.gradient(sides[1])])
 
+    @scoped
     def matmul(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """torch.matmul of what lies head by head: saves both, in 16 bits under autocast."""
         if self.autocast:
-            a, b = (self.cast(x, self.width, "inputs of products in 16 bits") for x in (a, b))
+            a, b = (self.local(self.cast(x, self.width, "inputs of products in 16 bits")) for x in (a, b))
         return self.product(a, b, columns, a.unit, name)
 
     def solved(self, system: TrackedTensor, x: TrackedTensor, name: Name) -> TrackedTensor:
@@ -89,23 +90,16 @@ class Rearranging(Elementwise):
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             of_x = self.gradient(sides[1]) if sides[1] else None
-            products = [self.gradient(sides[0])] if sides[0] else []
-            for _ in range(2 if sides[0] else 0):
-                products.append(self.again(products[-1]))
-                products.pop(0)
-            return [products.pop() if products else None, of_x]
+            return [sides[0] and self.again(self.again(self.gradient(sides[0]))), of_x]
 
         return self.record(out, [system, x], backward, [system.storage, out.storage])
 
     def gather(self, x: TrackedTensor, indices: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """x[indices]: saves the indices; its gradient is put into zeros."""
-        out, side = self.new(name, columns, x.width, indices.unit), (x.columns, x.width, x.unit)
+        out, side = self.new(name, columns, x.width, indices.unit, indices), (x.columns, x.width, x.unit)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            zeros = self.gradient(side)
-            total = self.gradient(side)
-            del zeros
-            return [total]
+            return [self.gradient(side, self.gradient(side))]  # of zeros
 
         return self.record(out, [x], backward, [indices.storage])
 
@@ -122,26 +116,23 @@ class Rearranging(Elementwise):
 
     def divided(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """x /= its sum, in place: what it was is kept for its gradient."""
-        total, before = self.new(name, 1, x.width, x.unit), self.like(name, x)
+        total = self.new(name, 1, x.width, x.unit)
+        before = self.like(name, x, total)
         view = TrackedTensor(x.storage, x.columns, x.width, x.unit)
         return self.record(view, [x], self.multiplied, [total.storage, before.storage])
 
     def turn_half(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """rotate_half(x): one half negated and put before the other."""
         half = self.new(name, x.columns // 2, x.width, x.unit)
-        out = self.new(name, x.columns, x.width, x.unit, by_heads=True)
-        del half
+        out = self.new(name, x.columns, x.width, x.unit, half, by_heads=True)
         whole = x.columns, x.width, x.unit
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             half = self.gradient((whole[0] // 2, *whole[1:]))
-            first = self.gradient(whole)
-            del half
+            first = self.gradient(whole, half)
             second = self.gradient(whole)
-            del gradient
-            total = self.gradient(whole, by_heads=True)
-            del first, second
-            return [total]
+            self.free(gradient)
+            return [self.gradient(whole, first, second, by_heads=True)]
 
         return self.record(out, [x], backward)
 
@@ -153,17 +144,16 @@ class Rearranging(Elementwise):
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             first = self.gradient(whole)
             of_shared = self.gradient((columns - part[0], part[1], part[2]))
-            del gradient
+            self.free(gradient)
             second = self.gradient(whole)
-            of_own = self.gradient(part, by_heads=True)
-            del first, second
+            of_own = self.gradient(part, first, second, by_heads=True)
             return [of_own, once and self.summed(of_shared, once)]
 
         return self.record(out, [own, shared], backward)
 
     def summed(self, gradient: TrackedTensor, side: MatrixSide) -> TrackedTensor:
         """The sum over heads."""
-        return self.gradient(side)
+        return self.gradient(side, gradient)
 
     def padded(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """Zeros behind the columns of each head."""

@@ -4,18 +4,19 @@ from typing import TypeVar
 
 from calc.model.attention import GQA
 from calc.model.block import Norm
-from calc.training.autograd import CountedBy, TrackedTensor
+from calc.training.autograd import CountedBy, TrackedTensor, scoped
 from calc.training.modules import Modules, Rotary
 
 OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
 WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
 
 
+@scoped
 def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
     d_v, columns = mixer.d_v or mixer.d_head, x.columns
     if t.kernels.multiplied:
-        x = t.scale(x, "states, multiplied")
+        x = t.local(t.scale(x, "states, multiplied"))
     if not mixer.own_keys:
         return with_shared_keys(t, mixer, norm, x, rotary)
     q, k, v, gate = projections(t, mixer, x)
@@ -24,56 +25,63 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
         k = t.scale(k, "keys")
     if rotary is not None:
         rotary = t.spread(rotary)
-        q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
+        t.local(rotary.cosines)
+        t.local(rotary.sines)
+        with t.alive(q, k):
+            q, k = t.rotate(q, rotary, mixer.d_head, "queries"), t.rotate(k, rotary, mixer.d_head, "keys")
     if "rotated" in t.kernels.norms_unweighted:
         q = t.unweighted_norm(q, "normed queries", heads=mixer.n_q)
         k = t.unweighted_norm(k, "normed keys", heads=mixer.n_kv)
     if "values" in t.kernels.norms_unweighted:
         v = t.unweighted_norm(v, "normed values", heads=mixer.n_kv)
+    q, k, v = t.local(q), t.local(k), t.local(v)
     if t.kernels.differential:
         out = difference(t, mixer, q, k, v)
     else:
         out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     if gate is not None:
-        out = t.multiply(out, t.result_saved(gate, "gate of attention"), "gated output of attention")
+        out = t.multiply(out, t.result_saved(t.local(gate), "gate of attention"), "gated output of attention")
     if t.kernels.norms_inside:
-        out = t.norm(out, "rms", "normed output of attention")
-    return t.matrix(
-        out, "o_proj", columns, "output of the attention block", bias="o_proj" in mixer.bias, unit=CountedBy.STREAM
-    )
+        with t.alive(out):
+            out = t.norm(out, "rms", "normed output of attention")
+    label = "output of the attention block"
+    return t.matrix(t.local(out), "o_proj", columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
 
 
+@scoped
 def with_shared_keys(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Attention to the keys and values of an earlier layer: Gemma 3n and 4. These are that layer's, and so is what
     waits of their gradients, to which this layer's are added."""
     columns = mixer.n_q * mixer.d_head
     q = t.matrix(x, "q_proj", columns, "queries", bias="q_proj" in mixer.bias)
     q, _ = head_norms(t, mixer, norm, q, None)
-    q = q if rotary is None else t.rotate(q, t.spread(rotary), mixer.d_head, "queries")
+    q = t.local(q if rotary is None else t.rotate(q, t.spread(rotary), mixer.d_head, "queries"))
     k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
     out = t.by_tokens(out, "output of attention, token by token")
     label = "output of the attention block"
-    return t.matrix(out, "o_proj", x.columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
+    return t.matrix(t.local(out), "o_proj", x.columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
 
 
+@scoped
 def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
     """Differential attention, arXiv:2410.05258: the outputs with the first half of the value heads and with the second,
     side by side; of their heads the last half, times a number, are taken off the first (`modeling_diffllama.py`)."""
     half, heads, label = v.columns // 2, mixer.n_q // 2, "difference of attentions"
-    values = [t.repeat(part, 2, "half of the values, twice") for part in t.split(v, half, half)]
+    values = [t.local(t.repeat(part, 2, "half of the values, twice")) for part in t.split(v, half, half)]
     outs = [
         t.by_tokens(attend(t, q, k, value, mixer.n_q, mixer.n_kv, q.columns, sinks=False), "output of attention")
         for value in values
     ]
-    both = t.concatenate(outs, "outputs of attention, side by side")
+    both = t.local(t.concatenate(outs, "outputs of attention, side by side"))
     outs = t.split(both, q.columns, q.columns)
     factor = t.weight(1, q.width, trained=t.settings.trains)
-    out = t.subtract(outs[0], t.multiply(factor, outs[1], label), label)
+    out = t.local(t.subtract(outs[0], t.multiply(factor, outs[1], label), label))
     return t.scale(t.fused_norm(out, [], heads, "normed difference"), "normed difference")
 
 
+@scoped
 def projections(
     t: Modules, mixer: GQA, x: TrackedTensor
 ) -> tuple[TrackedTensor, TrackedTensor, TrackedTensor, TrackedTensor | None]:
@@ -97,6 +105,7 @@ def projections(
     return first, k, t.matrix(x, "v_proj", columns["v_proj"], WORDS["v_proj"], bias="v_proj" in bias), gate
 
 
+@scoped
 def head_norms(
     t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: OptionalTensor
 ) -> tuple[TrackedTensor, OptionalTensor]:
@@ -109,6 +118,7 @@ def head_norms(
     return q, None if k is None else t.norm(k, kind, "normed keys", heads=heads[1])
 
 
+@scoped
 def attend(
     t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
 ) -> TrackedTensor:
@@ -120,23 +130,33 @@ def attend(
         return t.flash_attention(q, k, v, n_q, columns)
 
     def eagerly(q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
-        if n_kv == 1 < n_q and t.settings.single:
-            k, v = t.expanded(k, n_q), t.expanded(v, n_q)
-        else:
-            k, v = repeated(t, k, v, n_q // n_kv)
-        weights = probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks)
-        return t.bmm(weights, v, columns, CountedBy.TOKEN, "output of attention")
+        return step_by_step(t, q, k, v, n_q, n_kv, columns, sinks=sinks)
 
     if t.settings.recompute_scores:
         return t.checkpoint(eagerly, q, k, v, reentrant=t.settings.reentrant)
     return eagerly(q, k, v)
 
 
+@scoped
+def step_by_step(
+    t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
+) -> TrackedTensor:
+    """softmax(q·kᵀ)·v: eager attention."""
+    if n_kv == 1 < n_q and t.settings.single:
+        k, v = t.expanded(k, n_q), t.expanded(v, n_q)
+    else:
+        k, v = map(t.local, repeated(t, k, v, n_q // n_kv))
+    weights = t.local(probabilities(t, scores(t, q, k, n_q), v.width, n_q, sinks=sinks))
+    return t.bmm(weights, v, columns, CountedBy.TOKEN, "output of attention")
+
+
+@scoped
 def repeated(t: Modules, k: TrackedTensor, v: TrackedTensor, times: int) -> tuple[TrackedTensor, TrackedTensor]:
     """Keys and values for every query head."""
     return t.repeat(k, times, "keys for every query head"), t.repeat(v, times, "values for every query head")
 
 
+@scoped
 def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedTensor:
     """q·kᵀ, scaled, capped where the family does so, and masked."""
     label = "scores of attention"
@@ -148,11 +168,13 @@ def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedT
     return t.shift(weights, label)
 
 
+@scoped
 def probabilities(t: Modules, weights: TrackedTensor, width: int, n_q: int, *, sinks: bool) -> TrackedTensor:
     """Their softmax, in 32 bits and back; with a sink for each head in the type of the scores."""
     if sinks:
-        weights = t.shift(t.concatenate([weights], "scores with sinks", by_heads=True), "scores with sinks")
-        return t.slice(t.result_saved(weights, "probabilities of attention"), n_q)
+        joined = t.shift(t.concatenate([weights], "scores with sinks", by_heads=True), "scores with sinks")
+        t.free(weights)
+        return t.slice(t.result_saved(joined, "probabilities of attention"), n_q)
     label = "probabilities of attention in 32 bits"
     wide = t.kernels.fp32_softmax or t.autocast
     likely = t.result_saved(t.cast(weights, 4, "scores in 32 bits") if wide else weights, label)

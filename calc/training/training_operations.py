@@ -1,8 +1,8 @@
 """What single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what each of
 them allocates on the way."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from calc.training.autograd import (
     Accumulator,
@@ -11,9 +11,10 @@ from calc.training.autograd import (
     Checkpointed,
     CountedBy,
     Name,
-    Storage,
+    Node,
     Tape,
     TrackedTensor,
+    scoped,
 )
 
 ACTIVATION_GRADIENTS = "gradients of activations"
@@ -34,15 +35,23 @@ class Operations(Tape):
         """A weight of so many elements, whose memory is counted elsewhere."""
         return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(uses) if trained else None)
 
-    def gradient(self, side: TrackedTensor | MatrixSide, *, by_heads: bool = False) -> TrackedTensor:
-        """A gradient as large as a tensor."""
+    def gradient(
+        self, side: TrackedTensor | MatrixSide, *read: TrackedTensor | None, by_heads: bool = False
+    ) -> TrackedTensor:
+        """A gradient as large as a tensor, and what is read to make it."""
         columns, width, unit = (side.columns, side.width, side.unit) if isinstance(side, TrackedTensor) else side
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
-        return self.new(name, columns, width, unit, by_heads=by_heads)
+        return self.new(name, columns, width, unit, *read, by_heads=by_heads)
 
     def again(self, gradient: TrackedTensor) -> TrackedTensor:
         """A gradient as large as another, laid out like it."""
-        return self.gradient(gradient, by_heads=gradient.by_heads)
+        return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
+
+    def steps(self, side: TrackedTensor | MatrixSide, count: int) -> TrackedTensor:
+        """A gradient made by way of others as large, which are in memory until it stands."""
+        *others, last = [self.gradient(side) for _ in range(count)]
+        self.use(*others)
+        return last
 
     def passing(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
         """The gradient of what changes no value of a gradient."""
@@ -58,13 +67,11 @@ class Operations(Tape):
         """A gradient made from another, which goes once it stands."""
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            middle = between(gradient)
-            result = last(middle)
-            del middle
-            return [result]
+            return [last(between(gradient))]
 
         return backward
 
+    @scoped
     def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
         """Activation checkpointing, arXiv:1604.06174: only the inputs are saved; going back, it all runs again. The
         reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
@@ -72,13 +79,10 @@ class Operations(Tape):
         saved = [self.detached(x) for x in inputs]
 
         def leaves() -> list[TrackedTensor]:
-            found = [self.detached(x) for x in saved]
-            for x in found:
-                self.leaf(x)
-            return found
+            return [self.detached(x, Node()) for x in saved]
 
         if not reentrant:
-            self.part = Checkpointed(lambda: run(*leaves()))
+            self.part = Checkpointed(lambda: run(*leaves()), saved)
             out = run(*inputs)
             self.part = None
             return out
@@ -88,29 +92,40 @@ class Operations(Tape):
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             nodes, self.nodes = self.nodes, []
-            casts, self.casts = self.casts, {}
             entered = leaves()
             sources = [x.node for x in entered]
-            out = run(*entered)
-            self.casts = casts
-            entered.clear()
-            if out.node is not None:
-                self.backward((out.node, out.slot), gradient)
+            with self.own_casts():
+                out = run(*entered)
+            with self.alive(out):
+                if out.node is not None:
+                    self.backward((out.node, out.slot), gradient)
             self.nodes = nodes
-            return [None if source is None else source.gradients[0] for source in sources]
+            gradients = [None if source is None else source.gradients[0] for source in sources]
+            self.use(*gradients)
+            return gradients
 
         return self.record(out, inputs, backward, [x.storage for x in inputs])
 
-    def detached(self, x: TrackedTensor) -> TrackedTensor:
-        """The same without its node."""
-        return TrackedTensor(x.storage, x.columns, x.width, x.unit, by_heads=x.by_heads)
+    def detached(self, x: TrackedTensor, leaf: Node | None = None) -> TrackedTensor:
+        """The same without the node that made it, where its gradient would go."""
+        return TrackedTensor(x.storage, x.columns, x.width, x.unit, leaf, by_heads=x.by_heads)
 
     def run_again(self, part: Checkpointed) -> None:
-        nodes, casts, autocast = self.nodes, self.casts, self.autocast
-        self.nodes, self.casts, self.part = [], {}, part
-        with suppress(AllSavedError):
+        nodes, autocast = self.nodes, self.autocast
+        self.nodes, self.part = [], part
+        with self.own_casts(), suppress(AllSavedError):
             part.run()
-        self.nodes, self.casts, self.autocast, self.part = nodes, casts, autocast, None
+        self.nodes, self.autocast, self.part = nodes, autocast, None
+
+    @contextmanager
+    def own_casts(self) -> Iterator[None]:
+        """A region of autocast: its copies of weights are in memory until it ends."""
+        outer, self.casts = self.casts, {}
+        try:
+            yield
+        finally:
+            self.use(*self.casts, *self.casts.values())
+            self.casts = outer
 
     # Types and layouts
 
@@ -120,6 +135,13 @@ class Operations(Tape):
             return x
         out, before = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads), x.width
         return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+
+    def become(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x = x.to(dtype): a function keeps the copy until it returns, and lets go of what it was given."""
+        out = self.local(self.cast(x, width, name))
+        if out is not x:
+            self.free(x)
+        return out
 
     def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
         """a.add_(b)."""
@@ -135,7 +157,7 @@ class Operations(Tape):
         """A gradient in the type of what it belongs to."""
         if gradient.width == width:
             return gradient
-        return self.gradient((gradient.columns, width, gradient.unit), by_heads=gradient.by_heads)
+        return self.gradient((gradient.columns, width, gradient.unit), gradient, by_heads=gradient.by_heads)
 
     def cast_weight(self, weight: TrackedTensor, width: int, name: Name) -> TrackedTensor:
         """Autocast's copy of a weight, which it makes once; a frozen one it makes for each use."""
@@ -167,12 +189,14 @@ class Operations(Tape):
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             if gradient.by_heads:  # the reshape to a matrix copies it
-                gradient = self.gradient(gradient)
+                self.local(self.gradient(gradient))
+                self.free(gradient)
             of_weight = sides[1] and self.gradient(sides[1])
             return [sides[0] and self.gradient(sides[0]), of_weight]
 
         return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
 
+    @scoped
     def without_autocast(self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """x·W in the type that both have."""
         autocast, self.autocast = self.autocast, False
@@ -214,11 +238,10 @@ class Operations(Tape):
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             products = [side and self.again(gradient) for side in sides]
             results: list[TrackedTensor | None] = []
-            for side in sides:  # the engine sums over what was repeated, and casts, once both are there
-                product = products.pop(0)
-                if product is not None and side is not None:
+            for side, product in zip(sides, products, strict=True):
+                if product is not None and side is not None:  # sums over what was repeated, and casts
                     if (side[0], side[2]) != full:
-                        product = self.gradient((side[0], product.width, side[2]))
+                        product = self.gradient((side[0], product.width, side[2]), product)
                     product = self.in_type(product, side[1])
                 results.append(product)
             return results
@@ -234,14 +257,15 @@ class Operations(Tape):
         out = self.like(name, x)
         return self.record(out, [x], self.multiplied, [out.storage])
 
+    @scoped
     def power(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """x to a power, which autocast takes in 32 bits: saves its input."""
         if self.autocast:
-            x = self.cast(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
+            x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
         whole = x.columns, x.width, x.unit
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [[self.gradient(whole) for _ in range(3)][-1]]  # the power below, times its exponent, times that
+            return [self.steps(whole, 3)]  # the power below, times its exponent, times that
 
         return self.record(self.like(name, x), [x], backward, [x.storage])
 
@@ -252,12 +276,12 @@ class Operations(Tape):
 
     def name_of(self, x: TrackedTensor) -> str:
         """The words of a tensor's name."""
-        name = "weights" if x.storage is None else self.sizes[x.storage.number][0]
+        name = "weights" if x.storage is None else self.sizes[x.storage][0]
         return name if isinstance(name, str) else name[1]
 
     def mark_loss(self) -> None:
         """What follows is the loss."""
-        self.mark = len(self.events)
+        self.mark = len(self.uses)
 
     # Norms, and kernels that are several operations in one
 
@@ -265,24 +289,22 @@ class Operations(Tape):
         """rsqrt(mean of x² + ε) over all columns or those of each head, in steps."""
         name = "1 / rms of norms"
         squares = self.like("squares", x)
-        mean = self.new(name, heads, 4, x.unit)
-        del squares
-        out = self.new(name, heads, 4, x.unit)
-        del mean
+        mean = self.new(name, heads, 4, x.unit, squares)
+        out = self.new(name, heads, 4, x.unit, mean)
         whole = x.columns, x.width, x.unit
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [[self.gradient(whole) for _ in range(4)][-1]]  # of the mean, then of the square
+            return [self.steps(whole, 4)]  # of the mean, then of the square
 
         return self.record(out, [x], backward, [x.storage, out.storage])
 
     def centred(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
         """x less its mean."""
         mean = self.new("means of norms", heads, 4, x.unit)
-        out = self.like(name, x)
-        del mean
+        out = self.like(name, x, mean)
         return self.record(out, [x], self.by_way_of(self.again, self.again))
 
+    @scoped
     def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
         """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""
         if self.autocast:
@@ -300,6 +322,7 @@ class Operations(Tape):
         """act(gate)·up in one kernel: saves both."""
         return self.record(self.like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
 
+    @scoped
     def flash_attention(
         self, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, heads: int, columns: int
     ) -> TrackedTensor:
@@ -326,6 +349,6 @@ def sides_of(*inputs: TrackedTensor) -> list[MatrixSide | None]:
     return [(x.columns, x.width, x.unit) if x.node is not None else None for x in inputs]
 
 
-def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[Storage | None]:
+def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[int | None]:
     """What a product saves: each factor where the other has a gradient."""
     return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]

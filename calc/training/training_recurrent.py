@@ -3,7 +3,7 @@
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.mixers import RecurrentMixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.training.autograd import CountedBy, TrackedTensor
+from calc.training.autograd import CountedBy, TrackedTensor, scoped
 from calc.training.delta import gated_delta
 from calc.training.lightning import lightning
 from calc.training.modules import Modules
@@ -13,6 +13,7 @@ from calc.training.state_space import state_space
 OUTPUT = "output of the recurrent block"
 
 
+@scoped
 def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTensor:
     """Those that `calc.training.modelled` lets through."""
     if isinstance(mixer, GatedDeltaNet):
@@ -27,10 +28,12 @@ def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTen
     return short_convolution(t, mixer, x)
 
 
+@scoped
 def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> TrackedTensor:
     """Two gates round a convolution of a few positions: LFM2."""
     h = mixer.d_inner
-    first, second, third = t.split(t.matrix(x, "in_proj", 3 * h, "gates and states of the convolution"), h, h, h)
+    projected = t.local(t.matrix(x, "in_proj", 3 * h, "gates and states of the convolution"))
+    first, second, third = t.split(projected, h, h, h)
     y = t.activation(t.multiply(first, third, "gated states"), "output of the convolution")
     y = t.by_tokens(t.multiply(second, y, "gated output of the convolution"), "gated output of the convolution")
-    return t.matrix(y, "out_proj", x.columns, OUTPUT, unit=CountedBy.STREAM)
+    return t.matrix(t.local(y), "out_proj", x.columns, OUTPUT, unit=CountedBy.STREAM)
