@@ -3,9 +3,9 @@
 
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.training.autograd import TrackedTensor, scoped
+from calc.training.mlp import activated, mlp
 from calc.training.modules import Modules
-from calc.training.training_feedforward import mlp
+from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 
 WEIGHTS = "weights of experts"
 
@@ -52,9 +52,9 @@ def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
         scores = t.local(t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label))
     y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
     wide = n * expert.intermediate
-    y = t.linear(y, t.expert_matrices(2 * wide * columns, None), 2 * wide, "gate and up")
-    y = gated(t, *t.split(y, wide, wide))
-    y = t.local(t.linear(y, t.expert_matrices(wide * columns, None), n * columns, "outputs of experts"))
+    y = t.linear(y, expert_matrices(t, 2 * wide * columns, None), 2 * wide, "gate and up")
+    y = gated_copies(t, *t.split(y, wide, wide))
+    y = t.local(t.linear(y, expert_matrices(t, wide * columns, None), n * columns, "outputs of experts"))
     if moe.shared is None:
         return t.total(y, columns, "output of experts")
     return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
@@ -70,16 +70,16 @@ def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, Track
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
         return t.result_saved(weights, WEIGHTS), indices
-    width = 4 if t.fp32_router(moe) else x.width
+    width = 4 if fp32_router(t, moe) else x.width
     logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
     scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
         weights, indices = map(t.local, t.largest(scores, moe.top_k))
-        return t.cast(t.divided(weights, WEIGHTS), 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+        return t.cast(t.divided(weights, WEIGHTS), 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
     corrected = t.local(t.new(label, scores.columns, 4))  # no gradient passes the choice
     _, indices = map(t.local, t.largest(corrected, moe.top_k))
     weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS))
-    return t.cast(weights, 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+    return t.cast(weights, 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
 
 
 @scoped
@@ -89,7 +89,7 @@ def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> Tracked
     size = rows * x.columns + (rows if moe.router_bias else 0)
     weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
     if t.settings.adapters is not None and t.settings.adapters.experts:
-        weight = t.local(t.folded(t.fold_factors(moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size))
+        weight = t.local(folded(t, fold_factors(t, moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size))
     wide = t.local(t.cast(weight, width, "weights of the router in 32 bits"))
     if t.kernels.casts_router:
         return t.linear(x, wide, rows, "logits of the router")
@@ -110,15 +110,15 @@ def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indi
     weights = t.local(t.gather(weights, order, k, WEIGHTS))
     counts = t.local(t.new(sort, k, 4))
     wide = parts * expert.intermediate
-    first_bias = t.expert_bias(moe, k * wide)
-    widening = t.local(t.expert_matrices(moe.n_experts // t.settings.ep * columns * wide, up))
-    y = t.grouped(copies, widening, k * wide, "gate and up", first_bias)
+    first_bias = expert_bias(t, moe, k * wide)
+    widening = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * columns * wide, up))
+    y = grouped(t, copies, widening, k * wide, "gate and up", first_bias)
     with t.alive(first_bias):
-        y = activated(t, expert, y, k)
-        second_bias = t.expert_bias(moe, k * columns)
+        y = activated_copies(t, expert, y, k)
+        second_bias = expert_bias(t, moe, k * columns)
     second_bias = second_bias and t.local(second_bias)
-    narrowing = t.local(t.expert_matrices(moe.n_experts // t.settings.ep * expert.intermediate * columns, down))
-    y = t.grouped(y, narrowing, k * columns, "outputs of experts", second_bias)
+    narrowing = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * expert.intermediate * columns, down))
+    y = grouped(t, y, narrowing, k * columns, "outputs of experts", second_bias)
     weighted = t.multiply(t.local(y), weights, "weighted outputs of experts")
     weighted = t.local(t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order"))
     t.free(numbers, counts)
@@ -132,28 +132,28 @@ def adapters(
     if t.settings.adapters is None or not t.settings.adapters.experts:
         return None, None
     f, wide = moe.expert.intermediate, parts * moe.expert.intermediate
-    down = t.fold_factors(moe, f, hidden, 1)
-    t.folded(down, moe.n_experts * f * hidden)
-    up = t.fold_factors(moe, hidden, wide, parts)
-    t.folded(up, moe.n_experts * wide * hidden)
+    down = fold_factors(t, moe, f, hidden, 1)
+    folded(t, down, moe.n_experts * f * hidden)
+    up = fold_factors(t, moe, hidden, wide, parts)
+    folded(t, up, moe.n_experts * wide * hidden)
     return down, up
 
 
 @scoped
-def activated(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
+def activated_copies(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
     """act(gate)·up of what one product made."""
     f = k * expert.intermediate
     if not expert.gated:
-        return t.activated(y)
+        return activated(t, y)
     if t.kernels.activation == "clamped":
         return clamped(t, y, f)
-    return gated(t, *t.split(y, f, f))
+    return gated_copies(t, *t.split(y, f, f))
 
 
 @scoped
-def gated(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
+def gated_copies(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
     """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
-    return t.multiply(t.activated(gate, "activated gate"), up, "gated")
+    return t.multiply(activated(t, gate, "activated gate"), up, "gated")
 
 
 @scoped
@@ -166,3 +166,56 @@ def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
         gate, t.result_saved(t.scale(gate, "sigmoid of the gate"), "sigmoid of the gate"), "activated gate"
     )
     return t.multiply(t.shift(up, "clamped up"), glu, "gated")
+
+
+def fp32_weights(t: Modules, moe: MoE) -> bool:
+    """Whether the weights of experts stay in 32 bits."""
+    stated = t.kernels.fp32_weights
+    return moe.router_correction == "buffer" if stated is None else stated
+
+
+def fp32_router(t: Modules, moe: MoE) -> bool:
+    """Whether the router reads an fp32 copy of the states."""
+    stated = t.kernels.fp32_router
+    return moe.router_correction == "buffer" if stated is None else stated
+
+
+def expert_bias(t: Modules, moe: MoE, columns: int) -> TrackedTensor | None:
+    """The bias of its expert for each copy of a token; its gradient is put into zeros."""
+    if not moe.expert.bias:
+        return None
+    bias = t.weight(moe.n_experts * (columns // moe.top_k), t.settings.experts, trained=t.settings.trains)
+    return t.gather(bias, t.new("order of copies", 0, 8), columns, "biases of experts")
+
+
+def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
+    """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
+    twice as large."""
+    adapters = t.settings.adapters
+    assert adapters is not None
+    label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
+    sizes = (rank * columns, rank * inputs)
+    weights = [t.weight(size, adapters.width, trained=True) for size in sizes]
+    return [t.cast(weight, t.settings.experts, label) for weight in weights]
+
+
+def folded(t: Modules, factors: list[TrackedTensor], size: int) -> TrackedTensor:
+    """torch.baddbmm(W, B, A): as large as all experts."""
+    out = t.new("experts with their adapters", size, t.settings.experts, CountedBy.ONCE)
+    return t.record(out, factors, t.to_each(*factors), [factor.storage for factor in factors])
+
+
+def expert_matrices(t: Modules, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
+    """The stack of the experts' matrices, with their adapters folded in."""
+    if factors is None:
+        return t.weight(size, t.settings.experts, trained=t.settings.trains)
+    return folded(t, factors, size)
+
+
+@scoped
+def grouped(
+    t: Modules, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
+) -> TrackedTensor:
+    """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
+    out = t.without_autocast(t.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
+    return out if bias is None else t.add_in_place(out, bias)

@@ -1,15 +1,13 @@
-"""The modules that layers are made of, as transformers computes them: matrices with their adapters, norms, activation
-functions, rotation and the two kinds of attention."""
+"""What all modules are made of, as transformers computes it: matrices with their adapters, products of heads, norms;
+and sequence parallelism between them."""
 
 from dataclasses import dataclass
 
-from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
-from calc.training.activations import Activations
-from calc.training.autograd import CountedBy, Name, TrackedTensor, scoped
-from calc.training.training_operations import sides_of
-from calc.training.training_workload import Loss
+from calc.training.operations import Operations, sides_of
+from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+from calc.training.workload import Loss
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,12 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 
-class Modules(Activations):
+class Modules(Operations):
     """A tape with the modules of one model."""
 
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
-        how = {"autocast": settings.autocast, "fused": settings.fused, "trains": settings.trains}
-        super().__init__(kernels, settings.compute, **how)
-        self.names, self.settings = names, settings
+        super().__init__(settings.compute, autocast=settings.autocast)
+        self.kernels, self.names, self.settings = kernels, names, settings
         self.keeps_gradients = settings.keeps_gradients
 
     def packs(self, *parts: str) -> bool:
@@ -185,54 +182,6 @@ class Modules(Activations):
         narrow = self.local(self.linear(dropped, down, r, "inner states of adapters"))
         return self.scale(self.linear(narrow, up, columns, label, unit), label)
 
-    # Experts
-
-    def fp32_weights(self, moe: MoE) -> bool:
-        """Whether the weights of experts stay in 32 bits."""
-        stated = self.kernels.fp32_weights
-        return moe.router_correction == "buffer" if stated is None else stated
-
-    def fp32_router(self, moe: MoE) -> bool:
-        """Whether the router reads an fp32 copy of the states."""
-        stated = self.kernels.fp32_router
-        return moe.router_correction == "buffer" if stated is None else stated
-
-    def expert_bias(self, moe: MoE, columns: int) -> TrackedTensor | None:
-        """The bias of its expert for each copy of a token; its gradient is put into zeros."""
-        if not moe.expert.bias:
-            return None
-        bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.experts, trained=self.settings.trains)
-        return self.gather(bias, self.new("order of copies", 0, 8), columns, "biases of experts")
-
-    def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
-        """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
-        twice as large."""
-        adapters = self.settings.adapters
-        assert adapters is not None
-        label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
-        sizes = (rank * columns, rank * inputs)
-        weights = [self.weight(size, adapters.width, trained=True) for size in sizes]
-        return [self.cast(weight, self.settings.experts, label) for weight in weights]
-
-    def folded(self, factors: list[TrackedTensor], size: int) -> TrackedTensor:
-        """torch.baddbmm(W, B, A): as large as all experts."""
-        out = self.new("experts with their adapters", size, self.settings.experts, CountedBy.ONCE)
-        return self.record(out, factors, self.to_each(*factors), [factor.storage for factor in factors])
-
-    def expert_matrices(self, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
-        """The stack of the experts' matrices, with their adapters folded in."""
-        if factors is None:
-            return self.weight(size, self.settings.experts, trained=self.settings.trains)
-        return self.folded(factors, size)
-
-    @scoped
-    def grouped(
-        self, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
-    ) -> TrackedTensor:
-        """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
-        out = self.without_autocast(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
-        return out if bias is None else self.add_in_place(out, bias)
-
     # Norms
 
     @scoped
@@ -269,86 +218,3 @@ class Modules(Activations):
         """RMSNorm in fp32 without a weight."""
         wide = self.local(self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x))))
         return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
-
-    # Gates
-
-    @scoped
-    def gated(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
-        """act(gate(x))·up(x), by two matrices or one."""
-        if self.kernels.multiplied:
-            return self.multiplied_gate(x, columns, bias=bias)
-        if self.packs("gate_proj", "up_proj"):
-            gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
-            return self.gate(gate, up)
-        gate = self.matrix(x, "gate_proj", columns, "gate", bias=bias)
-        if self.settings.fused:
-            return self.fused_gate(self.local(gate), self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
-        gate = self.local(self.activated(gate, "activated gate"))
-        return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
-
-    @scoped
-    def multiplied_gate(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
-        """up(x)·act(gate(x)·m): Falcon-H1."""
-        up = self.local(self.matrix(x, "up_proj", columns, "up", bias=bias))
-        gate = self.scale(self.matrix(x, "gate_proj", columns, "gate", bias=bias), "gate")
-        if self.fused:
-            return self.fused_gate(gate, up, "gated")
-        return self.multiply(up, self.activated(gate, "activated gate"), "gated")
-
-    # Rotation
-
-    @scoped
-    def rotate(self, x: TrackedTensor, rotary: Rotary, d_head: int, name: str) -> TrackedTensor:
-        """Queries or keys by their positions: all channels of a head, or the first of them."""
-        if rotary.channels == d_head and not self.kernels.cuts_rotated:
-            return self.turned(x, rotary, name)
-        heads = x.columns // d_head
-        first = self.slice(x, heads * rotary.channels)
-        rest = self.slice(x, heads * (d_head - rotary.channels))
-        return self.concatenate([self.turned(first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
-
-    @scoped
-    def turned(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
-        """x·cos + rotate_half(x)·sin."""
-        if self.kernels.turn == "complex":
-            return self.turned_as_complex(x, name)
-        if self.kernels.turn != "whole":
-            return self.turned_by_halves(x, rotary, name)
-        before, rotation = x.width, self.kernels.rotation
-        label, wide = ("{tensor}, rotated", name), ("{tensor} in 32 bits", name)
-        if rotation == "fp32_copies":
-            x = self.local(self.cast(x, 4, wide))
-        width = 4 if rotation == "fp32_spread" else x.width
-        straight = self.multiply(self.cast(x, width, wide), rotary.cosines, label)
-        turned = self.cast(self.turn_half(x, label), width, label)
-        turned = self.multiply(turned, rotary.sines, label)
-        turned = self.add(straight, turned, label)
-        return turned if self.kernels.rotation == "16_bits" else self.cast(turned, before, label)
-
-    def spread(self, rotary: Rotary) -> Rotary:
-        """Tables whose first half is repeated for pairs of channels, in each layer: ERNIE 4.5."""
-        if self.kernels.rotation != "fp32_spread":
-            return rotary
-        tables = [
-            self.new("rotary tables, spread", table.columns, 4, CountedBy.POSITION)
-            for table in (rotary.cosines, rotary.sines)
-        ]
-        return Rotary(tables[0], tables[1], rotary.channels)
-
-    @scoped
-    def turned_by_halves(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
-        """first·cos - second·sin, second·cos + first·sin, joined."""
-        label, half = ("{tensor}, rotated", name), x.columns // 2
-        if self.kernels.turn == "pairs":
-            first, second = self.slice(x, half), self.slice(x, half)
-        else:
-            first, second = self.split(x, half, half)
-        left = self.add(self.multiply(first, rotary.cosines, label), self.multiply(second, rotary.sines, label), label)
-        right = self.add(self.multiply(second, rotary.cosines, label), self.multiply(first, rotary.sines, label), label)
-        return self.concatenate([left, right], label, by_heads=True)
-
-    @scoped
-    def turned_as_complex(self, x: TrackedTensor, name: str) -> TrackedTensor:
-        """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
-        label = ("{tensor}, rotated", name)
-        return self.cast(self.scale(self.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import ge
 from typing import NamedTuple, Protocol, TypeVar
 
-from calc.training.autograd import NOTHING, Bytes, CountedBy, Name, Tape, Timeline, TrackedTensor
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Tape, Timeline, TrackedTensor
 
 
 class Top(NamedTuple):

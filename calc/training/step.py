@@ -14,21 +14,17 @@ from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.gpu_memory import Memory
-from calc.training.autograd import NOTHING, Bytes
 from calc.training.course import Course
-from calc.training.modelled import check_modelled
+from calc.training.decoder import Passes, check_modelled, settings_of
+from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.modules import Settings
-from calc.training.moments import Phase, StepMoment, TrainingComponent, plus
-from calc.training.parts import Line, Part, dot, lines_of, parts_of
-from calc.training.passes import Passes, settings_of
-from calc.training.peft import plain_experts, trained_of
+from calc.training.moments import Line, Part, Phase, StepMoment, TrainingComponent, dot, lines_of, parts_of, plus
 from calc.training.profile import undominated
 from calc.training.recipe import Recipe
-from calc.training.schedule import check_schedule
-from calc.training.sharding import TrainingLayout
 from calc.training.stage import TrainingStage
-from calc.training.states import StageWeights, stage_weights, states_of
-from calc.training.training_workload import TrainingWorkload
+from calc.training.states import StageWeights, plain_experts, stage_weights, states_of, trained_of
+from calc.training.tape import NOTHING, Bytes
+from calc.training.workload import TrainingWorkload
 
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
 

@@ -22,11 +22,10 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
-from calc.training.autograd import CountedBy
-from calc.training.modelled import unmodelled
-from calc.training.moments import StepMoment, Tensors
-from calc.training.optimizer import state_bytes
-from calc.training.parts import dot, lines_of
+from calc.training.decoder import unmodelled
+from calc.training.moments import StepMoment, Tensors, dot, lines_of
+from calc.training.states import state_bytes
+from calc.training.tape import CountedBy
 from presets import models
 from tests import load
 from tests.calc.training import ARCHITECTURES, training
