@@ -24,7 +24,6 @@ from calc.training.moments import (
     by,
     dot,
     once,
-    outermost,
 )
 from calc.training.profile import Profile, undominated
 from calc.training.recipe import WIDTH, Recipe
@@ -424,6 +423,6 @@ class Course:
         """The moments of each phase that are the peak for some batch and length."""
         phases: dict[Phase, list[StepMoment]] = {}
         for depths in self.depths:
-            for here in outermost(depths):
+            for here in undominated(depths):
                 phases.setdefault(here.phase, []).extend(here.moments())
-        return {phase: undominated(moments) for phase, moments in phases.items()}
+        return phases

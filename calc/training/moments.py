@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from calc.errors import Message
 from calc.training.ends import LOGIT_GRADIENTS
 from calc.training.operations import WEIGHT_GRADIENTS
-from calc.training.profile import Profile, TakesBytes, Top, undominated
+from calc.training.profile import Profile, Top
 from calc.training.tape import NOTHING, Bytes, CountedBy, Name
 
 Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
@@ -133,32 +133,6 @@ def times(count: int, nbytes: Bytes) -> Bytes:
 def once(nbytes: int) -> Bytes:
     """Bytes that no batch changes."""
     return (nbytes, *NOTHING[1:])
-
-
-PERIOD = 8
-"""Layers of a kind after which a hybrid's order of layers begins again, at most."""
-
-
-def outermost(surroundings: Iterable[Surroundings]) -> list[Surroundings]:
-    """Of what is alive round the same part of the model at several depths, that which may be the most for some batch
-    and length: nothing that another holds as well, nor two others on average, as many layers before and behind."""
-    depths = undominated(surroundings)
-
-    def extreme(place: int) -> bool:
-        near = min(PERIOD, place, len(depths) - 1 - place)
-        return not any(between(depths[place - k], depths[place], depths[place + k]) for k in range(1, near + 1))
-
-    return [here for place, here in enumerate(depths) if extreme(place)]
-
-
-def between(a: TakesBytes, middle: TakesBytes, b: TakesBytes) -> bool:
-    """Whether a share x of a and 1 - x of b hold as much as the middle, of every unit: where a holds more x has a least
-    value, where b does a greatest."""
-    units = list(zip(a.bytes, middle.bytes, b.bytes, strict=True))
-    least = [(m - z, x - z) for x, m, z in units if x > z]
-    greatest = [(z - m, z - x) for x, m, z in units if x < z]
-    inside = all(m <= max(x, z) for x, m, z in units)
-    return inside and all(p * s <= r * q for p, q in least for r, s in greatest)
 
 
 LOGITS = frozenset(

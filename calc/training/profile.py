@@ -2,11 +2,11 @@
 are counted by their units, so that one profile holds for any batch and any length."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import ge
 from typing import NamedTuple, Protocol, TypeVar
 
-from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Tape, Timeline, TrackedTensor
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Tape, TrackedTensor
 
 
 class Top(NamedTuple):
@@ -21,8 +21,7 @@ class Profile:
     """What a part of a model holds beyond what stands outside of it."""
 
     tape: Tape
-    timeline: Timeline
-    outside: frozenset[int]  # storages that are counted elsewhere
+    events: list[int]  # storages that come, and those that go
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
     after_forward: Top  # until autocast ends
@@ -30,36 +29,28 @@ class Profile:
     backward: tuple[Top, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
-    input: int | None  # the storage of what it reads
     width: int  # bytes of an element of what it gives
-    waiting: frozenset[int]  # the storages that wait for its backward pass
-    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # by event, as far as asked for
+    keeps_input: bool  # whether what it reads waits for its backward pass
+    waiting: frozenset[int]  # the storages that do
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
-        if event not in self.named:
-            names: dict[tuple[Name, bool], list[int]] = {}
-            for number in alive(self.timeline, self.outside, event):
-                name, unit, size = self.tape.sizes[number]
-                names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
-            self.named[event] = {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
-        return self.named[event]
-
-    @property
-    def keeps_input(self) -> bool:
-        """Whether what it reads is saved."""
-        return self.input in self.waiting
+        names: dict[tuple[Name, bool], list[int]] = {}
+        for number in alive(self.events, event):
+            name, unit, size = self.tape.sizes[number]
+            names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
+        return {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
 
 
-def alive(timeline: Timeline, outside: frozenset[int], event: int) -> list[int]:
-    """The storages that are alive after so many events, but for those outside."""
+def alive(events: list[int], event: int) -> list[int]:
+    """The storages that are alive after so many events."""
     numbers: dict[int, None] = {}
-    for number in timeline.events[:event]:
+    for number in events[:event]:
         if number >= 0:
             numbers[number] = None
         else:
             del numbers[-1 - number]
-    return [number for number in numbers if number not in outside]
+    return list(numbers)
 
 
 def profile(
@@ -70,8 +61,6 @@ def profile(
 ) -> Profile:
     """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
     autocast has cast, until its region ends."""
-    numbers = frozenset(tensor.storage for tensor in outside if tensor.storage is not None)
-    number = inputs[0].storage if inputs else None
     marks = [len(tape.uses)]
     y = run(inputs)
     marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
@@ -88,15 +77,16 @@ def profile(
     gradients = [weight.gradients[0] for weight in tape.weights]
     of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
     tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
-    timeline = tape.timeline()
-    entered, marked, left, after_forward, saved, done = (timeline.before[mark] for mark in marks)
-    meter = Meter(tape, timeline, numbers)
+    timeline = tape.timeline({tensor.storage for tensor in outside})
+    entered, marked, left, after_forward, saved, done = map(timeline.before, marks)
+    events = timeline.events
+    meter = Meter(tape, events)
     meter.at(entered)
     forward = meter.peaks(marked)
+    waiting = frozenset(alive(events, saved))
     return Profile(
         tape=tape,
-        timeline=timeline,
-        outside=numbers,
+        events=events,
         forward=forward,
         loss=() if tape.mark is None else meter.peaks(left),
         after_forward=meter.at(after_forward),
@@ -104,17 +94,17 @@ def profile(
         backward=() if y.node is None else meter.peaks(done),
         gradients=(of_weights, *NOTHING[1:]),
         outputs=tuple(outputs),
-        input=number,
         width=y.width,
-        waiting=frozenset(alive(timeline, numbers, saved)),
+        keeps_input=bool(inputs) and inputs[0].storage in waiting,
+        waiting=waiting,
     )
 
 
 class Meter:
-    """Reads the events of a tape one after the other: what is alive by units, but for what stands outside."""
+    """Reads the events of a tape one after the other: what is alive by units."""
 
-    def __init__(self, tape: Tape, timeline: Timeline, outside: frozenset[int]) -> None:
-        self.tape, self.timeline, self.outside = tape, timeline, outside
+    def __init__(self, tape: Tape, events: list[int]) -> None:
+        self.sizes, self.events = tape.sizes, events
         self.alive, self.event = list(NOTHING), 0
 
     def at(self, event: int) -> Top:
@@ -125,20 +115,17 @@ class Meter:
     def peaks(self, event: int) -> tuple[Top, ...]:
         """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
         something goes after something came."""
-        alive, sizes, rising, tops = self.alive, self.tape.sizes, True, list[Top]()
+        alive, rising, tops = self.alive, True, list[Top]()
         for place in range(self.event, event):
-            number = self.timeline.events[place]
-            if number in self.outside or -1 - number in self.outside:
-                continue
+            number = self.events[place]
+            _, unit, nbytes = self.sizes[number if number >= 0 else -1 - number]
             if number >= 0:
-                _, unit, nbytes = sizes[number]
                 alive[unit] += int(nbytes)  # plain, also where sizes are traced
                 rising = True
             else:
                 if rising:
                     tops.append(Top(tuple(alive), place))
                     rising = False
-                _, unit, nbytes = sizes[-1 - number]
                 alive[unit] -= int(nbytes)
         self.event = event
         return tuple(undominated([*tops, Top(tuple(alive), event)]))

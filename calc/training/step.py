@@ -19,7 +19,6 @@ from calc.training.decoder import Passes, check_modelled, settings_of
 from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.modules import Settings
 from calc.training.moments import Line, Part, Phase, StepMoment, TrainingComponent, dot, lines_of, parts_of, plus
-from calc.training.profile import undominated
 from calc.training.recipe import Recipe
 from calc.training.stage import TrainingStage
 from calc.training.states import StageWeights, plain_experts, stage_weights, states_of, trained_of
@@ -275,7 +274,7 @@ class Training:
         single = single or self.laid_out_alike
         if single not in self.known_peaks:
             stages = (self.stage(index, single=single).peaks for index in self.unlike)
-            self.known_peaks[single] = [moment.bytes for moment in undominated(chain.from_iterable(stages))]
+            self.known_peaks[single] = list({moment.bytes for moment in chain.from_iterable(stages)})
         return self.known_peaks[single]
 
     def room(self, usable: int) -> int:

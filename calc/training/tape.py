@@ -7,7 +7,8 @@ said so: a function that is `@scoped` holds its arguments and each `tape.local(x
 `tape.free(x)`, a block its `with tape.alive(x)`. What else refers to a tensor here means nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import wraps
@@ -112,6 +113,7 @@ class Tape:
     def __init__(self) -> None:
         self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
         self.uses: list[int] = []  # numbers of storages, as they are made and read
+        self.made: list[int] = []  # uses before each storage
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
@@ -135,8 +137,10 @@ class Tape:
         """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
+        self.made.append(len(self.uses))
         self.uses.append(number)
-        self.use(*read)
+        if read:
+            self.use(*read)
         return TrackedTensor(number, columns, width, unit, by_heads=by_heads)
 
     def like(self, name: Name, tensor: TrackedTensor, *read: TrackedTensor | None) -> TrackedTensor:
@@ -144,7 +148,9 @@ class Tape:
 
     def use(self, *tensors: TrackedTensor | None) -> None:
         """Note that tensors are still in memory."""
-        self.uses += [tensor.storage for tensor in tensors if tensor is not None and tensor.storage is not None]
+        for tensor in tensors:
+            if tensor is not None and tensor.storage is not None:
+                self.uses.append(tensor.storage)
 
     def read(self, saved: Iterable[int | None]) -> None:
         """Note that what a node saved is still in memory."""
@@ -170,15 +176,6 @@ class Tape:
             if tensor in self.scopes[-1]:
                 self.scopes[-1].remove(tensor)
 
-    @contextmanager
-    def scope(self, tensors: Iterable[TrackedTensor]) -> Iterator[None]:
-        """A function that runs, and its arguments."""
-        self.scopes.append(list(tensors))
-        try:
-            yield
-        finally:
-            self.use(*self.scopes.pop())
-
     def count_elsewhere(self, tensor: TrackedTensor) -> None:
         """Take the size off a storage that another part of the model counts."""
         assert tensor.storage is not None
@@ -193,7 +190,7 @@ class Tape:
         saved: Sequence[int | None] = (),
     ) -> TrackedTensor:
         """The output of an operation that has read its inputs, with its node where a gradient will pass."""
-        inputs = list(inputs)
+        inputs = [*inputs]
         self.use(out, *inputs)
         if self.recording:
             sources = [None if tensor.node is None else (tensor.node, tensor.slot) for tensor in inputs]
@@ -256,8 +253,9 @@ class Tape:
             if node.part is not None:
                 self.unpack(node, node.part)
             gradient = next(filter(None, node.gradients))
-            with self.scope(filter(None, node.gradients)):
-                results = node.backward(gradient)
+            self.scopes.append([gradient for gradient in node.gradients if gradient is not None])
+            results = node.backward(gradient)
+            self.use(*self.scopes.pop())
         elif node.part is not None:
             node.part.unread.append(node.place)
         self.read(node.saved)
@@ -286,27 +284,25 @@ class Tape:
             self.weights.remove(node)
             node.gradients = [None]
 
-    def timeline(self) -> "Timeline":
-        """When each storage comes and goes."""
-        last = {number: place for place, number in enumerate(self.uses)}
-        events: list[int] = []
-        before: list[int] = []
-        made = 0
-        for place, number in enumerate(self.uses):
-            before.append(len(events))
-            if number == made:
-                events.append(number)
-                made += 1
-            if last[number] == place:
-                events.append(-1 - number)
-        return Timeline(events, [*before, len(events)])
+    def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
+        """When each storage comes and goes, but for those that are counted outside."""
+        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
+        storages = [number for number in range(len(self.sizes)) if number not in outside]
+        comes = [(self.made[number], False, number) for number in storages]
+        goes = [(last[number], True, -1 - number) for number in storages]
+        events = sorted(comes + goes)
+        return Timeline([number for _, _, number in events], [place for place, _, _ in events])
 
 
 class Timeline(NamedTuple):
     """Storages as they come and go."""
 
     events: list[int]  # number of a storage that comes; of one that goes, counted from -1 down
-    before: list[int]  # events before so many uses of the tape
+    places: list[int]  # uses of the tape before each of them
+
+    def before(self, place: int) -> int:
+        """Events before so many uses of the tape."""
+        return bisect_left(self.places, place)
 
 
 Arguments = ParamSpec("Arguments")
@@ -321,7 +317,10 @@ def scoped(
 
     @wraps(function)
     def holding(tape: AnyTape, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with tape.scope(argument for argument in args if isinstance(argument, TrackedTensor)):
+        tape.scopes.append([argument for argument in args if type(argument) is TrackedTensor])
+        try:
             return function(tape, *args, **kwargs)
+        finally:
+            tape.use(*tape.scopes.pop())
 
     return holding
