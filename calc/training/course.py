@@ -205,7 +205,6 @@ class Course:
         """What one layer hands to the next, or its gradient."""
         self.depths = self._depths()
         """What is alive round each part of the model in each phase, at every depth at which it stands."""
-        self.peaks = dict[tuple[Bytes, bool], int]()
 
     @property
     def recomputed(self) -> bool:
@@ -406,17 +405,14 @@ class Course:
 
     def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
         """Bytes at the peak of the way forward or back, for a batch and a length."""
-        if (units, backward) not in self.peaks:
-            depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
-            self.peaks[units, backward] = max(
-                (
-                    max(dot(here.bytes, units) for here in depths)
-                    + max(dot(top.bytes, units) for top in depths[0].tops)
-                    for depths in depths_of_pass
-                ),
-                default=0,  # a piece without layers
-            )
-        return self.peaks[units, backward]
+        depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
+        return max(
+            (
+                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
+                for depths in depths_of_pass
+            ),
+            default=0,  # a piece without layers
+        )
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
@@ -425,4 +421,4 @@ class Course:
         for depths in self.depths:
             for here in undominated(depths):
                 phases.setdefault(here.phase, []).extend(here.moments())
-        return phases
+        return {phase: undominated(moments) for phase, moments in phases.items()}

@@ -3,7 +3,7 @@ and by name: the parts whose sum is the number."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import add, mul
 from typing import Literal, NamedTuple
 
@@ -45,6 +45,15 @@ class StepMoment:
     phase: Phase
     bytes: Bytes
     tensors: tuple[Tensors, ...]
+
+    @cached_property
+    def lines(self) -> list["Line"]:
+        """What is alive, one line a name."""
+        lines: dict[Label, Bytes] = {}
+        for tensors in merged(self.tensors):
+            for label, nbytes in labelled(tensors):
+                lines[label] = plus(lines.get(label, NOTHING), nbytes)
+        return [Line(name, component, nbytes, temporary) for (name, component, temporary), nbytes in lines.items()]
 
 
 class Alive(NamedTuple):
@@ -183,15 +192,6 @@ Label = tuple[Name, TrainingComponent, bool]
 """Of a line: its name, its component, and whether it is temporary."""
 
 
-def lines_of(moment: StepMoment) -> list[Line]:
-    """What is alive at a moment, one line a name."""
-    lines: dict[Label, Bytes] = {}
-    for tensors in merged(moment.tensors):
-        for label, nbytes in labelled(tensors):
-            lines[label] = plus(lines.get(label, NOTHING), nbytes)
-    return [Line(name, component, nbytes, temporary) for (name, component, temporary), nbytes in lines.items()]
-
-
 def merged(tensors: Iterable[Tensors]) -> Iterable[Tensors]:
     """Those of equal layers as one, wherever these stand."""
     alike: dict[tuple[object, ...], Tensors] = {}
@@ -210,7 +210,7 @@ def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
         yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
         return
     for (name, waits), nbytes in profile.names(tensors.event).items():
-        component = component_of(name, keeps_gradients=profile.tape.keeps_gradients)
+        component = component_of(name, keeps_gradients=profile.keeps_gradients)
         yield (name, component, not waits), times(tensors.times, nbytes)
 
 

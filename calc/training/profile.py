@@ -20,7 +20,7 @@ class Top(NamedTuple):
 class Profile:
     """What a part of a model holds beyond what stands outside of it."""
 
-    tape: Tape
+    sizes: list[tuple[Name, CountedBy, int]]  # name, unit and bytes of each storage
     events: list[int]  # storages that come, and those that go
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
@@ -29,6 +29,7 @@ class Profile:
     backward: tuple[Top, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
+    keeps_gradients: bool  # False: they are added to what is held elsewhere
     width: int  # bytes of an element of what it gives
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
@@ -37,7 +38,7 @@ class Profile:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
         names: dict[tuple[Name, bool], list[int]] = {}
         for number in alive(self.events, event):
-            name, unit, size = self.tape.sizes[number]
+            name, unit, size = self.sizes[number]
             names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
         return {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
 
@@ -85,7 +86,7 @@ def profile(
     forward = meter.peaks(marked)
     waiting = frozenset(alive(events, saved))
     return Profile(
-        tape=tape,
+        sizes=tape.sizes,
         events=events,
         forward=forward,
         loss=() if tape.mark is None else meter.peaks(left),
@@ -94,6 +95,7 @@ def profile(
         backward=() if y.node is None else meter.peaks(done),
         gradients=(of_weights, *NOTHING[1:]),
         outputs=tuple(outputs),
+        keeps_gradients=tape.keeps_gradients,
         width=y.width,
         keeps_input=bool(inputs) and inputs[0].storage in waiting,
         waiting=waiting,
@@ -104,7 +106,8 @@ class Meter:
     """Reads the events of a tape one after the other: what is alive by units."""
 
     def __init__(self, tape: Tape, events: list[int]) -> None:
-        self.sizes, self.events = tape.sizes, events
+        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
+        self.events = events
         self.alive, self.event = list(NOTHING), 0
 
     def at(self, event: int) -> Top:
@@ -115,18 +118,18 @@ class Meter:
     def peaks(self, event: int) -> tuple[Top, ...]:
         """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
         something goes after something came."""
-        alive, rising, tops = self.alive, True, list[Top]()
-        for place in range(self.event, event):
-            number = self.events[place]
-            _, unit, nbytes = self.sizes[number if number >= 0 else -1 - number]
+        alive, sizes, rising, tops = self.alive, self.sizes, True, list[Top]()
+        for place, number in enumerate(self.events[self.event : event], self.event):
             if number >= 0:
-                alive[unit] += int(nbytes)  # plain, also where sizes are traced
+                unit, nbytes = sizes[number]
+                alive[unit] += nbytes
                 rising = True
             else:
                 if rising:
                     tops.append(Top(tuple(alive), place))
                     rising = False
-                alive[unit] -= int(nbytes)
+                unit, nbytes = sizes[-1 - number]
+                alive[unit] -= nbytes
         self.event = event
         return tuple(undominated([*tops, Top(tuple(alive), event)]))
 

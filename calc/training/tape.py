@@ -258,7 +258,8 @@ class Tape:
             self.use(*self.scopes.pop())
         elif node.part is not None:
             node.part.unread.append(node.place)
-        self.read(node.saved)
+        if node.saved:
+            self.read(node.saved)
         for target, result in zip(node.inputs, results, strict=False):
             if target is not None and result is not None:
                 self.deliver(target, result)
