@@ -249,12 +249,12 @@ class Tape:
         """Go back through one node: its gradient is in memory until its backward returns, unless that frees it before;
         what it saved, until then too."""
         results: Sequence[TrackedTensor | None] = ()
-        if node.backward is not None and any(node.gradients):
+        gradients = [gradient for gradient in node.gradients if gradient is not None]
+        if node.backward is not None and gradients:
             if node.part is not None:
                 self.unpack(node, node.part)
-            gradient = next(filter(None, node.gradients))
-            self.scopes.append([gradient for gradient in node.gradients if gradient is not None])
-            results = node.backward(gradient)
+            self.scopes.append(gradients)
+            results = node.backward(gradients[0])
             self.use(*self.scopes.pop())
         elif node.part is not None:
             node.part.unread.append(node.place)
@@ -288,22 +288,23 @@ class Tape:
     def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
         """When each storage comes and goes, but for those that are counted outside."""
         last = dict(zip(self.uses, range(len(self.uses)), strict=True))
-        storages = [number for number in range(len(self.sizes)) if number not in outside]
-        comes = [(self.made[number], False, number) for number in storages]
-        goes = [(last[number], True, -1 - number) for number in storages]
-        events = sorted(comes + goes)
-        return Timeline([number for _, _, number in events], [place for place, _, _ in events])
+        events: dict[int, int] = {}  # by twice its use, and one more where it goes
+        for number, made in enumerate(self.made):
+            if number not in outside:
+                events[2 * made], events[2 * last[number] + 1] = number, -1 - number
+        places = sorted(events)
+        return Timeline([events[place] for place in places], places)
 
 
 class Timeline(NamedTuple):
     """Storages as they come and go."""
 
     events: list[int]  # number of a storage that comes; of one that goes, counted from -1 down
-    places: list[int]  # uses of the tape before each of them
+    places: list[int]  # twice the uses of the tape before each of them
 
-    def before(self, place: int) -> int:
+    def before(self, uses: int) -> int:
         """Events before so many uses of the tape."""
-        return bisect_left(self.places, place)
+        return bisect_left(self.places, 2 * uses)
 
 
 Arguments = ParamSpec("Arguments")
