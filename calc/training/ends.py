@@ -146,9 +146,9 @@ def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int,
     logits = [t.local(t.linear(first, table, part, "logits"))]
     t.mark_loss()
     logits += [t.local(t.linear(piece, table, part, "logits")) for piece in others]
-    one = one_kernel_loss if t.settings.fused else cross_entropy
-    losses = [t.local(one(t, piece)) for piece in logits]
-    return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [loss.storage for loss in losses])
+    loss = one_kernel_loss if t.settings.fused else cross_entropy
+    losses = [t.local(loss(t, piece)) for piece in logits]
+    return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [part.storage for part in losses])
 
 
 @scoped

@@ -199,19 +199,19 @@ class Modules(Operations):
         weight = self.weight(size, width, trained=trained)
         if self.settings.fused:
             return self.fused_norm(x, [weight], heads, label)
-        before, given, x = x.width, x, self.cast(x, 4, wide)
-        if x is not given:
-            self.free(given)
+        before, states = x.width, self.cast(x, 4, wide)
+        if states is not x:
+            self.free(x)
         if kind == "centred":  # computed twice, as the class writes it
             label_less = "states less their mean"
-            with self.alive(x):
-                less = self.centred(x, heads, label_less)
-                x = self.multiply(less, self.inverse_rms(self.centred(x, heads, label_less), heads), normed)
+            with self.alive(states):
+                less = self.centred(states, heads, label_less)
+                y = self.multiply(less, self.inverse_rms(self.centred(states, heads, label_less), heads), normed)
         else:
-            x = self.multiply(x, self.inverse_rms(x, heads), normed)
+            y = self.multiply(states, self.inverse_rms(states, heads), normed)
         if kind == "rms":
-            return self.multiply(weight, self.cast(self.local(x), before, normed), label)
-        return self.cast(self.local(self.multiply(weight, x, label)), before, label)
+            return self.multiply(weight, self.cast(self.local(y), before, normed), label)
+        return self.cast(self.local(self.multiply(weight, y, label)), before, label)
 
     @scoped
     def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
