@@ -17,7 +17,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
-from calc.training.training_levers import Together
+from calc.training.levers import Together
 from cli.options import Parser, add_fields, filled, flag
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from calc import Report, TrainingReport
 from calc.errors import ConfigError, Message
 from calc.serving.verdict import Verdict
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.verdict import TrainingVerdict
 from cli.command import parser, run
 
 FITS, FITS_NOT, BAD_QUESTION, FITS_IF = 0, 1, 2, 3

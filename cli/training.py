@@ -12,13 +12,12 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
-from calc.training.recipe import RECIPES, WIDTH, Recipe, RecipeName
-from calc.training.sharding import TrainingLayout
+from calc.training.layout import TrainingLayout
+from calc.training.levers import Together, more_gpus
+from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
+from calc.training.report import TrainingReport, training_report
 from calc.training.step import Training
-from calc.training.trainers import TRAINERS
-from calc.training.training_levers import Together, more_gpus
-from calc.training.training_report import TrainingReport, training_report
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 from cli.options import add_fields, filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")

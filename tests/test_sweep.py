@@ -16,9 +16,9 @@ from calc.model.derivation import derive
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations, cache_steps
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import Method, Recompute, TrainingWorkload
+from calc.training.workload import Method, Recompute, TrainingWorkload
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
 from calc.training import Training
-from calc.training.fsdp import BUFFER
-from calc.training.parts import dot
+from calc.training.course import BUFFER
+from calc.training.moments import dot
 from calc.training.recipe import WIDTH
 from calc.units import GIB
 

@@ -17,7 +17,7 @@ from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import remedy
 from calc.training import Training
 from calc.training.recipe import RECIPES
-from calc.training.training_verdict import MOST, fewest_replicas
+from calc.training.verdict import MOST, fewest_replicas
 from presets import gpus, models
 
 Answers = tuple[object, ...]

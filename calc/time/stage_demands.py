@@ -8,7 +8,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
 from calc.time.time_operations import Demand, demand
-from calc.training.sharding import TrainingLayout
+from calc.training.layout import TrainingLayout
 
 
 def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:

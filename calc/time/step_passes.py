@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from calc.training.training_workload import Recompute
+from calc.training.workload import Recompute
 
 RECOMPUTED: dict[Recompute, tuple[float, float]] = {
     "none": (0, 0),

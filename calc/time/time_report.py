@@ -17,7 +17,7 @@ from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, accepted, chunked, share_of, speed_laid_out
 from calc.time.step_operations import StepOperation, step_operations
 from calc.time.training_time import TrainingSpeed, TrainingTime, training_speed
-from calc.training.training_report import TrainingReport
+from calc.training.report import TrainingReport
 
 MS = 1000
 RIGHT = (0.6, 0.8)

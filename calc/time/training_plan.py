@@ -19,12 +19,11 @@ from calc.time.efficiency import Edits
 from calc.time.prices import price_of
 from calc.time.stage_demands import RankDemands
 from calc.time.training_time import Campaign, TrainingSpeed, TrainingTime, training_speed
-from calc.training.parts import dot
+from calc.training.layout import ROUNDS, TrainingLayout, interleaves
+from calc.training.moments import dot
 from calc.training.recipe import RECIPES, Recipe
-from calc.training.schedule import ROUNDS, interleaves
-from calc.training.sharding import TrainingLayout
 from calc.training.step import Shared, Training
-from calc.training.training_workload import Recompute, TrainingWorkload
+from calc.training.workload import Recompute, TrainingWorkload
 from calc.units import GIB
 
 DEGREES = (1, 2, 4, 8, 16)

@@ -25,10 +25,9 @@ from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, p
 from calc.time.stage_demands import RankDemands, unlike
 from calc.time.step_passes import BACKWARD_ATTENTION, RECOMPUTED, ReplicatedWeights, StepPasses
 from calc.time.time_operations import Demand, Operation, What
+from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.schedule import check_schedule
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 
 SECONDS_A_DAY = 86_400
 

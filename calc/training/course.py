@@ -1,16 +1,18 @@
 """What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
 time; whatever the batch and the length."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 
 from calc.hardware.shards import blocks_within
 from calc.model.attention import GQA
 from calc.model.block import Block
+from calc.model.feedforward import MoE
+from calc.model.mixers import Recurrent
 from calc.model.mla import LatentAttention
-from calc.training.autograd import NOTHING, Bytes, CountedBy
-from calc.training.fsdp import Sharded
+from calc.training.decoder import Passes
+from calc.training.layout import TrainingLayout
 from calc.training.moments import (
     Alive,
     Phase,
@@ -20,17 +22,155 @@ from calc.training.moments import (
     Tensors,
     TrainingComponent,
     by,
+    dot,
     once,
-    outermost,
 )
-from calc.training.parts import dot
-from calc.training.passes import Passes
 from calc.training.profile import Profile, undominated
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.saved import alternate_bytes
-from calc.training.sharding import TrainingLayout
 from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, gradient_width
-from calc.training.training_workload import TrainingWorkload
+from calc.training.tape import NOTHING, Bytes, CountedBy
+from calc.training.workload import TrainingWorkload
+
+# What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
+# stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass.
+# Where the embedding is a unit of its own, it is gathered as a layer is, and the rest of the root for the head and its
+# backward.
+
+
+GATHERED = "gathered weights"
+BUFFER = "buffers of all-gather"
+
+
+class Sharded:
+    """The units of a stage, run by run."""
+
+    def __init__(self, runs: Sequence[Run], layout: TrainingLayout) -> None:
+        self.runs, self.layout = runs, layout
+        self.layers = [index for index, run in enumerate(runs) if run.first >= 0]
+        self.root = next((run.gathered for run in runs if run.first == OUTSIDE), 0)
+        self.embedding = next((run.gathered for run in runs if run.first == EMBEDDING), 0)
+
+    @property
+    def separate_embedding(self) -> bool:
+        """Whether the embedding is a unit of its own."""
+        return self.embedding > 0
+
+    def ends(self, index: int) -> bool:
+        """Whether the last norm is one of the unit of the head, whose backward ends with it."""
+        return self.separate_embedding and index == self.layers[-1] + 1
+
+    def before(self, index: int, layers: int) -> int:
+        """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all, or
+        the embedding."""
+        if layers:
+            return self.runs[index].gathered
+        return self.runs[index - 1].gathered if index - 1 in self.layers else self.embedding
+
+    def behind(self, index: int, layers: int) -> Run | None:
+        """The run of the unit behind a layer that has so many of its run before it."""
+        if layers < self.runs[index].layers - 1:
+            return self.runs[index]
+        return self.runs[index + 1] if index + 1 in self.layers or self.ends(index + 1) else None
+
+    def unsharded(self, index: int, layers: int) -> int:
+        """Bytes of weights that stay gathered between the passes: the root's, and without resharding those of all
+        layers up to this one."""
+        root = self.root if not self.separate_embedding or index > self.layers[-1] else 0
+        if self.layout.reshard_after_forward:
+            return root
+        earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
+        return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
+
+    def entering(self, index: int, layers: int) -> list[Tensors]:
+        """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
+        run = self.runs[index]
+        buffers = (self.before(index, layers) or self.root) + run.gathered
+        return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
+
+    def computing(self, index: int) -> list[Tensors]:
+        """While it computes: its weights, and still the buffer that they came in."""
+        run = self.runs[index]
+        return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
+
+    def entering_head(self) -> list[Tensors]:
+        """The same of norm and head, where they are gathered by themselves."""
+        buffers = self.runs[self.layers[-1]].gathered + self.root
+        return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
+
+    def after_layers(self) -> list[Tensors]:
+        """At the head."""
+        last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
+        return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
+
+    def going_back(self, index: int, layers: int) -> list[Tensors]:
+        """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
+        of the layer behind that are being reduced."""
+        run = self.runs[index]
+        inner = index in self.layers
+        behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
+        early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
+        own = run.gathered if inner or (self.separate_embedding and not index) else 0
+        return [
+            weights(self.unsharded(index, layers) + own),
+            buffer(early if self.layout.reshard_after_forward else 0),
+            reducing(0 if behind is None else behind.reduced),
+        ]
+
+    def reducing(self, index: int, layers: int) -> list[Tensors]:
+        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone. The last of them
+        is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
+        run = self.runs[index]
+        if index in self.layers:
+            early = self.before(index, layers) if self.layout.reshard_after_forward else 0
+            made = Tensors(once(run.unreduced), "gradients of a layer", "gradients")
+            return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
+        if not self.separate_embedding:
+            return [outside(run.profile.gradients[0]), reducing(run.reduced)]
+        arriving = buffer(self.runs[self.layers[-1]].gathered if index else 0)
+        of_head = self.runs[-1].profile.gradients[0] if index else 0  # which are counted with what went back already
+        return [arriving, outside(run.unreduced - of_head), reducing(run.reduced + run.shards)]
+
+
+def weights(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), GATHERED, "weights")
+
+
+def buffer(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), BUFFER, "weights")
+
+
+def outside(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), "gradients outside the layers", "gradients")
+
+
+def reducing(nbytes: int) -> Tensors:
+    return Tensors(once(nbytes), "buffers of reduce-scatter", "gradients")
+
+
+# What torchtitan's selective checkpointing keeps of a layer.
+
+
+def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int:
+    """Bytes a token of attention's outputs and of every other matrix product in a layer, from the first on. Compiled,
+    what is only added to the residual stream is not saved, for nothing reads it going back (torch 2.13,
+    `_functorch/partitioners.py`, `solve_min_cut`)."""
+    outputs = 0
+    rows: list[int] = []  # of each matrix, once for each expert that a token passes through
+    added: set[int] = set()  # places of those whose product is only added
+    for mixer in block.mixers:
+        matrices = [shape for shape in mixer.shapes(hidden).values() if len(shape) == 2]
+        rows += [shape[0] for shape in matrices]
+        added.add(len(rows) - 1)
+        if not isinstance(mixer, Recurrent):
+            outputs += w * matrices[-1][1] + 4 * mixer.n_q
+    if isinstance(block.ffn, MoE):
+        rows += [block.ffn.top_k * shape[0] for shape in block.ffn.expert_shapes(hidden).values() if len(shape) == 2]
+    elif block.ffn is not None:
+        rows += [shape[0] for shape in block.ffn.shapes(hidden).values() if len(shape) == 2]
+        added.add(len(rows) - 1)
+    unread = added if compiled and block.norms_first and len(block.norms) < 4 else set()
+    saved = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
+    return outputs + w * sum(saved)
 
 
 class Course:
@@ -65,7 +205,6 @@ class Course:
         """What one layer hands to the next, or its gradient."""
         self.depths = self._depths()
         """What is alive round each part of the model in each phase, at every depth at which it stands."""
-        self.peaks = dict[tuple[Bytes, bool], int]()
 
     @property
     def recomputed(self) -> bool:
@@ -266,23 +405,20 @@ class Course:
 
     def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
         """Bytes at the peak of the way forward or back, for a batch and a length."""
-        if (units, backward) not in self.peaks:
-            depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
-            self.peaks[units, backward] = max(
-                (
-                    max(dot(here.bytes, units) for here in depths)
-                    + max(dot(top.bytes, units) for top in depths[0].tops)
-                    for depths in depths_of_pass
-                ),
-                default=0,  # a piece without layers
-            )
-        return self.peaks[units, backward]
+        depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
+        return max(
+            (
+                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
+                for depths in depths_of_pass
+            ),
+            default=0,  # a piece without layers
+        )
 
     @cached_property
     def moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases: dict[Phase, list[StepMoment]] = {}
         for depths in self.depths:
-            for here in outermost(depths):
+            for here in undominated(depths):
                 phases.setdefault(here.phase, []).extend(here.moments())
         return {phase: undominated(moments) for phase, moments in phases.items()}

@@ -1,20 +1,41 @@
-"""Decoder layers, the embedding and the head, as transformers' classes compute them in training."""
+"""Decoder layers as transformers' classes compute them in training; and the parts of a model run on the tape, each kind
+once."""
 
+from collections.abc import Iterator
+
+from calc.errors import ConfigError, Message
+from calc.formats import FORMATS, Precision
+from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Norm
 from calc.model.feedforward import MoE
-from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.linear_attention import GatedDeltaNet, LightningAttention
+from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
-from calc.training.autograd import TrackedTensor
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.training.attention import compressed_attention, grouped_query, latent_attention
+from calc.training.ends import (
+    embedding,
+    final_norm,
+    head,
+    mixed_in,
+    per_layer_columns,
+    per_layer_inputs,
+    with_per_layer_inputs,
+)
 from calc.training.experts import beside_dense, mixture
-from calc.training.latent import compressed_attention, latent_attention
-from calc.training.modules import Modules, Rotary
-from calc.training.per_layer import mixed_in
-from calc.training.training_attention import grouped_query
-from calc.training.training_feedforward import mlp
-from calc.training.training_recurrent import recurrent
+from calc.training.layout import TrainingLayout
+from calc.training.mlp import mlp
+from calc.training.modules import Adapters, Modules, Rotary, Settings
+from calc.training.profile import Profile, profile
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.recurrent import recurrent
+from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
+from calc.training.tape import CountedBy, TrackedTensor, scoped
+from calc.training.workload import TrainingWorkload
 
 
+@scoped
 def layer(
     t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None, inputs: TrackedTensor | None
 ) -> TrackedTensor:
@@ -22,33 +43,31 @@ def layer(
     those of single layers, where there are any."""
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
         return parallel(t, block, x, rotary)
-    lingering: list[TrackedTensor] = []
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
         x = before(t, block, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
-        x = mixed(t, block, x, rotary)
-        x = behind(t, block, x)
-        lingering += [x] if t.kernels.holds_attended else []
-        x = summed(t, block, residual, x)
+        with t.alive(residual):
+            x = behind(t, block, mixed(t, block, x, rotary))
+            x = summed(t, block, residual, t.local(x) if t.kernels.holds_attended else x)
     if block.ffn is not None:
         residual = x
         x = before(t, block, x)
-        residual = x if t.kernels.normed_stream else residual
-        x = fed(t, block, x, residual)
-        x = behind(t, block, x)
-        x = summed(t, block, residual, x)
+        residual = t.local(x if t.kernels.normed_stream else residual)
+        x = summed(t, block, residual, behind(t, block, fed(t, block, x, residual)))
     if inputs is not None:
         x = mixed_in(t, block, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
+@scoped
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """What mixers or a feed-forward read: the states of all tokens, normed by most."""
     normed = block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
 
+@scoped
 def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     """The norm of a block's output, for those that have one, and dropout."""
     if len(block.norms) == 4 or not block.norms_first:
@@ -56,6 +75,7 @@ def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
 
 
+@scoped
 def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
     """The residual stream; with a norm behind the sum in OPT-350m."""
     if t.kernels.normed_stream:
@@ -64,17 +84,20 @@ def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) 
     return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
+@scoped
 def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
     x = before(t, block, x)
-    attended = behind(t, block, mixed(t, block, x, rotary))
+    attended = t.local(behind(t, block, mixed(t, block, x, rotary)))
     if len(block.norms) > 1:
-        x = before(t, block, residual)
-    x = behind(t, block, fed(t, block, x, residual))
+        with t.alive(x):
+            x = before(t, block, residual)
+    x = t.local(behind(t, block, fed(t, block, x, residual)))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
+@scoped
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """What the mixers make of the same states, side by side where there are several."""
     first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
@@ -84,6 +107,7 @@ def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
     return y
 
 
+@scoped
 def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     if isinstance(mixer, GQA):
         return grouped_query(t, mixer, norm, x, rotary)
@@ -94,6 +118,7 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rot
     return recurrent(t, mixer, x)
 
 
+@scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
     if isinstance(block.ffn, MoE):
@@ -102,3 +127,183 @@ def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> Tra
         return mixture(t, block.ffn, x)
     assert block.ffn is not None
     return mlp(t, block.ffn, x)
+
+
+def settings_of(
+    rank: Architecture,
+    work: TrainingWorkload,
+    recipe: Recipe,
+    layout: TrainingLayout,
+    base: Precision,
+    *,
+    single: bool,
+) -> Settings:
+    """How the modules compute. FSDP gathers weights in the type of the products, so that none are cast there."""
+    frozen_bits = FORMATS[base.weights].bits if base.weights in FORMATS else 8
+    compute = WIDTH[recipe.compute]
+    stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
+    wide = not work.trains_base and frozen_bits == 32
+    rest = 4 if wide or (work.fp32_rest and not recipe.casts_model) else stored
+    return Settings(
+        matrices=4 if wide else stored,
+        experts=rest if wide or plain_experts(work, base) else stored,
+        rest=rest,
+        compute=compute,
+        autocast=recipe.autocast and not layout.fully_sharded,
+        trains=work.trains_base,
+        adapters=None if work.trains_base else adapters(rank, work, recipe),
+        quantized=not work.trains_base and frozen_bits < 16,
+        saves_inputs=recipe.saves_inputs,
+        inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
+        flash=work.attention == "flash",
+        repeated_keys=work.repeated_keys,
+        fused=work.fused,
+        recompute_scores=work.recompute == "selective",
+        checkpoints=work.recompute in ("full", "alternate"),
+        reentrant=work.reentrant,
+        loss=work.loss,
+        loss_chunks=work.loss_chunks,
+        keep_outputs=work.keep_outputs,
+        tensor_parallel=layout.tp > 1 and not recipe.buffers,
+        gathers=layout.tp > 1 and layout.sequence_parallel and not recipe.buffers,
+        keeps_gradients=layout.gathered_by_fsdp(recipe)
+        or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
+        ep=layout.ep,
+        expert_spread=layout.tp // layout.slices,
+        single=single,
+    )
+
+
+def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adapters:
+    """What LoRA adds."""
+    return Adapters(
+        on=adapted_matrices(rank, work),
+        rank=work.lora_rank,
+        width=trained_width(work, recipe),
+        dropout=work.lora_dropout,
+        experts=adapts_experts(rank, work),
+    )
+
+
+class Passes:
+    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head."""
+
+    def __init__(self, rank: Architecture, settings: Settings) -> None:
+        self.rank, self.settings = rank, settings
+        self.layers: dict[tuple[object, ...], Profile] = {}
+        self.per_layer_columns = per_layer_columns(rank)
+        """Columns of the inputs of single layers, side by side."""
+        self.stream_width = self.layer(rank.all_blocks[0], first=True).width
+        """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
+        quantized matrices (bitsandbytes) give what they read."""
+        self.front = self._front()
+        self.norm = self._norm()
+        self.tail = self._tail()
+
+    def tape(self) -> Modules:
+        return Modules(self.rank.kernels, self.rank.names, self.settings)
+
+    def _front(self) -> Profile:
+        t = self.tape()
+
+        def run(_: list[TrackedTensor]) -> TrackedTensor:
+            x = embedding(t, self.rank)
+            if not self.per_layer_columns:
+                return x
+            if self.first_layer.keeps_input:
+                t.count_elsewhere(x)
+            return with_per_layer_inputs(t, self.rank, x)
+
+        return profile(t, [], [], run)
+
+    @property
+    def first_layer(self) -> Profile:
+        """What the first layer of the model holds."""
+        return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
+
+    def _norm(self) -> Profile:
+        t = self.tape()
+        x = self.input(t, gradient=True, width=self.stream_width)
+        return profile(t, [], x, lambda inputs: final_norm(t, self.rank, inputs[0]))
+
+    def _tail(self) -> Profile:
+        t = self.tape()
+        x = self.input(t, gradient=True, width=self.norm.width)
+        return profile(t, [], x, lambda inputs: head(t, self.rank, inputs[0]))
+
+    def layer(self, block: Block, *, first: bool) -> Profile:
+        """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
+        gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
+        mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
+        width = self.settings.rest if first else self.stream_width
+        key = mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
+        if key not in self.layers:
+            self.layers[key] = self.run(block, gradient=gradient, width=width)
+        return self.layers[key]
+
+    def run(self, block: Block, *, gradient: bool, width: int) -> Profile:
+        t = self.tape()
+        channels = self.channels(block)
+        tables = self.tables(t, channels)
+        rotary = Rotary(tables[0], tables[1], channels) if tables else None
+        columns = self.per_layer_columns
+        own = per_layer_inputs(t, columns) if columns else None
+        if self.settings.checkpoints:
+            reentrant = self.settings.reentrant
+
+            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
+                return t.checkpoint(lambda x: layer(t, block, x, rotary, own), inputs[0], reentrant=reentrant)
+        else:
+
+            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
+                return layer(t, block, inputs[0], rotary, own)
+
+        outside = tables if own is None else [*tables, own]
+        return profile(t, outside, self.input(t, gradient=gradient, width=width), run)
+
+    def input(self, t: Modules, *, gradient: bool, width: int) -> list[TrackedTensor]:
+        """The residual stream, which the layer before has made."""
+        x = t.new("residual stream", self.rank.hidden, width, CountedBy.STREAM)
+        if gradient:
+            t.leaf(x)
+        return [x]
+
+    def channels(self, block: Block) -> int:
+        """Channels of a head that are turned: of several tables, those as wide as its heads."""
+        widths = [columns for _, columns in self.rank.rotary]
+        heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
+        return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
+
+    def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
+        """Cosines and sines."""
+        fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
+        width = 4 if fp32 else self.settings.rest
+        return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []
+
+
+# Which models' steps are computed: those whose layers were laid beside torch's own account.
+
+
+MODELLED = (GatedDeltaNet, LightningAttention, Mamba, Mamba2, ShortConv)
+UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's streams side by side
+
+
+def check_modelled(architecture: Architecture) -> None:
+    """Raise ConfigError for layers of which nobody has laid beside anything what they keep for the way back."""
+    if next(unmodelled(architecture), None) is not None:
+        sentence = (
+            "What the layers of {model_type} keep for the backward pass isn't modelled, so its training step isn't "
+            "shown. Recurrent layers that are: gated delta rule, Mamba, Mamba-2, lightning attention and short "
+            "convolutions."
+        )
+        raise ConfigError(Message(sentence, model_type=architecture.model_type), "model_type")
+
+
+def unmodelled(architecture: Architecture) -> Iterator[str]:
+    """Kinds of mixers, and names of weights, that no pass computes."""
+    for block in architecture.all_blocks:
+        for mixer in block.mixers:
+            by_heads = isinstance(mixer, Mamba) and mixer.n_heads is not None
+            if isinstance(mixer, Recurrent) and (by_heads or not isinstance(mixer, MODELLED)):
+                yield mixer.kind
+        yield from (extra.name for extra in block.extras if extra.name.startswith(UNMODELLED_EXTRAS))

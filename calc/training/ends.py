@@ -1,17 +1,21 @@
-"""The ends of a model: the embedding, and the head with the loss."""
+"""The ends of a model: the embedding, and the head with the loss; and the embedding of its own that each layer mixes
+in."""
 
 from calc.model.architecture import Architecture
-from calc.training.autograd import CountedBy, TrackedTensor
+from calc.model.block import Block
+from calc.training.mlp import activated
 from calc.training.modules import Modules
-from calc.training.training_operations import WEIGHT_GRADIENTS, sides_of
+from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, sides_of
+from calc.training.tape import CountedBy, TrackedTensor, scoped
 
 LOGIT_GRADIENTS = "gradients of logits"
 
 
+@scoped
 def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
     columns = model.d_embedding or model.hidden
-    looked_up = x = look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied)
+    looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied))
     if t.settings.inputs_need_gradients:
         t.leaf(x)
     if t.kernels.scales_embedded:
@@ -20,7 +24,7 @@ def embedding(t: Modules, model: Architecture) -> TrackedTensor:
         x = t.matrix(x, "project_in", model.hidden, "embedded tokens in the width of the model")
     if model.positions:
         unit = CountedBy.TOKEN if t.kernels.positions_by_sequence else CountedBy.POSITION
-        places = look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", unit)
+        places = t.local(look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", unit))
         x = t.add(x, places, "embedded tokens and positions")
     if "embedding" in t.kernels.dropout:
         x = t.dropout(x, "embedded tokens after dropout")
@@ -40,12 +44,13 @@ def look_up(
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         own = t.gradient(side)
-        del gradient
-        return [t.gradient(side) if tied else own]
+        t.free(gradient)
+        return [t.gradient(side, own) if tied else own]
 
     return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
 
 
+@scoped
 def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """What the head reads."""
     if model.final_norm == "none" != model.blocks[0].norm:
@@ -53,13 +58,15 @@ def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTens
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
 
 
+@scoped
 def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """The loss on what the final norm gives."""
     columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
     if model.d_embedding is not None:
         x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
-    stream = x  # which the class holds until the loss is there
-    x = t.gathered(t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream)
+    stream = t.local(x)  # which the class holds until the loss is there
+    x = t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream
+    x = t.local(t.gathered(x))
     t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
     uses = (chunks if kind == "chunked" else 1) + model.tied
     table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
@@ -86,44 +93,43 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     elif t.settings.tensor_parallel:
         loss = parallel_cross_entropy(t, logits)
     else:
-        loss = cross_entropy(t, logits, kind == "whole")
+        loss = cross_entropy(t, logits, upcast=kind == "whole")
     if t.settings.keep_outputs:
         t.outputs.append(logits)
     return loss
 
 
-def cross_entropy(t: Modules, logits: TrackedTensor, upcast: bool) -> TrackedTensor:
+@scoped
+def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> TrackedTensor:
     """transformers' ForCausalLMLoss: in 32 bits; or in the type of the logits."""
     if upcast:
-        logits = t.cast(logits, 4, "logits in 32 bits")
+        logits = t.local(t.cast(logits, 4, "logits in 32 bits"))
     likely = t.result_saved(logits, "log-softmax of the logits")
     side = likely.columns, likely.width, likely.unit
     return t.record(scalar(t), [likely], lambda gradient: [t.gradient(side)], [likely.storage])
 
 
+@scoped
 def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """DTensor's loss_parallel, on a rank's part of the vocabulary (torch 2.13, distributed/tensor/parallel/loss.py): in
     32 bits whatever the logits are, step by step; going back, on top of what is saved, zeros that become -1 at the
     labels, the probabilities, their sum, and that times the gradient of the loss."""
-    wide = t.cast(logits, 4, "logits in 32 bits")
+    wide = t.local(t.cast(logits, 4, "logits in 32 bits"))
     shifted = t.like("logits less their maximum", wide)
     t.like("exponentials of the logits", wide)
-    likely = t.like("log-softmax of the logits", wide)
-    del shifted
+    likely = t.like("log-softmax of the logits", wide, shifted)
     side = likely.columns, likely.width, likely.unit
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         labels = t.gradient(side)
         probabilities = t.like("probabilities of the vocabulary", labels)
-        total = t.gradient(side)
-        del probabilities
-        product = t.gradient(side)
-        del labels, total
-        return [product]
+        total = t.gradient(side, probabilities)
+        return [t.gradient(side, labels, total)]
 
     return t.record(scalar(t), [wide], backward, [likely.storage])
 
 
+@scoped
 def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
@@ -131,18 +137,21 @@ def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return t.record(scalar(t), [logits], lambda gradient: [TrackedTensor(*place)], [logits.storage])
 
 
+@scoped
 def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int, chunks: int) -> TrackedTensor:
     """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
     chunk of so many tokens is counted as so much less of every token."""
     part = -(-vocab // chunks)
     first, *others = t.chunks(x, chunks)
-    logits = [t.linear(first, table, part, "logits")]
+    logits = [t.local(t.linear(first, table, part, "logits"))]
     t.mark_loss()
-    logits += [t.linear(piece, table, part, "logits") for piece in others]
-    losses = [one_kernel_loss(t, piece) if t.settings.fused else cross_entropy(t, piece, True) for piece in logits]
-    return t.record(scalar(t), losses, lambda gradient: [gradient for _ in losses])
+    logits += [t.local(t.linear(piece, table, part, "logits")) for piece in others]
+    loss = one_kernel_loss if t.settings.fused else cross_entropy
+    losses = [t.local(loss(t, piece)) for piece in logits]
+    return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [part.storage for part in losses])
 
 
+@scoped
 def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
     """Head and loss in one, so that logits are never whole: chunks of so many tokens that their logits are as large as
     the states, in 16 bits and in 32; the gradients are made on the way forward (Liger Kernel, arXiv:2410.10989 section
@@ -152,10 +161,11 @@ def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
     t.mark_loss()
     chunk = [t.new("logits of a chunk", x.columns, width, x.unit) for width in (x.width, 4)]
     chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE)] if of_table is not None else []
-    del chunk
+    t.use(*chunk)
     return gradients_there(t, x, table, [of_x, of_table])
 
 
+@scoped
 def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int) -> TrackedTensor:
     """torchtitan's ChunkedLossWrapper (0.3, components/loss.py): head, loss in fp32 and backward of one chunk of tokens
     after the other, whose logits are as large as `part` columns of every token. The gradients of the states are
@@ -169,23 +179,20 @@ def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int)
     for _ in range(2):  # from the second on all are alike
         logits = t.new("logits", part, width, x.unit)
         wide = t.new("logits in 32 bits", part, 4, x.unit)
-        likely = t.new("log-softmax of the logits", part, 4, x.unit)
-        del wide
+        likely = t.new("log-softmax of the logits", part, 4, x.unit, wide)
         steps = [t.new(LOGIT_GRADIENTS, part, 4, x.unit) for _ in range(2)]
-        del likely
-        narrow = t.new(LOGIT_GRADIENTS, part, width, x.unit)
-        del steps
+        t.use(likely)
+        narrow = t.new(LOGIT_GRADIENTS, part, width, x.unit, *steps)
         if table.node is not None:
             made = t.gradient((table.columns, table.width, CountedBy.ONCE))
             of_table = (of_table or made) if t.keeps_gradients else None
-            del made
-        del narrow, logits
-    del kept
-    whole = t.gradient(states)
-    del gathered
+        t.use(narrow, logits)
+    t.use(kept)
+    whole = t.gradient(states, gathered)
     return gradients_there(t, x, table, [whole, of_table])
 
 
+@scoped
 def gradients_there(
     t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
 ) -> TrackedTensor:
@@ -198,6 +205,7 @@ TILE = 4096, 32_768
 """Tokens and columns of a tile of logits (TRL 1.16, kernels/chunked_logprob.py and trainer/utils.py)."""
 
 
+@scoped
 def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -> TrackedTensor:
     """TRL's ChunkedLogProbFunction (1.16, kernels/chunked_logprob.py): a copy of the states that have a label, and a
     tile of logits at a time, made again on the way back, where all gradients add up in fp32. The tile is that of at
@@ -212,12 +220,12 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -
         cast = t.new("weights in 16 bits", rows, width, CountedBy.ONCE) if table.width != width else None
         return [logits] if cast is None else [logits, cast]
 
-    tile()
+    t.use(*tile())
     sides = sides_of(x, table)
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        wide = [side and t.gradient((side[0], 4, side[2])) for side in sides]
-        tile()
+        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
+        t.use(*tile())
         return [one and side and t.in_type(one, side[1]) for one, side in zip(wide, sides, strict=True)]
 
     return t.record(scalar(t), [x, table], backward, [x.storage])
@@ -225,3 +233,58 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -
 
 def scalar(t: Modules) -> TrackedTensor:
     return t.new("loss", 1, 4, CountedBy.ONCE)
+
+
+# The embedding of its own that each layer mixes in: Gemma 3n and 4 (transformers' `modeling_gemma4.py`,
+# `project_per_layer_inputs`). One tensor holds those of all layers, and so does its gradient.
+
+
+INPUTS = "inputs of single layers"
+
+
+def per_layer_columns(model: Architecture) -> int:
+    """Columns of all layers' inputs side by side; 0 where there are none."""
+    return sum(block.per_layer_width * len(block.layers) for block in model.blocks)
+
+
+@scoped
+def with_per_layer_inputs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+    """Embedded tokens, beside which the inputs of all layers are held until the backward pass reaches them: rows of a
+    second table and a projection of the first."""
+    columns, width = per_layer_columns(model), model.blocks[0].per_layer_width
+    (table,) = (tensor for tensor in model.tensors() if tensor.name.endswith("embed_tokens_per_layer.weight"))
+    rows = t.scale(look_up(t, table.shape[0] * columns, columns, INPUTS), INPUTS)
+    projected = t.scale(t.matrix(x, "per_layer_model_projection", columns, INPUTS), INPUTS)
+    projected = t.norm(projected, t.kernels.norm_kind("rms"), INPUTS, heads=columns // width)
+    inputs = t.scale(t.add(projected, rows, INPUTS), INPUTS)
+    together, side = TrackedTensor(x.storage, x.columns, x.width, x.unit), (columns, inputs.width, x.unit)
+    return t.record(together, [x, inputs], lambda gradient: [gradient, t.gradient(side)], [inputs.storage])
+
+
+def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
+    """The inputs of all layers as one of them meets them."""
+    inputs = t.new(INPUTS, columns, t.settings.rest, CountedBy.TOKEN)
+    if t.settings.trains or t.settings.adapters is not None:
+        t.leaf(inputs)
+    return inputs
+
+
+@scoped
+def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTensor:
+    """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
+    added to what waits for the layers before, which is counted outside."""
+    narrow = block.per_layer_width
+    own = TrackedTensor(inputs.storage, narrow, inputs.width, inputs.unit)
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)
+        t.like(ACTIVATION_GRADIENTS, zeros, zeros)
+        return [None]
+
+    t.record(own, [inputs], backward)
+    label = "gated input of the layer"
+    gate = t.local(activated(t, t.matrix(x, "per_layer_input_gate", narrow, label), label))
+    y = t.matrix(t.multiply(gate, own, label), "per_layer_projection", x.columns, "input of the layer")
+    with t.alive(y):
+        y = t.norm(y, t.kernels.norm_kind(block.norm), "normed input of the layer")
+    return t.add(x, y, "residual stream")

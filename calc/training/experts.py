@@ -3,114 +3,125 @@
 
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.training.autograd import TrackedTensor
+from calc.training.mlp import activated, mlp
 from calc.training.modules import Modules
-from calc.training.training_feedforward import mlp
+from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 
 WEIGHTS = "weights of experts"
 
 
+@scoped
 def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     """Routed experts, and beside them those that every token passes through."""
     if t.kernels.passes_all:
         return every_expert(t, moe, x)
-    shared = mlp(t, moe.shared, x) if moe.shared is not None and t.kernels.shared_first else None
+    shared = t.local(mlp(t, moe.shared, x)) if moe.shared is not None and t.kernels.shared_first else None
     weights, indices = routed(t, moe, x)
-    y = experts(t, moe, x, weights, indices)
-    del weights, indices
+    y = t.local(experts(t, moe, x, weights, indices))
     if moe.shared is not None:
         shared = mlp(t, moe.shared, x) if shared is None else shared
         if moe.shared_gate:
-            gate = t.matrix(x, "shared_expert_gate", 1, "gate of shared experts")
-            shared = t.multiply(t.result_saved(gate, "gate of shared experts"), shared, "gated shared experts")
+            gate = t.local(t.matrix(x, "shared_expert_gate", 1, "gate of shared experts"))
+            whole, label = shared, "gated shared experts"
+            shared = t.multiply(t.result_saved(gate, "gate of shared experts"), whole, label)
+            t.free(whole)
         y = t.add(y, shared, "output of the feed-forward")
     return y
 
 
+@scoped
 def beside_dense(
     t: Modules, block: Block, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor
 ) -> TrackedTensor:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
     kind = t.kernels.norm_kind(block.norm)
-    first = t.norm(mlp(t, dense, x), kind, "normed output")
-    weights, indices = routed(t, moe, state)
-    second = experts(t, moe, t.norm(state, kind, "normed states"), weights, indices)
+    first = t.local(t.norm(mlp(t, dense, x), kind, "normed output"))
+    weights, indices = map(t.local, routed(t, moe, state))
+    second = t.local(experts(t, moe, t.norm(state, kind, "normed states"), weights, indices))
     return t.add(first, t.norm(second, kind, "normed output"), "output of the feed-forward")
 
 
+@scoped
 def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
     label = "scores of the router"
     chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
     scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
-    del chosen, indices
-    scores = t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label)
+    with t.alive(scores):
+        scores = t.local(t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label))
     y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
     wide = n * expert.intermediate
-    y = t.linear(y, t.expert_matrices(2 * wide * columns, None), 2 * wide, "gate and up")
-    y = gated(t, *t.split(y, wide, wide))
-    y = t.linear(y, t.expert_matrices(wide * columns, None), n * columns, "outputs of experts")
+    y = t.linear(y, expert_matrices(t, 2 * wide * columns, None), 2 * wide, "gate and up")
+    y = gated_copies(t, *t.split(y, wide, wide))
+    y = t.local(t.linear(y, expert_matrices(t, wide * columns, None), n * columns, "outputs of experts"))
     if moe.shared is None:
         return t.total(y, columns, "output of experts")
     return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
 
 
+@scoped
 def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, TrackedTensor]:
     """Weights and numbers of the experts that each token is sent to."""
     label = "scores of the router"
     if "router" in t.kernels.norms_unweighted:
         normed, scale = "normed states of the router", t.weight(x.columns, t.settings.rest, trained=t.settings.trains)
-        x = t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed)
+        x = t.local(t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed))
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
-        weights, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+        weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
         return t.result_saved(weights, WEIGHTS), indices
-    width = 4 if t.fp32_router(moe) else x.width
-    logits = router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width)
-    scores = t.result_saved(t.cast(logits, 4, label), label)
+    width = 4 if fp32_router(t, moe) else x.width
+    logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
+    scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
-        weights, indices = t.largest(scores, moe.top_k)
-        return t.cast(t.divided(weights, WEIGHTS), 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
-    corrected = t.new(label, scores.columns, 4)  # no gradient passes the choice
-    _, indices = t.largest(corrected, moe.top_k)
-    weights = t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS)
-    return t.cast(weights, 4 if t.fp32_weights(moe) else x.width, WEIGHTS), indices
+        weights, indices = map(t.local, t.largest(scores, moe.top_k))
+        return t.cast(t.divided(weights, WEIGHTS), 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
+    corrected = t.local(t.new(label, scores.columns, 4))  # no gradient passes the choice
+    _, indices = map(t.local, t.largest(corrected, moe.top_k))
+    weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS))
+    return t.cast(weights, 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
 
 
+@scoped
 def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> TrackedTensor:
     """A row for each expert; in 32 bits by a copy of the router."""
     rows = moe.n_experts + moe.n_zero
     size = rows * x.columns + (rows if moe.router_bias else 0)
     weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
     if t.settings.adapters is not None and t.settings.adapters.experts:
-        weight = t.folded(t.fold_factors(moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size)
-    wide = t.cast(weight, width, "weights of the router in 32 bits")
+        weight = t.local(folded(t, fold_factors(t, moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size))
+    wide = t.local(t.cast(weight, width, "weights of the router in 32 bits"))
     if t.kernels.casts_router:
         return t.linear(x, wide, rows, "logits of the router")
     return t.without_autocast(x, wide, rows, "logits of the router")
 
 
+@scoped
 def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indices: TrackedTensor) -> TrackedTensor:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
     k, columns, expert = -(-moe.top_k // t.settings.expert_spread), x.columns, moe.expert
     parts = 2 if expert.gated else 1
     down, up = adapters(t, moe, columns, parts)
+    for factor in (*(down or ()), *(up or ())):
+        t.local(factor)
     sort = "order of copies"
-    numbers, order = t.new(sort, k, 8), t.new(sort, k, 8)
-    copies = t.gather(x, t.new(sort, k, 8), k * columns, "copies of tokens")
-    weights = t.gather(weights, order, k, WEIGHTS)
-    counts = t.new(sort, k, 4)
+    numbers, order = t.local(t.new(sort, k, 8)), t.local(t.new(sort, k, 8))
+    copies = t.local(t.gather(x, t.new(sort, k, 8), k * columns, "copies of tokens"))
+    weights = t.local(t.gather(weights, order, k, WEIGHTS))
+    counts = t.local(t.new(sort, k, 4))
     wide = parts * expert.intermediate
-    bias = t.expert_bias(moe, k * wide)
-    widening = t.expert_matrices(moe.n_experts // t.settings.ep * columns * wide, up)
-    y = t.grouped(copies, widening, k * wide, "gate and up", bias)
-    y = activated(t, expert, y, k)
-    bias = t.expert_bias(moe, k * columns)
-    narrowing = t.expert_matrices(moe.n_experts // t.settings.ep * expert.intermediate * columns, down)
-    y = t.grouped(y, narrowing, k * columns, "outputs of experts", bias)
-    weighted = t.multiply(y, weights, "weighted outputs of experts")
-    weighted = t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order")
-    del numbers, counts
+    first_bias = expert_bias(t, moe, k * wide)
+    widening = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * columns * wide, up))
+    y = grouped(t, copies, widening, k * wide, "gate and up", first_bias)
+    with t.alive(first_bias):
+        y = activated_copies(t, expert, y, k)
+        second_bias = expert_bias(t, moe, k * columns)
+    second_bias = second_bias and t.local(second_bias)
+    narrowing = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * expert.intermediate * columns, down))
+    y = grouped(t, y, narrowing, k * columns, "outputs of experts", second_bias)
+    weighted = t.multiply(t.local(y), weights, "weighted outputs of experts")
+    weighted = t.local(t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order"))
+    t.free(numbers, counts)
     return t.cast(t.total(weighted, columns, "output of experts"), x.width, "output of experts")
 
 
@@ -121,34 +132,90 @@ def adapters(
     if t.settings.adapters is None or not t.settings.adapters.experts:
         return None, None
     f, wide = moe.expert.intermediate, parts * moe.expert.intermediate
-    down = t.fold_factors(moe, f, hidden, 1)
-    t.folded(down, moe.n_experts * f * hidden)
-    up = t.fold_factors(moe, hidden, wide, parts)
-    t.folded(up, moe.n_experts * wide * hidden)
+    down = fold_factors(t, moe, f, hidden, 1)
+    folded(t, down, moe.n_experts * f * hidden)
+    up = fold_factors(t, moe, hidden, wide, parts)
+    folded(t, up, moe.n_experts * wide * hidden)
     return down, up
 
 
-def activated(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
+@scoped
+def activated_copies(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
     """act(gate)·up of what one product made."""
     f = k * expert.intermediate
     if not expert.gated:
-        return t.activated(y)
+        return activated(t, y)
     if t.kernels.activation == "clamped":
         return clamped(t, y, f)
-    return gated(t, *t.split(y, f, f))
+    return gated_copies(t, *t.split(y, f, f))
 
 
-def gated(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
+@scoped
+def gated_copies(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
     """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
-    return t.multiply(t.activated(gate, "activated gate"), up, "gated")
+    return t.multiply(activated(t, gate, "activated gate"), up, "gated")
 
 
+@scoped
 def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
     """(up + 1)·gate·sigmoid(α·gate), gate and up clamped first: gpt-oss."""
     gate, up = t.slice(y, f), t.slice(y, f)
-    gate = t.activation(gate, "clamped gate")
-    up = t.activation(up, "clamped up")
+    gate = t.local(t.activation(gate, "clamped gate"))
+    up = t.local(t.activation(up, "clamped up"))
     glu = t.multiply(
         gate, t.result_saved(t.scale(gate, "sigmoid of the gate"), "sigmoid of the gate"), "activated gate"
     )
     return t.multiply(t.shift(up, "clamped up"), glu, "gated")
+
+
+def fp32_weights(t: Modules, moe: MoE) -> bool:
+    """Whether the weights of experts stay in 32 bits."""
+    stated = t.kernels.fp32_weights
+    return moe.router_correction == "buffer" if stated is None else stated
+
+
+def fp32_router(t: Modules, moe: MoE) -> bool:
+    """Whether the router reads an fp32 copy of the states."""
+    stated = t.kernels.fp32_router
+    return moe.router_correction == "buffer" if stated is None else stated
+
+
+def expert_bias(t: Modules, moe: MoE, columns: int) -> TrackedTensor | None:
+    """The bias of its expert for each copy of a token; its gradient is put into zeros."""
+    if not moe.expert.bias:
+        return None
+    bias = t.weight(moe.n_experts * (columns // moe.top_k), t.settings.experts, trained=t.settings.trains)
+    return t.gather(bias, t.new("order of copies", 0, 8), columns, "biases of experts")
+
+
+def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
+    """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
+    twice as large."""
+    adapters = t.settings.adapters
+    assert adapters is not None
+    label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
+    sizes = (rank * columns, rank * inputs)
+    weights = [t.weight(size, adapters.width, trained=True) for size in sizes]
+    return [t.cast(weight, t.settings.experts, label) for weight in weights]
+
+
+def folded(t: Modules, factors: list[TrackedTensor], size: int) -> TrackedTensor:
+    """torch.baddbmm(W, B, A): as large as all experts."""
+    out = t.new("experts with their adapters", size, t.settings.experts, CountedBy.ONCE)
+    return t.record(out, factors, t.to_each(*factors), [factor.storage for factor in factors])
+
+
+def expert_matrices(t: Modules, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
+    """The stack of the experts' matrices, with their adapters folded in."""
+    if factors is None:
+        return t.weight(size, t.settings.experts, trained=t.settings.trains)
+    return folded(t, factors, size)
+
+
+@scoped
+def grouped(
+    t: Modules, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
+) -> TrackedTensor:
+    """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
+    out = t.without_autocast(t.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
+    return out if bias is None else t.add_in_place(out, bias)

@@ -1,15 +1,13 @@
-"""The modules that layers are made of, as transformers computes them: matrices with their adapters, norms, activation
-functions, rotation and the two kinds of attention."""
+"""What all modules are made of, as transformers computes it: matrices with their adapters, products of heads, norms;
+and sequence parallelism between them."""
 
 from dataclasses import dataclass
 
-from calc.model.feedforward import MoE
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
-from calc.training.activations import Activations
-from calc.training.autograd import CountedBy, Name, TrackedTensor
-from calc.training.training_operations import sides_of
-from calc.training.training_workload import Loss
+from calc.training.operations import Operations, sides_of
+from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+from calc.training.workload import Loss
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,12 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
 
 
-class Modules(Activations):
+class Modules(Operations):
     """A tape with the modules of one model."""
 
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
-        how = {"autocast": settings.autocast, "fused": settings.fused, "trains": settings.trains}
-        super().__init__(kernels, settings.compute, **how)
-        self.names, self.settings = names, settings
+        super().__init__(settings.compute, autocast=settings.autocast)
+        self.kernels, self.names, self.settings = kernels, names, settings
         self.keeps_gradients = settings.keeps_gradients
 
     def packs(self, *parts: str) -> bool:
@@ -82,10 +79,11 @@ class Modules(Activations):
             return [self.slice(x, count) for count in columns]
         return self.split(x, *columns)
 
+    @scoped
     def bmm(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
         """torch.matmul of heads: several sequences that do not lie head by head are copied so first."""
         if self.autocast:
-            a, b = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (a, b))
+            a, b = (self.local(self.cast(x, self.width, "inputs of attention in 16 bits")) for x in (a, b))
         out = self.product(self.stacked(a), self.stacked(b), columns, unit, name)
         if self.settings.single:
             return out
@@ -104,6 +102,7 @@ class Modules(Activations):
 
     # Matrices
 
+    @scoped
     def matrix(
         self,
         x: TrackedTensor,
@@ -128,11 +127,12 @@ class Modules(Activations):
             return result
         width = result.width
         if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
-            x = self.cast(x, adapters.width, "inputs of adapters in 32 bits")
+            x = self.become(x, adapters.width, "inputs of adapters in 32 bits")
         if settings.quantized:
             result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
-        result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
-        return self.cast(result, width, label)
+        with self.alive(result):
+            result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
+        return self.cast(self.local(result), width, label)
 
     # Sequence parallel, arXiv:2205.05198 section 4.2.2. DTensor keeps what it has gathered until the backward pass, and
     # copies what it gathers or scatters, for tokens do not come first (torch 2.13, distributed/_functional_collectives)
@@ -143,37 +143,34 @@ class Modules(Activations):
             return x
         part, whole = (x.columns, x.width, CountedBy.STREAM), (x.columns, x.width, CountedBy.TOKEN)
         by_ranks = self.new("states of all tokens", *whole)
-        out = self.like("states of all tokens", by_ranks)
-        del by_ranks
-        return self.record(out, [x], self.by_way_of(self.again, lambda _: self.gradient(part)))
+        out = self.like("states of all tokens", by_ranks, by_ranks)
+        return self.record(out, [x], self.by_way_of(self.again, lambda whole: self.gradient(part, whole)))
 
     def scattered(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
         whole = x.columns, x.width, CountedBy.TOKEN
         by_ranks = self.like(name, x)
-        out = self.new(name, x.columns, x.width, CountedBy.STREAM)
-        del by_ranks
+        out = self.new(name, x.columns, x.width, CountedBy.STREAM, by_ranks)
         return self.record(out, [x], self.by_way_of(lambda _: self.gradient(whole), self.again))
 
+    @scoped
     def dequantized(
         self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy
     ) -> TrackedTensor:
         """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
         `MatMul4Bit`)."""
-        before, x = x.width, self.cast(x, self.width, "inputs of matrices in 16 bits")
+        before, x = x.width, self.local(self.cast(x, self.width, "inputs of matrices in 16 bits"))
         whole = self.new("dequantized matrix", weight.columns, self.width, CountedBy.ONCE)
-        out, side = self.new(label, columns, self.width, unit), sides_of(x)[0]
-        del whole
+        out, side = self.new(label, columns, self.width, unit, whole), sides_of(x)[0]
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             whole = self.new("dequantized matrix", weight_size, self.width, CountedBy.ONCE)
-            result = side and self.gradient(side)
-            del whole
-            return [result]
+            return [side and self.gradient(side, whole)]
 
         weight_size = weight.columns
         return self.cast(self.record(out, [x], backward, [x.storage] * self.settings.saves_inputs), before, label)
 
+    @scoped
     def adapter(
         self, x: TrackedTensor, adapters: Adapters, columns: int, label: Name, unit: CountedBy
     ) -> TrackedTensor:
@@ -181,59 +178,13 @@ class Modules(Activations):
         width, r = adapters.width, adapters.rank
         down = self.weight(r * x.columns, width, trained=True)
         up = self.weight(r * columns, width, trained=True)
-        dropped = [self.dropout(x, "inputs of adapters after dropout") if adapters.dropout else x]
-        narrow = self.linear(dropped.pop(), down, r, "inner states of adapters")
+        dropped = self.dropout(x, "inputs of adapters after dropout") if adapters.dropout else x
+        narrow = self.local(self.linear(dropped, down, r, "inner states of adapters"))
         return self.scale(self.linear(narrow, up, columns, label, unit), label)
-
-    # Experts
-
-    def fp32_weights(self, moe: MoE) -> bool:
-        """Whether the weights of experts stay in 32 bits."""
-        stated = self.kernels.fp32_weights
-        return moe.router_correction == "buffer" if stated is None else stated
-
-    def fp32_router(self, moe: MoE) -> bool:
-        """Whether the router reads an fp32 copy of the states."""
-        stated = self.kernels.fp32_router
-        return moe.router_correction == "buffer" if stated is None else stated
-
-    def expert_bias(self, moe: MoE, columns: int) -> TrackedTensor | None:
-        """The bias of its expert for each copy of a token; its gradient is put into zeros."""
-        if not moe.expert.bias:
-            return None
-        bias = self.weight(moe.n_experts * (columns // moe.top_k), self.settings.experts, trained=self.settings.trains)
-        return self.gather(bias, self.new("order of copies", 0, 8), columns, "biases of experts")
-
-    def fold_factors(self, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
-        """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
-        twice as large."""
-        adapters = self.settings.adapters
-        assert adapters is not None
-        label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
-        sizes = (rank * columns, rank * inputs)
-        weights = [self.weight(size, adapters.width, trained=True) for size in sizes]
-        return [self.cast(weight, self.settings.experts, label) for weight in weights]
-
-    def folded(self, factors: list[TrackedTensor], size: int) -> TrackedTensor:
-        """torch.baddbmm(W, B, A): as large as all experts."""
-        out = self.new("experts with their adapters", size, self.settings.experts, CountedBy.ONCE)
-        return self.record(out, factors, self.to_each(*factors), [factor.storage for factor in factors])
-
-    def expert_matrices(self, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
-        """The stack of the experts' matrices, with their adapters folded in."""
-        if factors is None:
-            return self.weight(size, self.settings.experts, trained=self.settings.trains)
-        return self.folded(factors, size)
-
-    def grouped(
-        self, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
-    ) -> TrackedTensor:
-        """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
-        out = self.without_autocast(self.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
-        return out if bias is None else self.add_in_place(out, bias)
 
     # Norms
 
+    @scoped
     def norm(self, x: TrackedTensor, kind: NormKind, label: Name, *, heads: int = 1) -> TrackedTensor:
         """A norm over all columns, or over those of each of several heads."""
         trained, width = self.settings.trains, self.settings.rest
@@ -248,100 +199,22 @@ class Modules(Activations):
         weight = self.weight(size, width, trained=trained)
         if self.settings.fused:
             return self.fused_norm(x, [weight], heads, label)
-        before = x.width
-        x = self.cast(x, 4, wide)
+        before, states = x.width, self.cast(x, 4, wide)
+        if states is not x:
+            self.free(x)
         if kind == "centred":  # computed twice, as the class writes it
             label_less = "states less their mean"
-            x = self.multiply(
-                self.centred(x, heads, label_less), self.inverse_rms(self.centred(x, heads, label_less), heads), normed
-            )
+            with self.alive(states):
+                less = self.centred(states, heads, label_less)
+                y = self.multiply(less, self.inverse_rms(self.centred(states, heads, label_less), heads), normed)
         else:
-            x = self.multiply(x, self.inverse_rms(x, heads), normed)
+            y = self.multiply(states, self.inverse_rms(states, heads), normed)
         if kind == "rms":
-            return self.multiply(weight, self.cast(x, before, normed), label)
-        x = self.multiply(weight, x, label)
-        return self.cast(x, before, label)
+            return self.multiply(weight, self.cast(self.local(y), before, normed), label)
+        return self.cast(self.local(self.multiply(weight, y, label)), before, label)
 
+    @scoped
     def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
         """RMSNorm in fp32 without a weight."""
-        wide = self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x)))
+        wide = self.local(self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x))))
         return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)
-
-    # Gates
-
-    def gated(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
-        """act(gate(x))·up(x), by two matrices or one."""
-        if self.kernels.multiplied:
-            return self.multiplied_gate(x, columns, bias=bias)
-        if self.packs("gate_proj", "up_proj"):
-            gate, up = self.split(self.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
-            return self.gate(gate, up)
-        gate = self.matrix(x, "gate_proj", columns, "gate", bias=bias)
-        if self.settings.fused:
-            return self.fused_gate(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
-        gate = self.activated(gate, "activated gate")
-        return self.multiply(gate, self.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
-
-    def multiplied_gate(self, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
-        """up(x)·act(gate(x)·m): Falcon-H1."""
-        up = self.matrix(x, "up_proj", columns, "up", bias=bias)
-        gate = [self.matrix(x, "gate_proj", columns, "gate", bias=bias)]
-        gate.append(self.scale(gate.pop(), "gate"))
-        if self.fused:
-            return self.fused_gate(gate.pop(), up, "gated")
-        return self.multiply(up, self.activated(gate.pop(), "activated gate"), "gated")
-
-    # Rotation
-
-    def rotate(self, x: TrackedTensor, rotary: Rotary, d_head: int, name: str) -> TrackedTensor:
-        """Queries or keys by their positions: all channels of a head, or the first of them."""
-        if rotary.channels == d_head and not self.kernels.cuts_rotated:
-            return self.turned(x, rotary, name)
-        heads = x.columns // d_head
-        first = self.slice(x, heads * rotary.channels)
-        rest = self.slice(x, heads * (d_head - rotary.channels))
-        return self.concatenate([self.turned(first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
-
-    def turned(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
-        """x·cos + rotate_half(x)·sin."""
-        if self.kernels.turn == "complex":
-            return self.turned_as_complex(x, name)
-        if self.kernels.turn != "whole":
-            return self.turned_by_halves(x, rotary, name)
-        before, rotation = x.width, self.kernels.rotation
-        label, wide = ("{tensor}, rotated", name), ("{tensor} in 32 bits", name)
-        if rotation == "fp32_copies":
-            x = self.cast(x, 4, wide)
-        width = 4 if rotation == "fp32_spread" else x.width
-        straight = self.multiply(self.cast(x, width, wide), rotary.cosines, label)
-        turned = self.cast(self.turn_half(x, label), width, label)
-        turned = self.multiply(turned, rotary.sines, label)
-        turned = self.add(straight, turned, label)
-        del straight
-        return turned if self.kernels.rotation == "16_bits" else self.cast(turned, before, label)
-
-    def spread(self, rotary: Rotary) -> Rotary:
-        """Tables whose first half is repeated for pairs of channels, in each layer: ERNIE 4.5."""
-        if self.kernels.rotation != "fp32_spread":
-            return rotary
-        tables = [
-            self.new("rotary tables, spread", table.columns, 4, CountedBy.POSITION)
-            for table in (rotary.cosines, rotary.sines)
-        ]
-        return Rotary(tables[0], tables[1], rotary.channels)
-
-    def turned_by_halves(self, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
-        """first·cos - second·sin, second·cos + first·sin, joined."""
-        label, half = ("{tensor}, rotated", name), x.columns // 2
-        if self.kernels.turn == "pairs":
-            first, second = self.slice(x, half), self.slice(x, half)
-        else:
-            first, second = self.split(x, half, half)
-        left = self.add(self.multiply(first, rotary.cosines, label), self.multiply(second, rotary.sines, label), label)
-        right = self.add(self.multiply(second, rotary.cosines, label), self.multiply(first, rotary.sines, label), label)
-        return self.concatenate([left, right], label, by_heads=True)
-
-    def turned_as_complex(self, x: TrackedTensor, name: str) -> TrackedTensor:
-        """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
-        label = ("{tensor}, rotated", name)
-        return self.cast(self.scale(self.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

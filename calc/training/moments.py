@@ -1,12 +1,17 @@
-"""Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length."""
+"""Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length;
+and by name: the parts whose sum is the number."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import add
+from functools import cached_property
+from operator import add, mul
 from typing import Literal, NamedTuple
 
-from calc.training.autograd import NOTHING, Bytes, CountedBy
-from calc.training.profile import Profile, TakesBytes, Top, undominated
+from calc.errors import Message
+from calc.training.ends import LOGIT_GRADIENTS
+from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.profile import Profile, Top
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name
 
 Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
 TrainingComponent = Literal[
@@ -40,6 +45,15 @@ class StepMoment:
     phase: Phase
     bytes: Bytes
     tensors: tuple[Tensors, ...]
+
+    @cached_property
+    def lines(self) -> list["Line"]:
+        """What is alive, one line a name."""
+        lines: dict[Label, Bytes] = {}
+        for tensors in merged(self.tensors):
+            for label, nbytes in labelled(tensors):
+                lines[label] = plus(lines.get(label, NOTHING), nbytes)
+        return [Line(name, component, nbytes, temporary) for (name, component, temporary), nbytes in lines.items()]
 
 
 class Alive(NamedTuple):
@@ -130,27 +144,95 @@ def once(nbytes: int) -> Bytes:
     return (nbytes, *NOTHING[1:])
 
 
-PERIOD = 8
-"""Layers of a kind after which a hybrid's order of layers begins again, at most."""
+LOGITS = frozenset(
+    {
+        "logits",
+        "logits in 32 bits",
+        "logits after tanh",
+        "log-softmax of the logits",
+        "logits of a chunk",
+        "logits of a tile",
+        "gradients of the states that the head reads",
+        "loss",
+        LOGIT_GRADIENTS,
+    }
+)
+WEIGHTS = frozenset(
+    {
+        "weights in 16 bits",
+        "weights in 32 bits",
+        "weights of the router in 32 bits",
+        "dequantized matrix",
+        "adapters of experts in 16 bits",
+        "experts with their adapters",
+    }
+)
 
 
-def outermost(surroundings: Iterable[Surroundings]) -> list[Surroundings]:
-    """Of what is alive round the same part of the model at several depths, that which may be the most for some batch
-    and length: nothing that another holds as well, nor two others on average, as many layers before and behind."""
-    depths = undominated(surroundings)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tensors of one name that are alive at a moment."""
 
-    def extreme(place: int) -> bool:
-        near = min(PERIOD, place, len(depths) - 1 - place)
-        return not any(between(depths[place - k], depths[place], depths[place + k]) for k in range(1, near + 1))
-
-    return [here for place, here in enumerate(depths) if extreme(place)]
+    name: Message
+    component: TrainingComponent
+    bytes: int
+    temporary: bool  # made at this moment and gone soon after it; all else was there or waits
 
 
-def between(a: TakesBytes, middle: TakesBytes, b: TakesBytes) -> bool:
-    """Whether a share x of a and 1 - x of b hold as much as the middle, of every unit: where a holds more x has a least
-    value, where b does a greatest."""
-    units = list(zip(a.bytes, middle.bytes, b.bytes, strict=True))
-    least = [(m - z, x - z) for x, m, z in units if x > z]
-    greatest = [(z - m, z - x) for x, m, z in units if x < z]
-    inside = all(m <= max(x, z) for x, m, z in units)
-    return inside and all(p * s <= r * q for p, q in least for r, s in greatest)
+class Line(NamedTuple):
+    """The same as bytes by units."""
+
+    name: Name
+    component: TrainingComponent
+    bytes: Bytes
+    temporary: bool
+
+
+Label = tuple[Name, TrainingComponent, bool]
+"""Of a line: its name, its component, and whether it is temporary."""
+
+
+def merged(tensors: Iterable[Tensors]) -> Iterable[Tensors]:
+    """Those of equal layers as one, wherever these stand."""
+    alike: dict[tuple[object, ...], Tensors] = {}
+    for more in tensors:
+        if any(more.bytes):
+            key = more.name, more.component, more.profile, more.event
+            earlier = alike.get(key)
+            alike[key] = more if earlier is None else earlier.plus(more)
+    return alike.values()
+
+
+def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
+    """The same by name; each tensor of what a part of the model holds."""
+    profile = tensors.profile
+    if profile is None:
+        yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
+        return
+    for (name, waits), nbytes in profile.names(tensors.event).items():
+        component = component_of(name, keeps_gradients=profile.keeps_gradients)
+        yield (name, component, not waits), times(tensors.times, nbytes)
+
+
+def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
+    """What a tensor of a pass is counted as; a gradient that is added to what is held elsewhere is soon gone."""
+    if name == WEIGHT_GRADIENTS:
+        return "gradients" if keeps_gradients else "temporaries"
+    if name in LOGITS:
+        return "logits"
+    return "weights" if name in WEIGHTS else "activations"
+
+
+def message(name: Name) -> Message:
+    return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
+
+
+def parts_of(lines: list[Line], units: Bytes) -> tuple[Part, ...]:
+    """The parts of a moment for a batch and a length, the largest first."""
+    parts = [Part(message(line.name), line.component, dot(line.bytes, units), line.temporary) for line in lines]
+    return tuple(sorted((part for part in parts if part.bytes), key=lambda part: -part.bytes))
+
+
+def dot(nbytes: Bytes, units: Bytes) -> int:
+    """Bytes for a batch and a length."""
+    return sum(map(mul, nbytes, units))

@@ -2,11 +2,11 @@
 are counted by their units, so that one profile holds for any batch and any length."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import ge
 from typing import NamedTuple, Protocol, TypeVar
 
-from calc.training.autograd import NOTHING, Bytes, CountedBy, Name, Tape, TrackedTensor
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Tape, TrackedTensor
 
 
 class Top(NamedTuple):
@@ -20,8 +20,8 @@ class Top(NamedTuple):
 class Profile:
     """What a part of a model holds beyond what stands outside of it."""
 
-    tape: Tape
-    outside: frozenset[int]  # storages that are counted elsewhere
+    sizes: list[tuple[Name, CountedBy, int]]  # name, unit and bytes of each storage
+    events: list[int]  # storages that come, and those that go
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
     after_forward: Top  # until autocast ends
@@ -29,36 +29,29 @@ class Profile:
     backward: tuple[Top, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
-    input: int | None  # the storage of what it reads
+    keeps_gradients: bool  # False: they are added to what is held elsewhere
     width: int  # bytes of an element of what it gives
-    waiting: frozenset[int]  # the storages that wait for its backward pass
-    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # by event, as far as asked for
+    keeps_input: bool  # whether what it reads waits for its backward pass
+    waiting: frozenset[int]  # the storages that do
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
-        if event not in self.named:
-            names: dict[tuple[Name, bool], list[int]] = {}
-            for number in alive(self.tape, self.outside, event):
-                name, unit, size = self.tape.sizes[number]
-                names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
-            self.named[event] = {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
-        return self.named[event]
-
-    @property
-    def keeps_input(self) -> bool:
-        """Whether what it reads is saved."""
-        return self.input in self.waiting
+        names: dict[tuple[Name, bool], list[int]] = {}
+        for number in alive(self.events, event):
+            name, unit, size = self.sizes[number]
+            names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
+        return {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
 
 
-def alive(tape: Tape, outside: frozenset[int], event: int) -> list[int]:
-    """The storages that are alive after so many events, but for those outside."""
+def alive(events: list[int], event: int) -> list[int]:
+    """The storages that are alive after so many events."""
     numbers: dict[int, None] = {}
-    for number in tape.events[:event]:
+    for number in events[:event]:
         if number >= 0:
             numbers[number] = None
         else:
             del numbers[-1 - number]
-    return [number for number in numbers if number not in outside]
+    return list(numbers)
 
 
 def profile(
@@ -67,51 +60,54 @@ def profile(
     inputs: list[TrackedTensor],
     run: Callable[[list[TrackedTensor]], TrackedTensor],
 ) -> Profile:
-    """Run a part forward and back. `inputs` is what it reads, which nothing else refers to; it may let go of it."""
-    numbers = frozenset(tensor.storage.number for tensor in outside if tensor.storage is not None)
-    number = inputs[0].storage.number if inputs and inputs[0].storage is not None else None
-    entered = len(tape.events)
+    """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
+    autocast has cast, until its region ends."""
+    marks = [len(tape.uses)]
     y = run(inputs)
-    left = len(tape.events)
-    source, size = (y.node, y.slot), (y.columns, y.width, y.unit)
-    inputs.clear()
-    del y
-    after_forward = len(tape.events)
-    tape.casts.clear()
-    saved = len(tape.events)
-    if source[0] is not None:
-        tape.backward((source[0], source[1]), tape.new("gradients of activations", *size))
-    done = len(tape.events)
+    marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
+    tape.use(y, *inputs)
+    marks.append(len(tape.uses))
+    tape.use(*tape.casts, *tape.casts.values())
+    marks.append(len(tape.uses))
+    if y.node is not None:
+        tape.backward((y.node, y.slot), tape.new("gradients of activations", y.columns, y.width, y.unit))
+    marks.append(len(tape.uses))
     outputs = [
         sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
     ]
-    tape.outputs.clear()
     gradients = [weight.gradients[0] for weight in tape.weights]
     of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
-    meter = Meter(tape, numbers)
+    tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
+    timeline = tape.timeline({tensor.storage for tensor in outside})
+    entered, marked, left, after_forward, saved, done = map(timeline.before, marks)
+    events = timeline.events
+    meter = Meter(tape, events)
     meter.at(entered)
-    forward = meter.peaks(left if tape.mark is None else tape.mark)
+    forward = meter.peaks(marked)
+    waiting = frozenset(alive(events, saved))
     return Profile(
-        tape=tape,
-        outside=numbers,
+        sizes=tape.sizes,
+        events=events,
         forward=forward,
         loss=() if tape.mark is None else meter.peaks(left),
         after_forward=meter.at(after_forward),
         saved=meter.at(saved),
-        backward=() if source[0] is None else meter.peaks(done),
+        backward=() if y.node is None else meter.peaks(done),
         gradients=(of_weights, *NOTHING[1:]),
         outputs=tuple(outputs),
-        input=number,
-        width=size[1],
-        waiting=frozenset(alive(tape, numbers, saved)),
+        keeps_gradients=tape.keeps_gradients,
+        width=y.width,
+        keeps_input=bool(inputs) and inputs[0].storage in waiting,
+        waiting=waiting,
     )
 
 
 class Meter:
-    """Reads the events of a tape one after the other: what is alive by units, but for what stands outside."""
+    """Reads the events of a tape one after the other: what is alive by units."""
 
-    def __init__(self, tape: Tape, outside: frozenset[int]) -> None:
-        self.tape, self.outside = tape, outside
+    def __init__(self, tape: Tape, events: list[int]) -> None:
+        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
+        self.events = events
         self.alive, self.event = list(NOTHING), 0
 
     def at(self, event: int) -> Top:
@@ -122,19 +118,18 @@ class Meter:
     def peaks(self, event: int) -> tuple[Top, ...]:
         """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
         something goes after something came."""
-        alive, sizes, rising, tops = self.alive, self.tape.sizes, True, list[Top]()
-        for place in range(self.event, event):
-            number = self.tape.events[place]
+        alive, sizes, rising, tops = self.alive, self.sizes, True, list[Top]()
+        for place, number in enumerate(self.events[self.event : event], self.event):
             if number >= 0:
-                _, unit, nbytes = sizes[number]
-                alive[unit] += 0 if number in self.outside else int(nbytes)  # plain, also where sizes are traced
+                unit, nbytes = sizes[number]
+                alive[unit] += nbytes
                 rising = True
             else:
                 if rising:
                     tops.append(Top(tuple(alive), place))
                     rising = False
-                _, unit, nbytes = sizes[-1 - number]
-                alive[unit] -= int(nbytes)
+                unit, nbytes = sizes[-1 - number]
+                alive[unit] -= nbytes
         self.event = event
         return tuple(undominated([*tops, Top(tuple(alive), event)]))
 

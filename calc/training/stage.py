@@ -4,17 +4,15 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from calc.training.autograd import Bytes, CountedBy
 from calc.training.course import Course
-from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, once
-from calc.training.parts import dot
-from calc.training.passes import Passes
+from calc.training.decoder import Passes
+from calc.training.layout import TrainingLayout, peak_turns
+from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, dot, once
 from calc.training.profile import undominated
 from calc.training.recipe import WIDTH
-from calc.training.schedule import peak_turns
-from calc.training.sharding import TrainingLayout
 from calc.training.states import States
-from calc.training.training_workload import TrainingWorkload
+from calc.training.tape import Bytes, CountedBy
+from calc.training.workload import TrainingWorkload
 
 
 class PieceAtWork(NamedTuple):

@@ -1,18 +1,18 @@
-"""Weights of a training step on one rank of one pipeline stage, with all that belongs to them."""
+"""Weights of a training step on one rank of one pipeline stage, with all that belongs to them: which of them have
+adapters, and what optimizers remember of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from calc.formats import FORMATS, Precision
+from calc.formats import BITSANDBYTES, FORMATS, Precision
 from calc.formats.stored import stored
 from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
-from calc.model.tensor import Tensor
-from calc.training.optimizer import OptimizerKernel, state_bytes, update_bytes
-from calc.training.peft import plain_experts, trained_of
+from calc.model.tensor import Component, Tensor
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import LoraTargets, Optimizer, OptimizerKernel, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
 """Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""
@@ -254,3 +254,147 @@ def units_of(
         for place in places:
             units[place].filled += size
     return units
+
+
+BLOCK = 256  # weights that share a scale of their 8-bit state
+LEAST_QUANTISED = 4096  # elements; smaller tensors keep 32-bit states
+
+
+def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
+    """Bytes of state of one occurrence of a tensor, an element of a moment taking `width`."""
+    shape, n = tensor.shape, tensor.numel
+    matters = matrix_dimensions(tensor)
+    match optimizer:
+        case "sgd":
+            return 0
+        case "sgd-momentum":
+            return n * width
+        case "adamw":  # both moments: arXiv:1711.05101
+            return 2 * n * width
+        case "adamw-8bit" if tensor.component == "embedding":  # transformers' Trainer overrides it (create_optimizer)
+            return 8 * n
+        case "adamw-8bit" | "adamw-8bit-ao":  # block-wise, with an fp32 scale a block: arXiv:2110.02861 section 2
+            return 2 * (n + 4 * -(-n // BLOCK)) if n >= LEAST_QUANTISED else 8 * n
+        case "adafactor":  # sums of rows and of columns, in fp32: arXiv:1804.04235 section 3
+            return 4 * (prod(shape[:-1]) + prod(shape[:-2]) * shape[-1] if matters else n)
+        case "muon":  # one momentum for the layers' matrices, Adam for all else: arXiv:2502.16982 section 2
+            hidden = matters and tensor.layers
+            return n * width if hidden else 2 * n * width
+
+
+def update_bytes(
+    optimizer: Optimizer, kernel: OptimizerKernel, elements: int, largest: int, weight: int, state: int
+) -> int:
+    """Bytes that the update needs for a moment: `elements` are all that are trained, `largest` those of the largest
+    tensor; an element of a weight takes `weight`, of a moment `state`.
+
+    AdamW foreach holds the square roots of all second moments at once, for-loop that of one tensor and its quotient
+    (`torch/optim/adam.py`). transformers' Adafactor holds two fp32 tensors, and of 16-bit weights copies of weight and
+    gradient (`optimization.py`). torchao computes on fp32 copies (`single_param_adam`), assumed to be those of the
+    weight and both moments; bitsandbytes and fused kernels in registers.
+    """
+    match optimizer, kernel:
+        case "adamw", "foreach":
+            return elements * state
+        case "adamw", "for-loop":
+            return 2 * largest * state
+        case "adafactor", _:
+            return (16 if weight < 4 else 8) * largest
+        case "adamw-8bit-ao", _:
+            return 12 * largest
+        case _:
+            return 0
+
+
+def matrix_dimensions(tensor: Tensor) -> bool:
+    """Whether it is a matrix, or a stack of them."""
+    return len(tensor.shape) >= 2
+
+
+ADAPTED: dict[LoraTargets, frozenset[Component]] = {
+    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
+    "dense": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
+    "attention": frozenset({"attention"}),
+    "qv": frozenset({"attention"}),
+}
+FEEDFORWARD = ("gate_proj", "up_proj", "down_proj")
+STACKED = frozenset(
+    "minimax minimax_m2 afmoe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe glm4_moe glm4_moe_lite "
+    "glm_moe_dsa glm4v_moe longcat_flash solar_open mellum qwen3_moe qwen3_omni_moe qwen3_next hunyuan_v1_moe "
+    "flex_olmo olmoe exaone_moe cohere2_moe mixtral".split()
+)
+"""Families whose stacks of experts "all-linear" takes in, with the router, and with names that so no longer stand for
+dense matrices beside them (PEFT 0.21.2, `utils/transformers_weight_conversion.py`)."""
+
+
+def adapts_experts(model: Architecture, work: TrainingWorkload) -> bool:
+    """Whether routed experts and routers have adapters."""
+    return not work.trains_base and work.lora_targets == "all" and model.model_type in STACKED and has_experts(model)
+
+
+def plain_experts(work: TrainingWorkload, base: Precision) -> bool:
+    """Whether routed experts stay in 16 bits beside a base that bitsandbytes quantizes: it replaces `nn.Linear` only
+    (transformers 5.23, `integrations/bitsandbytes.py`), and stacked experts are none."""
+    return work.method == "qlora" and base.weights in BITSANDBYTES and not work.quantized_experts
+
+
+def has_experts(model: Architecture) -> bool:
+    return any(block.ffn is not None and block.ffn.kind == "moe" for block in model.all_blocks)
+
+
+def adapted_matrices(model: Architecture, work: TrainingWorkload) -> frozenset[str]:
+    """Local names of the matrices that have adapters, routed experts aside."""
+    if work.lora_targets == "qv":
+        return frozenset({"q_proj", "v_proj"})
+    names = {name.split(".")[0] for block in model.all_blocks for mixer in block.mixers for name in mixer.shapes(1)}
+    if work.lora_targets == "attention":
+        return frozenset(names)
+    names |= {tensor.name.split(".")[-2] for tensor in model.tensors() if is_other_matrix(tensor)}
+    return frozenset(names if adapts_experts(model, work) else {*names, *FEEDFORWARD, "in_proj", "shared_expert_gate"})
+
+
+def is_other_matrix(tensor: Tensor) -> bool:
+    """Whether it is the weight of an `nn.Linear` outside mixers and feed-forwards."""
+    return tensor.component == "other" and len(tensor.shape) == 2 and tensor.name.endswith(".weight")
+
+
+def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
+    """What is trained of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
+    (arXiv:2106.09685 section 4.1)."""
+    if work.trains_base:
+        yield tensor
+    elif adapts_experts(rank, work) and tensor.component in ("experts_routed", "router"):
+        yield from adapters_of_experts(tensor, work.lora_rank)
+    elif has_adapter(rank, tensor, work):
+        out, width = tensor.shape
+        yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(work.lora_rank, width))
+        yield replace(tensor, name=f"{tensor.name}.lora_B", shape=(out, work.lora_rank))
+
+
+def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> bool:
+    """Whether a matrix outside the routed experts has one."""
+    targets = work.lora_targets
+    if len(tensor.shape) != 2 or tensor.component not in ADAPTED[targets]:
+        return False
+    if tensor.component == "other":
+        return is_other_matrix(tensor)
+    if tensor.component in ("mlp", "experts_shared"):
+        return not adapts_experts(rank, work)
+    return targets != "qv" or tensor.name.split(".")[-2] in queries_and_values(rank)
+
+
+def adapters_of_experts(tensor: Tensor, r: int) -> Iterator[Tensor]:
+    """Of a router, or of an expert's matrix: gate and up are stacked in one, whose rank is twice as large, so that each
+    has an output as wide as both."""
+    if len(tensor.shape) == 2:
+        out, width = tensor.shape
+        yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(r, width))
+        doubled = tensor.component == "experts_routed" and not tensor.name.endswith(("down_proj.weight", "w2.weight"))
+        yield replace(tensor, name=f"{tensor.name}.lora_B", shape=(out, 2 * r if doubled else r))
+
+
+def queries_and_values(rank: Architecture) -> set[str]:
+    """What checkpoints call the projections of queries and values, or the one that holds both."""
+    names, wanted = rank.names, ("q_proj", "v_proj")
+    packed = [name for name, parts in names.packed.items() if set(wanted) & set(parts)]
+    return {*packed, *(names.renamed.get(name, name) for name in wanted)}

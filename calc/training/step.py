@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from math import sqrt
 
 from calc.errors import ConfigError, Message
@@ -14,21 +13,16 @@ from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.gpu_memory import Memory
-from calc.training.autograd import NOTHING, Bytes
 from calc.training.course import Course
-from calc.training.modelled import check_modelled
+from calc.training.decoder import Passes, check_modelled, settings_of
+from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.modules import Settings
-from calc.training.moments import Phase, StepMoment, TrainingComponent, plus
-from calc.training.parts import Line, Part, dot, lines_of, parts_of
-from calc.training.passes import Passes, settings_of
-from calc.training.peft import plain_experts, trained_of
-from calc.training.profile import undominated
+from calc.training.moments import Part, Phase, StepMoment, TrainingComponent, dot, parts_of
 from calc.training.recipe import Recipe
-from calc.training.schedule import check_schedule
-from calc.training.sharding import TrainingLayout
 from calc.training.stage import TrainingStage
-from calc.training.states import StageWeights, stage_weights, states_of
-from calc.training.training_workload import TrainingWorkload
+from calc.training.states import StageWeights, plain_experts, stage_weights, states_of, trained_of
+from calc.training.tape import Bytes
+from calc.training.workload import TrainingWorkload
 
 PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
 
@@ -100,9 +94,6 @@ class Training:
             self.shared.ranks[cut] = architecture.rank(*cut)
         self.rank = self.shared.ranks[cut]
         self.built = dict[tuple[int, bool], TrainingStage]()
-        self.described = dict[StepMoment, tuple[list[Line], dict[TrainingComponent, Bytes]]]()
-        self.known_peaks = dict[bool, list[Bytes]]()
-        self.replicated = dict[int, Training | None]()
         self.alike_pieces = self._alike_pieces()
         """For each piece of the model the first that weighs the same."""
         self.alike = alike_stages(self.alike_pieces, layout.pp)
@@ -232,7 +223,7 @@ class Training:
         """What is alive on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
         size = size or self.size
-        return {phase: parts_of(self._lines(moment)[0], size) for phase, moment in self._peaks_of_phases(size).items()}
+        return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
         moments = self.stage(self.most_loaded, single=self.work.micro_batch == 1).moments
@@ -251,7 +242,9 @@ class Training:
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """What is there at a moment, with the overhead."""
         allocated = dot(moment.bytes, size)
-        components = {name: dot(nbytes, size) for name, nbytes in self._lines(moment)[1].items()}
+        components: dict[TrainingComponent, int] = {}
+        for line in moment.lines:
+            components[line.component] = components.get(line.component, 0) + dot(line.bytes, size)
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
             **{component: components.get(component, 0) for component in PARTS},
@@ -262,25 +255,12 @@ class Training:
             moment=moment.phase,
         )
 
-    def _lines(self, moment: StepMoment) -> tuple[list[Line], dict[TrainingComponent, Bytes]]:
-        """What is alive at a moment, and how much of each component."""
-        if moment not in self.described:
-            lines = lines_of(moment)
-            components: dict[TrainingComponent, Bytes] = {}
-            for line in lines:
-                components[line.component] = plus(components.get(line.component, NOTHING), line.bytes)
-            self.described[moment] = lines, components
-        return self.described[moment]
-
     # What fits
 
     def peaks(self, *, single: bool) -> list[Bytes]:
         """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
         single = single or self.laid_out_alike
-        if single not in self.known_peaks:
-            stages = (self.stage(index, single=single).peaks for index in self.unlike)
-            self.known_peaks[single] = [moment.bytes for moment in undominated(chain.from_iterable(stages))]
-        return self.known_peaks[single]
+        return [moment.bytes for index in self.unlike for moment in self.stage(index, single=single).peaks]
 
     def room(self, usable: int) -> int:
         """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
@@ -345,13 +325,10 @@ class Training:
     def over(self, dp: int) -> "Training | None":
         """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
-        if dp not in self.replicated:
-            layout = self.layout.model_copy(update={"dp": dp, "zero": 3})
-            try:
-                self.replicated[dp] = self.changed(layout=layout)
-            except ConfigError:
-                self.replicated[dp] = None
-        return self.replicated[dp]
+        try:
+            return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
+        except ConfigError:
+            return None
 
 
 def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:

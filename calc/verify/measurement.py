@@ -19,9 +19,9 @@ from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.text import written
 from calc.training import Training
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import Recipe
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import Recompute, TrainingWorkload
+from calc.training.workload import Recompute, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
 ByteCount = Annotated[int, Field(ge=0, le=2**60)]

@@ -18,8 +18,7 @@ from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.time.efficiency import SHARES
-from calc.training.recipe import RECIPES
-from calc.training.trainers import TRAINERS
+from calc.training.recipe import RECIPES, TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.outputs.shares import share_rows

@@ -8,7 +8,7 @@ from calc import RECIPES, TrainingWorkload, training_report
 from calc.options import options
 from calc.serving.engines import ENGINES
 from calc.training.moments import Phase
-from calc.training.training_report import PEAKS
+from calc.training.report import PEAKS
 from pages.parts import labels, words
 from pages.parts.state.query import TRAIN, WEIGH, encode
 from pages.parts.state.scenario import Scenario, places

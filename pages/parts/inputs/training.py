@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from calc.training.sharding import TrainingLayout
+from calc.training.layout import TrainingLayout
+from calc.training.recipe import TRAINERS
 from calc.training.step import usual_overhead
-from calc.training.trainers import TRAINERS
 from pages.parts.inputs.control import control, faults, help_of
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import BATCHES, CONTEXTS, MOST, ranges, weight_format

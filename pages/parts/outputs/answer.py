@@ -11,7 +11,7 @@ from calc.hardware.parallel import Layout
 from calc.serving.levers import Lever
 from calc.serving.verdict import Verdict
 from calc.time.choosing import Choice, cheapest, smallest
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most

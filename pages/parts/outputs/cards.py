@@ -11,7 +11,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.model.paper import Anchor
 from calc.serving.report import KVCache
 from calc.serving.verdict import Verdict
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations

@@ -8,7 +8,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
-from calc.training.training_launch import accelerate, torchrun
+from calc.training.layout import accelerate, torchrun
 from pages.parts import words
 from pages.parts.state.query import Page
 from pages.parts.state.url import link

@@ -13,7 +13,7 @@ import streamlit as st
 from calc import Memory, Report, TrainingReport
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.words import say
 

@@ -14,7 +14,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.serving_paper import ServingPaper, rules
 from calc.time.time_paper import step_time_section, time_section
 from calc.time.time_report import training_speed_of
-from calc.training.training_paper import training_section
+from calc.training.report import training_section
 from pages.parts.outputs import written
 from pages.parts.state.query import DERIVE, encode
 from pages.parts.state.weighed import Answer, Weighed, trained

@@ -7,9 +7,9 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
-from calc.training.sharding import TrainingLayout
-from calc.training.training_levers import Together, TrainingLever
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.layout import TrainingLayout
+from calc.training.levers import Together, TrainingLever
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs.answer import sentence

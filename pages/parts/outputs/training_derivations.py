@@ -5,11 +5,10 @@ from collections.abc import Callable
 import streamlit as st
 
 from calc.errors import ConfigError
+from calc.training.layout import in_flight
 from calc.training.moments import Phase, TrainingComponent
-from calc.training.schedule import in_flight
-from calc.training.step_derivation import phase_steps
-from calc.training.training_report import PEAKS
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.report import PEAKS, phase_steps
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
 from pages.parts.outputs.figure import legend, table

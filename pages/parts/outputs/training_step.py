@@ -8,8 +8,8 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.training.moments import TrainingComponent
-from calc.training.training_report import PEAKS
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.report import PEAKS
+from calc.training.verdict import TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import charts, plot, rows

@@ -20,8 +20,8 @@ from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
 from calc.time.needs import Needs
 from calc.time.training_plan import TrainingNeeds
-from calc.training.optimizer import Optimizer
 from calc.training.recipe import RECIPES, RecipeName
+from calc.training.workload import Optimizer
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.choices import EfficiencyChoice, HardwareChoice

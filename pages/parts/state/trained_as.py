@@ -1,8 +1,8 @@
 """A training step as a trainer sets it up by default."""
 
-from calc.training.sharding import TrainingLayout
-from calc.training.trainers import TRAINERS
-from calc.training.training_workload import TrainingWorkload
+from calc.training.layout import TrainingLayout
+from calc.training.recipe import TRAINERS
+from calc.training.workload import TrainingWorkload
 from pages.parts.state.scenario import TrainingChoice
 
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")

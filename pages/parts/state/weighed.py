@@ -23,9 +23,9 @@ from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
 from calc.training import Training
-from calc.training.training_levers import Smaller, Together, more_gpus
-from calc.training.training_report import laid_out_step
-from calc.training.training_verdict import TrainingVerdict
+from calc.training.levers import Smaller, Together, more_gpus
+from calc.training.report import laid_out_step
+from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario, ServingChoice

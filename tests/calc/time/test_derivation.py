@@ -16,9 +16,9 @@ from calc.time.time_derivation import PassDerivation, ServingDerivations
 from calc.time.time_report import time_report
 from calc.time.training_derivation import derive_step
 from calc.time.training_time import training_speed
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 from presets import models
 
 EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")

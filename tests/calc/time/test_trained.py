@@ -11,9 +11,9 @@ from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, training_speed
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trained.json"

@@ -6,9 +6,9 @@ from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.step_operations import step_operations
 from calc.time.training_time import TrainingSpeed, training_speed
+from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
-from calc.training.sharding import TrainingLayout
-from calc.training.training_workload import TrainingWorkload
+from calc.training.workload import TrainingWorkload
 from presets import models
 
 

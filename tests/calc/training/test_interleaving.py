@@ -9,9 +9,9 @@ from calc import RECIPES, Architecture, ConfigError, TrainingLayout, TrainingWor
 from calc.hardware.gpus import gpus
 from calc.time.step_operations import step_operations
 from calc.time.training_time import training_speed
-from calc.training.modelled import unmodelled
-from calc.training.parts import dot
-from calc.training.schedule import in_flight, peak_turns, turns
+from calc.training.decoder import unmodelled
+from calc.training.layout import in_flight, peak_turns, turns
+from calc.training.moments import dot
 from presets import models
 from tests.calc.training import ARCHITECTURES, training
 

@@ -6,11 +6,10 @@ from sympy import ceiling, floor, sympify
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
 from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload, training_report
-from calc.training.recipe import RECIPES
-from calc.training.saved import alternate_bytes
+from calc.training.course import alternate_bytes
+from calc.training.recipe import RECIPES, TRAINERS
+from calc.training.report import phase_steps
 from calc.training.step import PHASES
-from calc.training.step_derivation import phase_steps
-from calc.training.trainers import TRAINERS
 from presets import models
 
 MODELS = {name: Architecture.from_config(config) for name, config in configs().items()}

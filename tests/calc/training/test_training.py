@@ -22,11 +22,10 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import Training
-from calc.training.autograd import CountedBy
-from calc.training.modelled import unmodelled
-from calc.training.moments import StepMoment, Tensors
-from calc.training.optimizer import state_bytes
-from calc.training.parts import dot, lines_of
+from calc.training.decoder import unmodelled
+from calc.training.moments import StepMoment, Tensors, dot
+from calc.training.states import state_bytes
+from calc.training.tape import CountedBy
 from presets import models
 from tests import load
 from tests.calc.training import ARCHITECTURES, training
@@ -107,7 +106,7 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = [*step.units(1, 1)]
     units[CountedBy.SCORE] = work.sequence
-    ours = sum(formula_of(dot(line.bytes, units)) for line in lines_of(StepMoment("backward", (), (saved,))))
+    ours = sum(formula_of(dot(line.bytes, units)) for line in StepMoment("backward", (), (saved,)).lines)
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 

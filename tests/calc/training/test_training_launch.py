@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from calc import RECIPES
-from calc.training.sharding import TrainingLayout
-from calc.training.training_launch import accelerate, torchrun
-from calc.training.training_workload import TrainingWorkload
+from calc.training.layout import TrainingLayout, accelerate, torchrun
+from calc.training.workload import TrainingWorkload
 
 FLAGS = json.loads(Path("tests/data/engine_flags.json").read_text(encoding="utf-8"))
 

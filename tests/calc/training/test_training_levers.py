@@ -6,7 +6,7 @@ from benchmarks.accuracy.training import LADDER, ladder
 from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.errors import ConfigError
 from calc.training import Training
-from calc.training.training_levers import Smaller, more_gpus
+from calc.training.levers import Smaller, more_gpus
 from calc.units import GIB
 from presets import gpus, models
 

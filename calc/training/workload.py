@@ -4,8 +4,9 @@ from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.serving.engines.transformers.options import Attention
-from calc.training.optimizer import Optimizer, OptimizerKernel
 
+Optimizer = Literal["adamw", "adamw-8bit", "adamw-8bit-ao", "adafactor", "muon", "sgd", "sgd-momentum"]
+OptimizerKernel = Literal["foreach", "for-loop", "fused"]
 Method = Literal["full", "lora", "qlora", "pretrain"]
 Recompute = Literal["none", "selective", "alternate", "full"]
 LoraTargets = Literal["all", "dense", "attention", "qv"]

@@ -1,6 +1,6 @@
-"""Everything about one training step, in one object: the sibling of calc.report."""
+"""Everything about one training step, in one object: the sibling of calc.report; with its derivation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from calc.errors import Frozen, Message
@@ -10,19 +10,47 @@ from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.model.architecture import Architecture, Parameters
+from calc.model.derivation import Legend, Step
 from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
+from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.recurrent import ShortConv
-from calc.training.moments import Phase
-from calc.training.on_disk import SavedBytes, on_disk
-from calc.training.parts import Part
-from calc.training.peft import adapts_experts, plain_experts
+from calc.model.traced import TracedSymbols
+from calc.training.layout import TrainingLayout, TrainingScenario
+from calc.training.moments import Part, Phase, TrainingComponent
 from calc.training.recipe import RECIPES, Recipe
-from calc.training.scenario import TrainingScenario
-from calc.training.sharding import TrainingLayout
+from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, usual_overhead
-from calc.training.training_verdict import TrainingVerdict, judge_training
-from calc.training.training_workload import TrainingWorkload
+from calc.training.verdict import TrainingVerdict, judge_training
+from calc.training.workload import TrainingWorkload
+
+# What a trainer writes to disk, all GPUs together.
+
+
+class SavedBytes(Frozen):
+    """Of a checkpoint: what was trained, the whole model or the adapters; beside it fp32 copies of that, and the
+    optimizer's states, without which training can't go on where it was."""
+
+    weights: int
+    master_weights: int
+    optimizer: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.master_weights + self.optimizer
+
+
+def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) -> SavedBytes:
+    """Each weight once, in the type in which it is trained."""
+    tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
+    trained = [part for tensor in tensors for part in trained_of(architecture, tensor, work)]
+    parameters, width = sum(part.parameters for part in trained), state_width(work, recipe)
+    return SavedBytes(
+        weights=parameters * trained_width(work, recipe),
+        master_weights=4 * parameters if recipe.master else 0,
+        optimizer=sum(part.count * state_bytes(work.optimizer, part, width) for part in trained),
+    )
+
 
 SEQUENCES = tuple(2**power for power in range(9, 18))  # 512 to 128k tokens
 
@@ -194,3 +222,53 @@ def training_assumptions(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower
         )
     yield Message("Overhead is a range measured in public logs; the totals count its middle.")
+
+
+# How the memory of a step comes about: the same step, run on numbers that remember their formulas.
+
+
+def phase_steps(
+    architecture: Architecture, scenario: TrainingScenario, phase: Phase, of: TrainingComponent | None = None
+) -> tuple[list[Step], Legend]:
+    """One line for each part of what is alive in a phase, or of one component of it, and what the symbols mean."""
+    symbols, work = TracedSymbols(), scenario.workload
+    work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
+    model = symbols.apply(architecture)
+    training = Training(model, work, scenario.recipe, scenario.layout, scenario.overhead, scenario.frozen)
+    alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
+    sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
+    shared = t if stream == tokens else symbols.of("stream_tokens", stream)
+    scores = t * sequence if pairs == tokens * positions else pairs
+    names = ("chunks", "followed_chunks", "micro_batch")
+    by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=True))
+    parts = training.phases((alone, sequence, t, shared, scores, *by_chunks))[phase]
+    lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]
+    return lines, symbols.occurring()
+
+
+# The memory of a training step on paper: every part that is alive at its peak.
+
+
+def training_section(architecture: Architecture, report: TrainingReport) -> Section:
+    return Section(anchor="training", title=Message("A training step"), items=tuple(step_items(architecture, report)))
+
+
+def step_items(architecture: Architecture, report: TrainingReport) -> Iterator[Item]:
+    """Each part of the peak by its tensors, then their sum with the overhead."""
+    memory = report.memory
+    yield PEAKS[memory.moment]
+    steps, meanings = phase_steps(architecture, report.scenario, memory.moment)
+    parts = report.phases[memory.moment].tensors
+    for name in dict.fromkeys(part.component for part in parts):
+        own = [step for step, part in zip(steps, parts, strict=True) if part.component == name]
+        yield Heading(title=name)
+        yield lines(own, Message("Bytes"), Message("Tensor"))
+    yield from legend_of(steps, meanings)
+    sums: dict[str, int] = {}
+    for part in parts:
+        sums[part.component] = sums.get(part.component, 0) + part.bytes
+    sums["overhead"] = memory.overhead
+    rows = [Step(what=name, formula="", values="", result=size) for name, size in sums.items() if size]
+    yield Heading(title=Message("Memory per GPU"))
+    yield lines(rows, Message("Bytes"))
+    yield added(Message("Memory per GPU"), [step.result for step in rows], "bytes")

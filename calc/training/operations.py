@@ -1,0 +1,603 @@
+"""What single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what each of
+them allocates on the way."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from calc.training.tape import (
+    Accumulator,
+    AllSavedError,
+    Backward,
+    Checkpointed,
+    CountedBy,
+    Name,
+    Node,
+    Tape,
+    TrackedTensor,
+    scoped,
+)
+
+ACTIVATION_GRADIENTS = "gradients of activations"
+WEIGHT_GRADIENTS = "gradients of weights"
+MatrixSide = tuple[int, int, CountedBy]
+"""Columns, width and unit of a gradient."""
+
+
+class Operations(Tape):
+    """A tape with the operations that models are made of. `width` is the bytes of what matrices multiply."""
+
+    def __init__(self, width: int, *, autocast: bool = False) -> None:
+        super().__init__()
+        self.width, self.autocast = width, autocast
+        self.gradient_names: dict[int, str] = {}  # by the columns of what they belong to
+
+    def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> TrackedTensor:
+        """A weight of so many elements, whose memory is counted elsewhere."""
+        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(uses) if trained else None)
+
+    def gradient(
+        self, side: TrackedTensor | MatrixSide, *read: TrackedTensor | None, by_heads: bool = False
+    ) -> TrackedTensor:
+        """A gradient as large as a tensor, and what is read to make it."""
+        columns, width, unit = (side.columns, side.width, side.unit) if isinstance(side, TrackedTensor) else side
+        name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
+        return self.new(name, columns, width, unit, *read, by_heads=by_heads)
+
+    def again(self, gradient: TrackedTensor) -> TrackedTensor:
+        """A gradient as large as another, laid out like it."""
+        return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
+
+    def steps(self, side: TrackedTensor | MatrixSide, count: int) -> TrackedTensor:
+        """A gradient made by way of others as large, which are in memory until it stands."""
+        *others, last = [self.gradient(side) for _ in range(count)]
+        self.use(*others)
+        return last
+
+    def passing(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        """The gradient of what changes no value of a gradient."""
+        return [gradient]
+
+    def multiplied(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
+        return [self.again(gradient)]
+
+    def by_way_of(
+        self, between: Callable[[TrackedTensor], TrackedTensor], last: Callable[[TrackedTensor], TrackedTensor]
+    ) -> Callable[[TrackedTensor], list[TrackedTensor | None]]:
+        """A gradient made from another, which goes once it stands."""
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [last(between(gradient))]
+
+        return backward
+
+    @scoped
+    def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
+        """Activation checkpointing, arXiv:1604.06174: only the inputs are saved; going back, it all runs again. The
+        reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
+        for which the second makes only what they saved."""
+        saved = [self.detached(x) for x in inputs]
+
+        def leaves() -> list[TrackedTensor]:
+            return [self.detached(x, Node()) for x in saved]
+
+        if not reentrant:
+            self.part = Checkpointed(lambda: run(*leaves()), saved)
+            out = run(*inputs)
+            self.part = None
+            return out
+        recording, self.recording = self.recording, False
+        out = run(*map(self.detached, inputs))
+        self.recording = recording
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            nodes, self.nodes = self.nodes, []
+            entered = leaves()
+            sources = [x.node for x in entered]
+            with self.own_casts():
+                out = run(*entered)
+            with self.alive(out):
+                if out.node is not None:
+                    self.backward((out.node, out.slot), gradient)
+            self.nodes = nodes
+            gradients = [None if source is None else source.gradients[0] for source in sources]
+            self.use(*gradients)
+            return gradients
+
+        return self.record(out, inputs, backward, [x.storage for x in inputs])
+
+    def detached(self, x: TrackedTensor, leaf: Node | None = None) -> TrackedTensor:
+        """The same without the node that made it, where its gradient would go."""
+        return TrackedTensor(x.storage, x.columns, x.width, x.unit, leaf, by_heads=x.by_heads)
+
+    def run_again(self, part: Checkpointed) -> None:
+        nodes, autocast = self.nodes, self.autocast
+        self.nodes, self.part = [], part
+        with self.own_casts(), suppress(AllSavedError):
+            part.run()
+        self.nodes, self.autocast, self.part = nodes, autocast, None
+
+    @contextmanager
+    def own_casts(self) -> Iterator[None]:
+        """A region of autocast: its copies of weights are in memory until it ends."""
+        outer, self.casts = self.casts, {}
+        try:
+            yield
+        finally:
+            self.use(*self.casts, *self.casts.values())
+            self.casts = outer
+
+    # Types and layouts
+
+    def cast(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x.to(dtype): nothing happens where it has that type."""
+        if x.width == width:
+            return x
+        out, before = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads), x.width
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+
+    def become(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x = x.to(dtype): a function keeps the copy until it returns, and lets go of what it was given."""
+        out = self.local(self.cast(x, width, name))
+        if out is not x:
+            self.free(x)
+        return out
+
+    def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
+        """a.add_(b)."""
+        return self.record(
+            TrackedTensor(a.storage, a.columns, a.width, a.unit), [a, b], lambda gradient: [gradient, gradient]
+        )
+
+    def scaled_in_place(self, x: TrackedTensor) -> TrackedTensor:
+        """x times a number, in place."""
+        return self.record(TrackedTensor(x.storage, x.columns, x.width, x.unit), [x], self.multiplied)
+
+    def in_type(self, gradient: TrackedTensor, width: int) -> TrackedTensor:
+        """A gradient in the type of what it belongs to."""
+        if gradient.width == width:
+            return gradient
+        return self.gradient((gradient.columns, width, gradient.unit), gradient, by_heads=gradient.by_heads)
+
+    def cast_weight(self, weight: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """Autocast's copy of a weight, which it makes once; a frozen one it makes for each use."""
+        if weight.width == width:
+            return weight
+        if weight.node is None:
+            return self.new(name, weight.columns, width, CountedBy.ONCE)
+        if weight not in self.casts:
+            self.casts[weight] = self.cast(weight, width, name)
+        return self.casts[weight]
+
+    def by_tokens(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x.contiguous(), token by token: a copy where it lies head by head."""
+        if not x.by_heads:
+            return x
+        return self.record(self.new(name, x.columns, x.width, x.unit), [x], self.passing)
+
+    # Matrices
+
+    def linear(
+        self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name, unit: CountedBy = CountedBy.TOKEN
+    ) -> TrackedTensor:
+        """x·W: saves x for the gradient of W, and W for that of x."""
+        if self.autocast:
+            weight = self.cast_weight(weight, self.width, "weights in 16 bits")
+            x = self.cast(x, self.width, "inputs of matrices in 16 bits")
+        out = self.new(name, columns, weight.width, unit)
+        sides = sides_of(x, weight)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            if gradient.by_heads:  # the reshape to a matrix copies it
+                self.local(self.gradient(gradient))
+                self.free(gradient)
+            of_weight = sides[1] and self.gradient(sides[1])
+            return [sides[0] and self.gradient(sides[0]), of_weight]
+
+        return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
+
+    @scoped
+    def without_autocast(self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """x·W in the type that both have."""
+        autocast, self.autocast = self.autocast, False
+        out = self.linear(x, weight, columns, name)
+        self.autocast = autocast
+        return out
+
+    def product(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
+        """torch.bmm: saves both."""
+        out, sides = self.new(name, columns, a.width, unit, by_heads=True), sides_of(a, b)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [side and self.gradient(side, by_heads=True) for side in sides]
+
+        return self.record(out, [a, b], backward, saved_for_each_other(a, b))
+
+    # Element by element
+
+    def add(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """a + b; both get the same gradient, each in its type."""
+        out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
+        widths = a.width, b.width
+        return self.record(out, [a, b], lambda gradient: [self.in_type(gradient, width) for width in widths])
+
+    def scale(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x times a number: saves nothing."""
+        return self.record(self.like(name, x), [x], self.multiplied)
+
+    def shift(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x plus a number: saves nothing."""
+        return self.record(self.like(name, x), [x], self.passing)
+
+    def multiply(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
+        wide = b if a.unit == CountedBy.ONCE or a.columns < b.columns else a
+        out = self.new(name, wide.columns, max(a.width, b.width), wide.unit, by_heads=wide.by_heads)
+        sides, full = sides_of(a, b), (out.columns, out.unit)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            products = [side and self.again(gradient) for side in sides]
+            results: list[TrackedTensor | None] = []
+            for side, product in zip(sides, products, strict=True):
+                if product is not None and side is not None:  # sums over what was repeated, and casts
+                    if (side[0], side[2]) != full:
+                        product = self.gradient((side[0], product.width, side[2]), product)
+                    product = self.in_type(product, side[1])
+                results.append(product)
+            return results
+
+        return self.record(out, [a, b], backward, saved_for_each_other(a, b))
+
+    def activation(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """silu(x), gelu(x) and the like in one kernel, which saves its input."""
+        return self.record(self.like(name, x), [x], self.multiplied, [x.storage])
+
+    def result_saved(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """tanh(x), relu(x), softmax(x): saves its output."""
+        out = self.like(name, x)
+        return self.record(out, [x], self.multiplied, [out.storage])
+
+    @scoped
+    def power(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x to a power, which autocast takes in 32 bits: saves its input."""
+        if self.autocast:
+            x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
+        whole = x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [self.steps(whole, 3)]  # the power below, times its exponent, times that
+
+        return self.record(self.like(name, x), [x], backward, [x.storage])
+
+    def dropout(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """In training: a mask of a byte for each element is saved."""
+        out, mask = self.like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
+        return self.record(out, [x], self.multiplied, [mask.storage])
+
+    def name_of(self, x: TrackedTensor) -> str:
+        """The words of a tensor's name."""
+        name = "weights" if x.storage is None else self.sizes[x.storage][0]
+        return name if isinstance(name, str) else name[1]
+
+    def mark_loss(self) -> None:
+        """What follows is the loss."""
+        self.mark = len(self.uses)
+
+    # Norms, and kernels that are several operations in one
+
+    def inverse_rms(self, x: TrackedTensor, heads: int) -> TrackedTensor:
+        """rsqrt(mean of x² + ε) over all columns or those of each head, in steps."""
+        name = "1 / rms of norms"
+        squares = self.like("squares", x)
+        mean = self.new(name, heads, 4, x.unit, squares)
+        out = self.new(name, heads, 4, x.unit, mean)
+        whole = x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [self.steps(whole, 4)]  # of the mean, then of the square
+
+        return self.record(out, [x], backward, [x.storage, out.storage])
+
+    def centred(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+        """x less its mean."""
+        mean = self.new("means of norms", heads, 4, x.unit)
+        out = self.like(name, x, mean)
+        return self.record(out, [x], self.by_way_of(self.again, self.again))
+
+    @scoped
+    def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
+        """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""
+        if self.autocast:
+            x = self.cast(x, 4, "inputs of norms in 32 bits")
+            weights = [self.cast_weight(weight, 4, "weights in 32 bits") for weight in weights]
+        out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
+        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
+
+    def fused_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
+        """RMSNorm in one kernel: saves its input and 1 / rms."""
+        out, statistics = self.like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
+        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
+
+    def fused_gate(self, gate: TrackedTensor, up: TrackedTensor, name: Name) -> TrackedTensor:
+        """act(gate)·up in one kernel: saves both."""
+        return self.record(self.like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
+
+    @scoped
+    def flash_attention(
+        self, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, heads: int, columns: int
+    ) -> TrackedTensor:
+        """One kernel: saves queries, keys, values, its output and a log-sum-exp for each head."""
+        if self.autocast:
+            q, k, v = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (q, k, v))
+        out = self.new("output of attention", columns, q.width, q.unit, by_heads=q.by_heads)
+        exponents = self.new("log-sum-exp of attention", heads, 4, q.unit)
+        saved = [q.storage, k.storage, v.storage, out.storage, exponents.storage]
+        return self.record(out, [q, k, v], self.to_each(q, k, v), saved)
+
+    def to_each(self, *inputs: TrackedTensor) -> Backward:
+        """The backward of a kernel that makes the gradients of all its inputs at once."""
+        sides, heads = sides_of(*inputs), [x.by_heads for x in inputs]
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [side and self.gradient(side, by_heads=by) for side, by in zip(sides, heads, strict=True)]
+
+        return backward
+
+    # Differences, exponentials, choices
+
+    def subtract(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """a - b; the gradient of b is negated."""
+        out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
+        widths = a.width, b.width
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            first = self.in_type(gradient, widths[0])
+            negated = self.again(gradient)
+            self.free(gradient)
+            return [first, self.in_type(negated, widths[1])]
+
+        return self.record(out, [a, b], backward)
+
+    @scoped
+    def exponential(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """eˣ in 32 bits under autocast: saves its output."""
+        return self.result_saved(self.cast(x, 4, name) if self.autocast else x, name)
+
+    @scoped
+    def exponential_less_one(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """eˣ - 1 in 32 bits under autocast: saves its output."""
+        if self.autocast:
+            x = self.become(x, 4, name)
+        out = self.like(name, x)
+        return self.record(out, [x], self.by_way_of(self.again, self.again), [out.storage])
+
+    def difference_of_all(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """xᵢ - xⱼ for all pairs of so many elements; its gradient is negated whole, and summed on either side."""
+        out, side = self.new(name, columns, x.width, x.unit), (x.columns, x.width, x.unit)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [self.gradient(side, self.again(gradient))]
+
+        return self.record(out, [x], backward)
+
+    def outer(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """a·b, each repeated for the other's channels: both are saved; the gradient of either is a product as large as
+        the result, summed."""
+        out, sides = self.new(name, columns, max(a.width, b.width), a.unit), sides_of(a, b)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            products = [side and self.again(gradient) for side in sides]
+            self.free(gradient)
+            return [
+                product if side is None or side[0] == columns else self.gradient(side, product)
+                for side, product in zip(sides, products, strict=True)
+            ]
+
+        return self.record(out, [a, b], backward, saved_for_each_other(a, b))
+
+    def inverse_norm(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+        """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
+        squares, side = self.like(name, x), (x.columns, x.width, x.unit)
+        out = self.new(name, heads, x.width, x.unit, squares)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            first, second = self.gradient(side), self.gradient(side)
+            return [self.gradient(side, first, second)]
+
+        return self.record(out, [x], backward, [x.storage, out.storage])
+
+    def clamped_below(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """torch.min of x and a number: saves x."""
+        half_way = self.by_way_of(self.again, self.again)
+        return self.record(self.like(name, x), [x], half_way, [x.storage])
+
+    def chosen(self, mask: TrackedTensor, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+        """torch.where: saves the mask; each side's gradient is as large as both."""
+        out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
+        widths = a.width, b.width
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            sides = [self.again(gradient) for _ in widths]
+            self.free(gradient)
+            return [self.in_type(side, width) for side, width in zip(sides, widths, strict=True)]
+
+        return self.record(out, [a, b], backward, [mask.storage])
+
+    # What takes tensors apart and puts them together
+
+    def slice(self, x: TrackedTensor, columns: int) -> TrackedTensor:
+        """x[..., a:b]: a view, whose gradient is as large as the whole."""
+        whole = x.columns, x.width, x.unit
+        view = TrackedTensor(x.storage, columns, x.width, x.unit, by_heads=x.by_heads)
+        return self.record(view, [x], lambda gradient: [self.gradient(whole)])
+
+    def shared(self, columns: int, width: int) -> TrackedTensor:
+        """What an earlier layer made and holds; the gradient is added to those of other layers, which wait there."""
+        made = TrackedTensor(None, columns, width, CountedBy.TOKEN, Node())
+        side = columns, width, CountedBy.TOKEN
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            self.gradient(side)
+            return [None]
+
+        return self.record(TrackedTensor(None, columns, width, CountedBy.TOKEN), [made], backward)
+
+    def split(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
+        """x.split(...): views, whose gradients are put together at once."""
+        views = [TrackedTensor(x.storage, count, x.width, x.unit, by_heads=x.by_heads) for count in columns]
+        if x.node is not None and self.recording:
+            whole = x.columns, x.width, x.unit
+            node = Node([(x.node, x.slot)], lambda gradient: [self.gradient(whole)], outputs=len(views))
+            self.nodes.append(node)
+            for slot, view in enumerate(views):
+                view.node, view.slot = node, slot
+        return views
+
+    def chunks(self, x: TrackedTensor, count: int) -> list[TrackedTensor]:
+        """x.chunk(...) along the tokens: views, each counted as so much less of every token."""
+        return self.split(x, *[-(-x.columns // count)] * count)
+
+    def concatenate(self, parts: Sequence[TrackedTensor], name: Name, *, by_heads: bool = False) -> TrackedTensor:
+        """torch.cat along the columns; the gradients of its parts are views of its own."""
+        out = self.new(name, sum(part.columns for part in parts), parts[0].width, parts[0].unit, by_heads=by_heads)
+        columns = [part.columns for part in parts]
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            heads = gradient.by_heads
+            return [TrackedTensor(gradient.storage, n, gradient.width, gradient.unit, by_heads=heads) for n in columns]
+
+        return self.record(out, parts, backward)
+
+    def copied_view(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """A reshape of a view that its strides do not allow: a copy."""
+        return self.record(self.like(name, x), [x], self.passing)
+
+    def copied_in(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+        """x.to(dtype) in another order of sides: a copy in any type."""
+        out, before = self.new(name, x.columns, width, x.unit), x.width
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+
+    def unchunked(self, x: TrackedTensor, columns: int, width: int, name: Name) -> TrackedTensor:
+        """The tokens of all chunks, without those that fill up the last, in another order and type: a copy."""
+        out, side = self.new(name, columns, width, CountedBy.TOKEN), (x.columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(side)])
+
+    def convolution(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """A kernel of its own for each channel: saves its input."""
+        return self.activation(x, name)
+
+    def add_weight(self, x: TrackedTensor, weight: TrackedTensor, name: Name) -> TrackedTensor:
+        """x + b for all rows, in the wider type: saves nothing."""
+        out, sides = self.new(name, x.columns, max(x.width, weight.width), x.unit), sides_of(x, weight)
+        return self.record(out, [x, weight], lambda gradient: [gradient, sides[1] and self.gradient(sides[1])])
+
+    @scoped
+    def matmul(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """torch.matmul of what lies head by head: saves both, in 16 bits under autocast."""
+        if self.autocast:
+            a, b = (self.local(self.cast(x, self.width, "inputs of products in 16 bits")) for x in (a, b))
+        return self.product(a, b, columns, a.unit, name)
+
+    def solved(self, system: TrackedTensor, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
+        product, negated, of which a triangle is taken."""
+        out, sides = self.like(name, x), sides_of(system, x)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            of_x = self.gradient(sides[1]) if sides[1] else None
+            return [sides[0] and self.again(self.again(self.gradient(sides[0]))), of_x]
+
+        return self.record(out, [system, x], backward, [system.storage, out.storage])
+
+    def gather(self, x: TrackedTensor, indices: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """x[indices]: saves the indices; its gradient is put into zeros."""
+        out, side = self.new(name, columns, x.width, indices.unit, indices), (x.columns, x.width, x.unit)
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            return [self.gradient(side, self.gradient(side))]  # of zeros
+
+        return self.record(out, [x], backward, [indices.storage])
+
+    def largest(self, scores: TrackedTensor, k: int) -> tuple[TrackedTensor, TrackedTensor]:
+        """torch.topk: values, and their indices in 64 bits."""
+        indices = self.new("numbers of experts", k, 8, scores.unit)
+        return self.gather(scores, indices, k, "weights of experts"), indices
+
+    def total(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """The sum of the parts of each row; its gradient is repeated for them."""
+        side = x.columns, x.width, x.unit
+        out = self.new(name, columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(side)])
+
+    def divided(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """x /= its sum, in place: what it was is kept for its gradient."""
+        total = self.new(name, 1, x.width, x.unit)
+        before = self.like(name, x, total)
+        view = TrackedTensor(x.storage, x.columns, x.width, x.unit)
+        return self.record(view, [x], self.multiplied, [total.storage, before.storage])
+
+    def turn_half(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """rotate_half(x): one half negated and put before the other."""
+        half = self.new(name, x.columns // 2, x.width, x.unit)
+        out = self.new(name, x.columns, x.width, x.unit, half, by_heads=True)
+        whole = x.columns, x.width, x.unit
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            half = self.gradient((whole[0] // 2, *whole[1:]))
+            first = self.gradient(whole, half)
+            second = self.gradient(whole)
+            self.free(gradient)
+            return [self.gradient(whole, first, second, by_heads=True)]
+
+        return self.record(out, [x], backward)
+
+    def filled(self, own: TrackedTensor, shared: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """A new tensor into which one part is copied for each head and another for all of them."""
+        out = self.new(name, columns, own.width, own.unit, by_heads=True)
+        whole, part, once = (columns, own.width, own.unit), (own.columns, own.width, own.unit), sides_of(shared)[0]
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            first = self.gradient(whole)
+            of_shared = self.gradient((columns - part[0], part[1], part[2]))
+            self.free(gradient)
+            second = self.gradient(whole)
+            of_own = self.gradient(part, first, second, by_heads=True)
+            return [of_own, once and self.summed(of_shared, once)]
+
+        return self.record(out, [own, shared], backward)
+
+    def summed(self, gradient: TrackedTensor, side: MatrixSide) -> TrackedTensor:
+        """The sum over heads."""
+        return self.gradient(side, gradient)
+
+    def padded(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+        """Zeros behind the columns of each head."""
+        out = self.new(name, columns, x.width, x.unit, by_heads=True)
+        side = x.columns, x.width, x.unit
+        return self.record(out, [x], lambda gradient: [self.gradient(side, by_heads=True)])
+
+    def copied(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+        """Another of the same size, for whose gradient the input is saved."""
+        return self.activation(x, name)
+
+    def repeat(self, x: TrackedTensor, times: int, name: Name) -> TrackedTensor:
+        """Keys or values for every query head."""
+        if times == 1:
+            return x
+        out, once = self.new(name, times * x.columns, x.width, x.unit, by_heads=True), (x.columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(once, by_heads=True)])
+
+    def expanded(self, x: TrackedTensor, times: int) -> TrackedTensor:
+        """The same of a single head: a view."""
+        view, once = TrackedTensor(x.storage, times * x.columns, x.width, x.unit, by_heads=True), sides_of(x)[0]
+        return self.record(view, [x], lambda gradient: [once and self.gradient(once, by_heads=True)])
+
+
+def sides_of(*inputs: TrackedTensor) -> list[MatrixSide | None]:
+    """The size of each input's gradient; None where none is asked for."""
+    return [(x.columns, x.width, x.unit) if x.node is not None else None for x in inputs]
+
+
+def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[int | None]:
+    """What a product saves: each factor where the other has a gradient."""
+    return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]

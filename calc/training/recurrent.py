@@ -1,0 +1,495 @@
+"""Recurrent mixers in training, as transformers' own code computes them."""
+
+from typing import NamedTuple
+
+from calc.model.linear_attention import GatedDeltaNet, LightningAttention
+from calc.model.mixers import RecurrentMixer
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.training.modules import Modules
+from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+
+OUTPUT = "output of the recurrent block"
+
+
+@scoped
+def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTensor:
+    """Those that `calc.training.decoder.check_modelled` lets through."""
+    if isinstance(mixer, GatedDeltaNet):
+        return gated_delta(t, mixer, x)
+    if isinstance(mixer, Mamba2):
+        return state_space(t, mixer, x)
+    if isinstance(mixer, Mamba):
+        return selective_scan(t, mixer, x)
+    if isinstance(mixer, LightningAttention):
+        return lightning(t, mixer, x)
+    assert isinstance(mixer, ShortConv)
+    return short_convolution(t, mixer, x)
+
+
+@scoped
+def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> TrackedTensor:
+    """Two gates round a convolution of a few positions: LFM2."""
+    h = mixer.d_inner
+    projected = t.local(t.matrix(x, "in_proj", 3 * h, "gates and states of the convolution"))
+    first, second, third = t.split(projected, h, h, h)
+    y = t.activation(t.multiply(first, third, "gated states"), "output of the convolution")
+    y = t.by_tokens(t.multiply(second, y, "gated output of the convolution"), "gated output of the convolution")
+    return t.matrix(t.local(y), "out_proj", x.columns, OUTPUT, unit=CountedBy.STREAM)
+
+
+# What the scans of recurrent layers are made of in transformers' own code.
+
+
+@scoped
+def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """silu of a convolution over a few positions (`causal_conv1d_fn`), which saves its input."""
+    label = "output of the convolution"
+    if t.autocast:
+        x = t.local(t.cast(t.cast(x, 4, label), t.width, "inputs of the convolution in 16 bits"))
+    out = t.local(t.convolution(x, label))
+    return t.activation(t.slice(out, out.columns), "states behind the convolution")
+
+
+@scoped
+def chunked(t: Modules, x: TrackedTensor, chunk: int, name: Name) -> TrackedTensor:
+    """F.pad to whole chunks: a copy."""
+    out, side = t.new(name, chunk * x.columns, x.width, CountedBy.CHUNK), (x.columns, x.width, x.unit)
+    return t.record(out, [x], lambda gradient: [t.gradient(side)])
+
+
+@scoped
+def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, size: int) -> TrackedTensor:
+    """norm(x)·silu(gate) with the gate in 32 bits (`Qwen3_5RMSNormGated`)."""
+    before, label = x.width, "normed output of the scan"
+    wide = t.local(t.cast(x, 4, label))
+    normed = t.local(t.cast(t.multiply(wide, t.inverse_rms(wide, heads), label), before, label))
+    weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    x = t.local(t.multiply(weight, normed, label))
+    t.free(wide, normed)
+    gate = t.local(t.activation(t.cast(gate, 4, "gate in 32 bits"), "gate in 32 bits"))
+    return t.cast(t.multiply(x, gate, "gated output of the scan"), before, "gated output of the scan")
+
+
+@scoped
+def scan_over_chunks(
+    t: Modules,
+    out: TrackedTensor,
+    new_values: TrackedTensor,
+    parts: tuple[TrackedTensor, ...],
+    *,
+    values: int,
+    state: int,
+) -> TrackedTensor:
+    """One chunk after the other: each saves its part of all inputs, the values that it adds and the state before it; in
+    copies of 16 bits under autocast, where the first chunk needs no input but for its products within, and the last
+    none for a state that nobody reads. Going back, the gradient of each input is put into zeros as large as the whole,
+    chunk by chunk, and added up."""
+    saved = [] if t.autocast else [part.storage for part in parts]
+    if t.saves:
+        saved += [t.local(tensor).storage for tensor in saved_by_chunks(t, parts, values, state)]
+    t.new("states of chunks", 4 * state, 4, CountedBy.SEQUENCE)  # in passing
+    inputs = [new_values, *parts]
+    sides = [(part.columns, part.width, part.unit) for part in inputs]
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        copy = t.again(gradient)
+        t.free(gradient)
+        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
+        zeros = t.gradient(max(sides))
+        t.gradient(max(sides), copy, zeros)
+        return of_inputs
+
+    view = TrackedTensor(out.storage, out.columns, out.width, out.unit)
+    return t.record(view, inputs, backward, saved)
+
+
+def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, state: int) -> list[TrackedTensor]:
+    """What the chunks save beside their parts of the inputs."""
+    if not t.autocast:
+        columns = {"values of chunks": values, "states of chunks": state}
+        return [t.new(name, size, 4, CountedBy.CHUNK) for name, size in columns.items()]
+    kept = "inputs of the scan in 16 bits"
+    corrections, query, within, key = (part.columns for part in parts)
+    return [
+        t.new(kept, within + values + 2 * state, 2, CountedBy.CHUNK),
+        t.new(kept, corrections + query + key + values, 2, CountedBy.FOLLOWED),
+        t.new("states of chunks", state, 4, CountedBy.FOLLOWED),
+    ]
+
+
+@scoped
+def spread(t: Modules, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    """x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one."""
+    side = x.columns, x.width, x.unit
+    return t.record(t.new(name, columns, x.width, x.unit), [x], lambda gradient: [t.gradient(side)])
+
+
+@scoped
+def einsum(
+    t: Modules, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
+) -> TrackedTensor:
+    """torch.einsum as one product, for which factors are copied that do not lie so; in 16 bits under autocast."""
+    label = "factors of products within chunks"
+    if t.autocast:
+        a, b = t.local(t.cast(a, t.width, label)), t.local(t.cast(b, t.width, label))
+    first, second = (t.copied_view(x, label) if copied else x for x, copied in zip((a, b), copies, strict=True))
+    return t.product(first, second, columns, CountedBy.CHUNK, name)
+
+
+@scoped
+def as_tokens(t: Modules, x: TrackedTensor, columns: int) -> TrackedTensor:
+    """The same memory by tokens, not by chunks."""
+    side = x.columns, x.width, x.unit
+    view = TrackedTensor(x.storage, columns, x.width, CountedBy.TOKEN)
+    return t.record(view, [x], lambda gradient: [TrackedTensor(gradient.storage, *side)])
+
+
+# The gated delta rule as transformers computes it where no other package does (`modeling_qwen3_5.py`, class
+# `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
+
+
+class Projected(NamedTuple):
+    """What the projections make of the layer's input."""
+
+    mixed: TrackedTensor  # queries, keys and values side by side
+    gate: TrackedTensor | None  # None: it is made after the scan
+    strength: TrackedTensor
+    decay: TrackedTensor
+    held: TrackedTensor | None = None  # what the layer holds on to without a need
+
+
+@scoped
+def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTensor:
+    """Projections, a convolution, the delta rule, and a norm with a gate."""
+    k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
+    mixed, z, b, a, held = projections(t, mixer, x)
+    b, a, held = t.local(b), t.local(a), held and t.local(held)
+    query, key, value = t.split(mixed_by_convolution(t, mixed), k, k, v)
+    strength = t.local(t.result_saved(b, "strengths of updates"))
+    decay = t.local(decays(t, mixer, a))
+    y = delta_rule(t, mixer, query, key, value, strength, decay)
+    z = t.local(t.matrix(x, "in_z", v, "gate of the recurrent block") if z is None else z)
+    y = gated_norm(t, y, z, mixer.n_v, mixer.d_v)
+    if held is not None:
+        t.free(held)
+    return t.matrix(t.local(y), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
+
+
+@scoped
+def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected:
+    """Queries, keys and values side by side, a gate, and what strengths and decays are made of."""
+    k, v, label = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v, "queries, keys and values"
+    if t.packs("in_q", "in_z"):
+        both = t.matrix(x, "in_q", 2 * k + 2 * v, "queries, keys, values and gate")
+        rates = t.split(t.local(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays")), mixer.n_v, mixer.n_v)
+        parts = [t.copied_view(part, label) for part in t.split(both, k, k, v, v)]
+        b, a = (t.copied_view(part, "strengths and decays") for part in rates)
+        return Projected(t.concatenate(parts[:3], label), parts[3], b, a, both)
+    if t.packs("in_q", "in_k", "in_v"):
+        mixed = t.matrix(x, "in_q", 2 * k + v, label)
+        z = t.matrix(x, "in_z", v, "gate of the recurrent block")
+        return Projected(mixed, z, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+    parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
+    mixed = t.concatenate(parts, label)
+    return Projected(mixed, None, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+
+
+@scoped
+def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
+    """-exp(A)·softplus(a + bias), in 32 bits."""
+    label = "decays in 32 bits"
+    width = t.settings.rest
+    bias = t.weight(mixer.n_v, width, trained=t.settings.trains)
+    rate = t.weight(mixer.n_v, 4, trained=t.settings.trains)
+    return t.multiply(rate, t.activation(t.add_weight(t.cast(a, 4, label), bias, label), label), label)
+
+
+@scoped
+def delta_rule(
+    t: Modules,
+    mixer: GatedDeltaNet,
+    query: TrackedTensor,
+    key: TrackedTensor,
+    value: TrackedTensor,
+    strength: TrackedTensor,
+    decay: TrackedTensor,
+) -> TrackedTensor:
+    """`torch_chunk_gated_delta_rule`, in 32 bits: within chunks of 64 tokens all at once, from chunk to chunk by a
+    state for each head."""
+    n, d_k, d_v, c, before = mixer.n_v, mixer.d_k, mixer.d_v, mixer.chunk, query.width
+    pairs, label, wide = n * c * c, "states within chunks", "states of the scan in 32 bits"
+    if mixer.n_k != n:
+        query, key = (t.repeat(part, n // mixer.n_k, "queries and keys of every value head") for part in (query, key))
+    with t.alive(query, key, value, strength, decay):
+        parts = [t.copied_in(part, 4, wide) for part in (query, key, value, strength, decay)]
+    query, key, value, strength, decay = parts
+    query = t.multiply(query, t.inverse_norm(query, n, label), label)
+    key = t.multiply(key, t.inverse_norm(key, n, label), label)
+    query = t.scale(query, label)
+    with t.alive(query, key, value):
+        query, key, value = (chunked(t, part, c, wide) for part in (query, key, value))
+    t.local(value)
+    with t.alive(strength, decay):
+        strength, decay = (t.local(chunked(t, part, c, wide)) for part in (strength, decay))
+    value_update = t.local(t.multiply(value, strength, label))
+    key_update = t.local(t.multiply(key, strength, label))
+    total = t.local(t.shift(decay, "decays in 32 bits"))
+    pairwise = t.scale(t.difference_of_all(total, pairs, PAIRS), PAIRS)
+    between = t.local(t.exponential(pairwise, PAIRS))
+    system = t.local(t.multiply(t.matmul(key_update, key, pairs, label), between, label))
+    within = t.local(t.multiply(t.matmul(query, key, pairs, label), between, label))
+    decayed = t.local(t.multiply(key_update, t.exponential(total, "decays in 32 bits"), label))
+    new_values = t.local(t.solved(system, value_update, label))
+    corrections = t.local(t.solved(system, decayed, label))
+    out = t.like("output of the scan in 32 bits", new_values)
+    query = t.local(t.multiply(query, t.exponential(total, "decays in 32 bits"), label))
+    left = t.local(t.exponential(t.shift(total, "decays in 32 bits"), "decays in 32 bits"))
+    key = t.local(t.multiply(key, left, label))
+    inputs = (corrections, query, within, key)
+    t.local(t.new("values of chunks", 2 * n * c * d_v, 4, CountedBy.SEQUENCE))  # what the loop leaves under its names
+    out = scan_over_chunks(t, out, new_values, inputs, values=n * c * d_v, state=n * d_k * d_v)
+    return t.unchunked(t.copied_view(out, "output of the scan in 32 bits"), n * d_v, before, "output of the scan")
+
+
+# Lightning attention as transformers computes it (`modeling_minimax.py`, class `MiniMaxLightningAttention`): blocks of
+# tokens with a matrix of keys times values carried from one to the next.
+
+
+@scoped
+def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> TrackedTensor:
+    """Activated queries, keys and values, attention block by block, a norm and a gate."""
+    wide, label = mixer.n_heads * mixer.d_head, "queries, keys and values"
+    packed = t.local(t.activation(t.matrix(x, "qkv_proj", 3 * wide, label), label))
+    out = t.copied_view(by_blocks(t, mixer, *t.split(packed, wide, wide, wide)), "output of the scan")
+    with t.alive(out):
+        out = t.norm(out, "rms", "normed output of the scan")
+    label = "gate of the recurrent block"
+    gate = t.local(t.result_saved(t.matrix(x, "output_gate", wide, label), label))
+    out = t.multiply(gate, out, "gated output of the scan")
+    return t.matrix(t.local(out), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
+
+
+@scoped
+def by_blocks(
+    t: Modules, mixer: LightningAttention, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor
+) -> TrackedTensor:
+    """Each block saves its decayed scores, decayed queries and keys for the states of other blocks, and the state
+    before it. Going back, the gradients of blocks are put into zeros as large as the whole."""
+    n, c, wide, width = mixer.n_heads, mixer.chunk, q.columns, t.width if t.autocast else q.width
+    inputs = (q, k, v)
+    kept = [part.storage for part in inputs]
+    if t.saves:
+        kept.append(t.local(t.new(WITHIN, n * c * c, width, CountedBy.CHUNK)).storage)
+        kept.append(t.local(t.new(WITHIN, 2 * c * wide, width, CountedBy.FOLLOWED)).storage)
+        kept.append(t.local(t.new("states of chunks", wide * mixer.d_head, width, CountedBy.CHUNK)).storage)
+    blocks = t.new("output of the scan", wide, q.width, q.unit)
+    out = t.new("output of the scan", wide, q.width, q.unit, blocks)
+    sides = [(part.columns, part.width, part.unit) for part in inputs]
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
+        t.gradient(sides[0], t.gradient(sides[0]))  # of zeros
+        return of_inputs
+
+    return t.record(out, inputs, backward, kept)
+
+
+# State space duality as transformers computes it where no other package does (`modeling_mamba2.py`, class
+# `Mamba2Mixer` and `mamba2_chunk_scan`; Bamba's, Falcon-H1's, Granite's, Nemotron-H's and Zamba2's are the same).
+
+
+WIDE = "states of the scan in 32 bits"
+WITHIN = "states within chunks"
+DECAYS = "decays in 32 bits"
+PAIRS = "decays between tokens of a chunk"
+
+
+@scoped
+def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
+    """A projection, a convolution, the scan, and a norm with a gate before it."""
+    inner, shared = mixer.n_heads * mixer.d_head, mixer.n_groups * mixer.d_state
+    hidden, before = x.columns, x.width
+    label: Name = "projected states"
+    if t.kernels.multiplied:
+        x = t.local(t.scale(x, "states, multiplied"))
+    projected = t.matrix(x, "in_proj", inner + mixer.channels() + mixer.n_heads, label, bias=mixer.bias)
+    if t.kernels.multiplied:
+        projected = t.multiply(t.weight(projected.columns, t.settings.rest, trained=False), projected, label)
+    t.free(x)
+    gate, mixed, step = t.split(t.local(projected), inner, mixer.channels(), mixer.n_heads)
+    values, keys, queries = t.split(t.local(mixed_by_convolution(t, mixed)), inner, shared, shared)
+    y = chunk_scan(t, mixer, values, keys, queries, step)
+    y = gated_output(t, mixer, y, gate)
+    y = t.cast(y, before, "gated output of the scan")
+    bias = mixer.bias if mixer.out_bias is None else mixer.out_bias
+    return t.matrix(t.local(y), "out_proj", hidden, "output of the recurrent block", bias=bias, unit=CountedBy.STREAM)
+
+
+@scoped
+def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTensor) -> TrackedTensor:
+    """norm(y·silu(gate)), in 32 bits; or without a norm, in the type of the gate."""
+    label = "gated output of the scan"
+    if not mixer.norm:
+        return t.multiply(y, t.activation(gate, "gate of the recurrent block"), label)
+    y = t.local(t.multiply(y, t.activation(t.cast(gate, 4, "gate in 32 bits"), "gate in 32 bits"), label))
+    normed = t.local(t.multiply(y, t.inverse_rms(y, mixer.n_groups), "normed output of the scan"))
+    return t.multiply(t.weight(y.columns, t.settings.rest, trained=t.settings.trains), normed, label)
+
+
+@scoped
+def chunk_scan(
+    t: Modules,
+    mixer: Mamba2,
+    values: TrackedTensor,
+    keys: TrackedTensor,
+    queries: TrackedTensor,
+    step: TrackedTensor,
+) -> TrackedTensor:
+    """`mamba2_chunk_scan`, in 32 bits: products of all tokens within chunks, the state of each chunk, and what that of
+    those before adds."""
+    n, c, wide = mixer.n_heads, mixer.chunk, mixer.n_heads * mixer.d_state
+    inner, state = n * mixer.d_head, n * mixer.d_head * mixer.d_state
+    trained = t.settings.trains
+    step = t.add_weight(step, t.weight(n, step.width, trained=trained), DECAYS)
+    with t.alive(step):
+        step = t.activation(t.cast(step, 4, DECAYS) if t.autocast else step, DECAYS)
+    step = t.local(t.activation(step, DECAYS))
+    values = t.cast(values, 4, WIDE)
+    keys, queries = (spread(t, t.cast(part, 4, WIDE), wide, WIDE) for part in (keys, queries))
+    residual = t.local(t.multiply(t.weight(n, t.settings.rest, trained=trained), chunked(t, values, c, WIDE), WITHIN))
+    values = t.multiply(values, t.cast(step, 4, DECAYS), WIDE)
+    decay = t.multiply(t.weight(n, 4, trained=trained), t.cast(step, 4, DECAYS), DECAYS)
+    with t.alive(values, decay, keys, queries):
+        parts = [t.local(chunked(t, part, c, WIDE)) for part in (values, decay, keys, queries)]
+    values, decay, keys, queries = parts
+    total = t.local(t.shift(decay, DECAYS))
+    between = t.local(t.exponential(segment_sums(t, decay, n * c * c), PAIRS))
+    scores = t.local(einsum(t, queries, keys, n * c * c, WITHIN))
+    weights = t.local(t.multiply(scores, between, WITHIN))
+    within = t.local(einsum(t, weights, values, c * inner, WITHIN, copies=(False, True)))
+    left = t.local(t.exponential(t.shift(total, DECAYS), DECAYS))
+    decayed = t.local(t.multiply(keys, left, WITHIN))
+    states = einsum(t, decayed, values, state, "states of chunks")
+    t.local(t.new("states of chunks", 2 * state, states.width, CountedBy.SEQUENCE))  # the first ones and the last
+    before = t.local(states_before(t, states, state))
+    out_decay = t.local(t.exponential(total, DECAYS))
+    carried = t.local(einsum(t, queries, before, c * inner, WITHIN))
+    across = t.local(t.multiply(carried, out_decay, WITHIN))
+    out = t.add(t.copied_view(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
+    return as_tokens(t, out, inner)
+
+
+@scoped
+def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
+    """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
+    side = decay.columns, decay.width, decay.unit
+
+    def of_repeated(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        masked = t.again(gradient)
+        t.free(gradient)
+        return [t.gradient(side, masked)]
+
+    def of_sums(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        return [t.steps(gradient, 3)]  # turned round, summed up, turned round
+
+    repeated = t.local(t.record(t.new(PAIRS, pairs, decay.width, decay.unit), [decay], of_repeated))
+    sums = t.local(t.record(t.like(PAIRS, repeated), [repeated], of_sums))
+    return t.scale(sums, PAIRS)
+
+
+@scoped
+def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTensor:
+    """The state before each chunk, of all before it: a product that saves the states, which are joined to that before
+    the first."""
+    label, width = "states of chunks", states.width
+    joined = t.record(t.like(label, states), [states], t.passing)
+    first = t.new(label, state, width, CountedBy.SEQUENCE)
+    t.free(states)
+    if not t.settings.single:
+        with t.alive(joined, first):
+            joined, first = t.copied_view(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
+    side = joined.columns, joined.width, joined.unit
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        whole = t.again(gradient)  # zeros, into which the gradient of all but the last is put
+        t.free(gradient)
+        return [t.gradient(side, whole)]
+
+    t.local(joined)
+    t.local(first)
+    out = t.like(label, joined)
+    return t.record(out, [joined], backward, [joined.storage, first.storage])
+
+
+# The selective scan as transformers computes it where no other package does (`modeling_mamba.py`, class `MambaMixer`
+# and `mamba_selective_scan`): token by token, with what each of them makes of the state kept for the way back.
+
+
+STEPS = "steps of the scan in 32 bits"
+STATES = "states of the scan"
+
+
+@scoped
+def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
+    """A projection, a convolution, what the states depend on, the scan with a gate, and the output."""
+    inner, states, before = mixer.d_inner, mixer.d_state, x.width
+    projected = t.local(t.matrix(x, "in_proj", 2 * inner, "projected states", bias=mixer.bias))
+    mixed, gate = t.split(projected, inner, inner)
+    values = t.local(mixed_by_convolution(t, mixed))
+    rows = values if t.settings.single else t.copied_view(values, "states behind the convolution")
+    with t.alive(rows):
+        made = t.local(t.matrix(rows, "x_proj", mixer.dt_rank + 2 * states, "steps, keys and queries"))
+    rank, keys, queries = t.split(made, mixer.dt_rank, states, states)
+    weight = t.weight(inner * mixer.dt_rank, t.settings.matrices, trained=t.settings.trains)
+    step = t.local(t.linear(rank, weight, inner, "steps of the scan"))
+    y = scanned(t, mixer, values, step, keys, queries)
+    y = t.multiply(y, t.activation(gate, "gate of the recurrent block"), "gated output of the scan")
+    y = t.cast(y, before, "gated output of the scan")
+    y = y if t.settings.single else t.copied_view(y, "gated output of the scan")
+    return t.matrix(
+        t.local(y), "out_proj", x.columns, "output of the recurrent block", bias=mixer.bias, unit=CountedBy.STREAM
+    )
+
+
+@scoped
+def scanned(
+    t: Modules,
+    mixer: Mamba,
+    values: TrackedTensor,
+    step: TrackedTensor,
+    keys: TrackedTensor,
+    queries: TrackedTensor,
+) -> TrackedTensor:
+    """`mamba_selective_scan`: each token's decays and updates of the whole state, then one state after the other."""
+    inner, wide, trained = mixer.d_inner, mixer.d_inner * mixer.d_state, t.settings.trains
+    step = t.add_weight(step, t.weight(inner, step.width, trained=trained), STEPS)
+    with t.alive(step):
+        step = t.local(t.activation(t.cast(step, 4, STEPS) if t.autocast else step, STEPS))
+    rates = t.weight(wide, 4, trained=trained)
+    decays = t.local(t.exponential(t.outer(step, rates, wide, STATES), STATES))
+    shared = t.local(t.outer(step, t.cast(keys, 4, STEPS), wide, STATES))
+    updates = t.local(t.outer(t.cast(values, 4, STEPS), shared, wide, STATES))
+    out = token_by_token(t, decays, updates, queries, inner, values.width)
+    skipped = t.local(t.multiply(t.weight(inner, 4, trained=trained), values, STEPS))
+    return t.add(out, skipped, "output of the scan")
+
+
+@scoped
+def token_by_token(
+    t: Modules, decays: TrackedTensor, updates: TrackedTensor, queries: TrackedTensor, columns: int, width: int
+) -> TrackedTensor:
+    """The state of each token is saved twice, in 32 bits and as it is read; going back, the gradients of decays and
+    updates are put into zeros as large as those of all tokens, token by token, and added up."""
+    kept = [decays.storage, queries.storage]
+    if t.saves:
+        kept += [t.local(t.new(STATES, decays.columns, each, decays.unit)).storage for each in {4, width}]
+    outputs = t.new("outputs of tokens", columns, width, decays.unit)
+    sides = [(part.columns, part.width, part.unit) for part in (decays, updates, queries)]
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
+        t.gradient(sides[0], t.gradient(sides[0]))  # of zeros
+        return of_inputs
+
+    out = t.new("output of the scan", columns, width, decays.unit, outputs)
+    return t.record(out, [decays, updates, queries], backward, kept)

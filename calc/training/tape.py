@@ -1,0 +1,328 @@
+"""What PyTorch's autograd holds while a layer runs forward and backward.
+
+Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. The
+tape notes each use of a storage: when it is made, when an operation reads it, when a node that saved it goes back. A
+storage is in memory from its first use to its last. What PyTorch's Python code holds for longer than it reads it is
+said so: a function that is `@scoped` holds its arguments and each `tape.local(x)` until it returns or says
+`tape.free(x)`, a block its `with tape.alive(x)`. What else refers to a tensor here means nothing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+Bytes = tuple[int, ...]
+"""Bytes of each unit."""
+Name = str | tuple[str, str]
+"""What a storage is called: in words, or in words with {tensor} and the name that stands there."""
+
+
+class CountedBy(IntEnum):
+    """What a size is counted by, so that one run holds for any batch and length."""
+
+    ONCE = 0  # weights and their gradients
+    POSITION = 1  # tokens of one sequence: rotary tables
+    TOKEN = 2  # tokens of a micro-batch on one rank
+    STREAM = 3  # those of them that a rank holds of what is as wide as the model (sequence parallelism)
+    SCORE = 4  # pairs of a token and one that it may look at
+    CHUNK = 5  # chunks of tokens that a recurrent layer takes at once
+    FOLLOWED = 6  # those of them that another chunk of the sequence follows
+    SEQUENCE = 7  # sequences of a micro-batch
+
+
+NOTHING: Bytes = (0,) * len(CountedBy)
+
+
+class TrackedTensor:
+    """So many columns for each of a unit, of `width` bytes, in the storage of this number. A weight has none here: it
+    is counted with the weights."""
+
+    __slots__ = ("by_heads", "columns", "node", "slot", "storage", "unit", "width")
+
+    def __init__(
+        self,
+        storage: int | None,
+        columns: int,
+        width: int,
+        unit: CountedBy,
+        node: "Node | None" = None,
+        slot: int = 0,
+        *,
+        by_heads: bool = False,
+    ) -> None:
+        self.storage, self.columns, self.width, self.unit = storage, columns, width, unit
+        self.node, self.slot = node, slot
+        self.by_heads = by_heads  # laid out head by head, not token by token
+
+
+Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
+"""From the gradient of an operation's output to those of its inputs."""
+
+
+class Node:
+    """One operation as autograd remembers it: where its inputs came from, how to go back, and what it saved."""
+
+    __slots__ = ("backward", "gradients", "inputs", "part", "place", "saved")
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple["Node", int] | None] = (),
+        backward: Backward | None = None,
+        saved: Sequence[int | None] = (),
+        outputs: int = 1,
+    ) -> None:
+        self.inputs, self.backward, self.saved = inputs, backward, saved
+        self.gradients: list[TrackedTensor | None] = [None] * outputs
+        self.part: Checkpointed | None = None  # where to find what it saved, under which number
+        self.place = 0
+
+
+class Checkpointed:
+    """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
+    again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
+
+    __slots__ = ("count", "inputs", "run", "saved", "unread")
+
+    def __init__(self, run: Callable[[], object], inputs: Sequence[TrackedTensor]) -> None:
+        self.run, self.inputs = run, inputs
+        self.count = 0  # nodes that save something
+        self.unread: list[int] = []  # those that no gradient comes to, whose memory is there until all others have gone
+        self.saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
+
+
+class AllSavedError(Exception):
+    """A part that runs again has all that its nodes need."""
+
+
+class Accumulator(Node):
+    """Where the gradient of a weight ends, once those of all its uses are there."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, uses: int = 1) -> None:
+        super().__init__()
+        self.left = uses
+
+
+class Tape:
+    """The uses of storages in their order, and the nodes of the graph in the order of the forward pass."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
+        self.uses: list[int] = []  # numbers of storages, as they are made and read
+        self.made: list[int] = []  # uses before each storage
+        self.nodes: list[Node] = []
+        self.weights: list[Accumulator] = []  # those that have a gradient
+        self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
+        self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
+        self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
+        self.mark: int | None = None  # uses before the loss
+        self.scopes: list[list[TrackedTensor]] = []  # what each function that runs holds until it returns
+        self.recording = True
+        self.part: Checkpointed | None = None  # that runs now
+        self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
+
+    def new(
+        self,
+        name: Name,
+        columns: int,
+        width: int,
+        unit: CountedBy = CountedBy.TOKEN,
+        *read: TrackedTensor | None,
+        by_heads: bool = False,
+    ) -> TrackedTensor:
+        """A tensor in memory of its own, and what is read to make it."""
+        number = len(self.sizes)
+        self.sizes.append((name, unit, columns * width))
+        self.made.append(len(self.uses))
+        self.uses.append(number)
+        if read:
+            self.use(*read)
+        return TrackedTensor(number, columns, width, unit, by_heads=by_heads)
+
+    def like(self, name: Name, tensor: TrackedTensor, *read: TrackedTensor | None) -> TrackedTensor:
+        return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
+
+    def use(self, *tensors: TrackedTensor | None) -> None:
+        """Note that tensors are still in memory."""
+        for tensor in tensors:
+            if tensor is not None and tensor.storage is not None:
+                self.uses.append(tensor.storage)
+
+    def read(self, saved: Iterable[int | None]) -> None:
+        """Note that what a node saved is still in memory."""
+        self.uses += [number for number in saved if number is not None]
+
+    @contextmanager
+    def alive(self, *tensors: TrackedTensor | None) -> Iterator[None]:
+        """Tensors that are in memory until the block ends, whatever reads them last."""
+        try:
+            yield
+        finally:
+            self.use(*tensors)
+
+    def local(self, tensor: TrackedTensor) -> TrackedTensor:
+        """A tensor that is in memory until the function in which it is made returns."""
+        self.scopes[-1].append(tensor)
+        return tensor
+
+    def free(self, *tensors: TrackedTensor) -> None:
+        """Let go of what a function holds before it returns."""
+        self.use(*tensors)
+        for tensor in tensors:
+            if tensor in self.scopes[-1]:
+                self.scopes[-1].remove(tensor)
+
+    def count_elsewhere(self, tensor: TrackedTensor) -> None:
+        """Take the size off a storage that another part of the model counts."""
+        assert tensor.storage is not None
+        name, unit, _ = self.sizes[tensor.storage]
+        self.sizes[tensor.storage] = name, unit, 0
+
+    def record(
+        self,
+        out: TrackedTensor,
+        inputs: Iterable[TrackedTensor],
+        backward: Backward,
+        saved: Sequence[int | None] = (),
+    ) -> TrackedTensor:
+        """The output of an operation that has read its inputs, with its node where a gradient will pass."""
+        inputs = [*inputs]
+        self.use(out, *inputs)
+        if self.recording:
+            sources = [None if tensor.node is None else (tensor.node, tensor.slot) for tensor in inputs]
+            if any(sources):
+                out.node = Node(sources, backward, saved)
+                self.nodes.append(out.node)
+                if saved and self.part is not None:
+                    self.saved_by(self.part, out.node, out)
+        return out
+
+    @property
+    def saves(self) -> bool:
+        """Whether nodes keep what they save: not while a checkpointed part runs for the first time."""
+        return self.recording and (self.part is None or self.part.saved is not None)
+
+    def saved_by(self, part: Checkpointed, node: Node, out: TrackedTensor) -> None:
+        """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
+        before its operation, unless that makes what is saved."""
+        if part.saved is None:
+            node.saved, node.part, node.place = (), part, part.count
+            part.count += 1
+            return
+        part.saved.append(node.saved)
+        if len(part.saved) == part.count:
+            if out.storage is not None and all(one is None or one < out.storage for one in node.saved):
+                self.count_elsewhere(out)
+            raise AllSavedError
+
+    def unpack(self, node: Node, part: Checkpointed) -> None:
+        """Give a node of a checkpointed part what it saved. Its inputs are in memory until the last of them has it."""
+        self.use(*part.inputs)
+        if part.saved is None:
+            part.saved = []
+            self.run_again(part)
+        for place in part.unread:
+            self.read(part.saved[place])
+        node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
+
+    def run_again(self, part: Checkpointed) -> None:
+        """Nothing but what is saved outlives it."""
+        raise NotImplementedError
+
+    def leaf(self, tensor: TrackedTensor) -> Node:
+        """Make a tensor one whose gradient is asked for."""
+        tensor.node = Node()
+        self.leaves.append(tensor.node)
+        return tensor.node
+
+    def backward(self, source: tuple[Node, int], gradient: TrackedTensor) -> None:
+        """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
+        self.deliver(source, gradient)
+        while self.nodes:
+            self.step(self.nodes.pop())
+
+    def step(self, node: Node) -> None:
+        """Go back through one node: its gradient is in memory until its backward returns, unless that frees it before;
+        what it saved, until then too."""
+        results: Sequence[TrackedTensor | None] = ()
+        gradients = [gradient for gradient in node.gradients if gradient is not None]
+        if node.backward is not None and gradients:
+            if node.part is not None:
+                self.unpack(node, node.part)
+            self.scopes.append(gradients)
+            results = node.backward(gradients[0])
+            self.use(*self.scopes.pop())
+        elif node.part is not None:
+            node.part.unread.append(node.place)
+        if node.saved:
+            self.read(node.saved)
+        for target, result in zip(node.inputs, results, strict=False):
+            if target is not None and result is not None:
+                self.deliver(target, result)
+
+    def deliver(self, target: tuple[Node, int], gradient: TrackedTensor) -> None:
+        """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
+        node, slot = target
+        waiting = node.gradients[slot]
+        if waiting is not None:
+            name = "gradients of weights" if waiting.unit == CountedBy.ONCE else "gradients of activations"
+            gradient = self.like(name, waiting, waiting, gradient)
+        self.use(gradient)
+        node.gradients[slot] = gradient
+        if isinstance(node, Accumulator):
+            self.accumulated(node, first=waiting is None)
+
+    def accumulated(self, node: Accumulator, *, first: bool) -> None:
+        """Keep the gradient of a weight; or let go of it once it is added to those of earlier micro-batches."""
+        if first:
+            self.weights.append(node)
+        node.left -= 1
+        if not (node.left or self.keeps_gradients):
+            self.weights.remove(node)
+            node.gradients = [None]
+
+    def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
+        """When each storage comes and goes, but for those that are counted outside."""
+        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
+        events: dict[int, int] = {}  # by twice its use, and one more where it goes
+        for number, made in enumerate(self.made):
+            if number not in outside:
+                events[2 * made], events[2 * last[number] + 1] = number, -1 - number
+        places = sorted(events)
+        return Timeline([events[place] for place in places], places)
+
+
+class Timeline(NamedTuple):
+    """Storages as they come and go."""
+
+    events: list[int]  # number of a storage that comes; of one that goes, counted from -1 down
+    places: list[int]  # twice the uses of the tape before each of them
+
+    def before(self, uses: int) -> int:
+        """Events before so many uses of the tape."""
+        return bisect_left(self.places, 2 * uses)
+
+
+Arguments = ParamSpec("Arguments")
+AnyTape = TypeVar("AnyTape", bound=Tape)
+Result = TypeVar("Result")
+
+
+def scoped(
+    function: Callable[Concatenate[AnyTape, Arguments], Result],
+) -> Callable[Concatenate[AnyTape, Arguments], Result]:
+    """A function on a tape that holds its arguments, and what is local to it, until it returns."""
+
+    @wraps(function)
+    def holding(tape: AnyTape, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        tape.scopes.append([argument for argument in args if type(argument) is TrackedTensor])
+        try:
+            return function(tape, *args, **kwargs)
+        finally:
+            tape.use(*tape.scopes.pop())
+
+    return holding
