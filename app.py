@@ -13,9 +13,9 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import parts
+from pages.parts import direct
 from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
-from pages.parts.outputs.together import Together
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -35,5 +35,8 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
 
 
 app = st.App(
-    "pages/router.py", lifespan=warm, routes=[scripts.route()], middleware=[Middleware(Headers), Middleware(Together)]
+    "pages/router.py",
+    lifespan=warm,
+    routes=[scripts.route()],
+    middleware=[Middleware(Headers), *direct.middleware()],
 )
