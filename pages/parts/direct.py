@@ -1,8 +1,9 @@
 """Straight to the websocket, past Streamlit's public doors: the one module that knows private parts of it.
 
 What a run of the script sends goes out in few pieces, for a browser goes through the whole page for each that it gets;
-and what a browser asks loses nothing on the way. The app works without it, a move of a slider slower. It stands aside
-where `WEIGHBRIDGE_DIRECT=0` says so, and where this Streamlit is not the one it was written for.
+what a browser asks loses nothing on the way; and its mark of Back is read. The app works without all that: a move of a
+slider takes longer, and Back is told by addresses. It stands aside where `WEIGHBRIDGE_DIRECT=0` says so, and where this
+Streamlit is not the one it was written for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ try:
     from streamlit.proto.BackMsg_pb2 import BackMsg
     from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
     from streamlit.proto.RootContainer_pb2 import RootContainer
+    from streamlit.runtime.scriptrunner import get_script_run_ctx
 except ImportError as error:
     MISSING: str | None = str(error)
 else:
@@ -70,13 +72,21 @@ PATIENCE = 6
 
 def middleware() -> list[Middleware]:
     """What stands between the browsers and Streamlit: this, or nothing, of which the log then says why."""
-    if os.environ.get(DIRECT) == "0":
-        return []
+    if is_on():
+        return [Middleware(Together)]
     unlike = difference(st.__version__)
     if unlike is not None:
         logging.getLogger(__name__).warning("Websockets are left to Streamlit alone: %s.", unlike)
-        return []
-    return [Middleware(Together)]
+    return []
+
+
+def is_on() -> bool:
+    return os.environ.get(DIRECT) != "0" and difference(st.__version__) is None
+
+
+def marked_as_back() -> bool | None:
+    """Whether the browser marks what it asks in this run as Back or forward; None where one cannot know."""
+    return getattr(get_script_run_ctx(), "is_history_navigation", None) if is_on() else None
 
 
 def difference(version: str) -> str | None:

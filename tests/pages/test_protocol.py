@@ -1,9 +1,13 @@
 """What a reader, a browser and the server make of each other, however their messages meet: in the end the page is what
 a fresh one at its address is, and what was moved is where it was moved to."""
 
+from math import inf
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pages.parts.state import url, widgets
 from tests.pages.wire import Browser, Server
 
 SLIDERS = ("field_num_hidden_layers", "field_hidden_size")
@@ -14,6 +18,17 @@ DESIGN = {"num_hidden_layers": 40, "hidden_size": 5120}
 USUAL = {"": DESIGN | {"batch": 1, "tp": 1, "max_num_seqs": None}, "train": DESIGN | {"accumulation": 1}}
 """What each page says where nothing was moved."""
 few = st.integers(1, 12)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_time_passes():
+    """What is on its way arrives when a test says so, however long that takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(url, "ARRIVES", inf)
+        patch.setattr(widgets, "LANDS", inf)
+        yield
+
+
 MOVES = st.one_of(
     st.tuples(st.just("move"), st.sampled_from(SLIDERS + BOXES), st.sampled_from([-64, -2, -1, 1, 2, 64])),
     st.tuples(st.just("move"), st.sampled_from(SLIDERS), st.sampled_from([-1, 1])),
