@@ -40,7 +40,7 @@ from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
 """That a session remembers; what a browser says is never so old."""
-ARRIVES = 0.5
+ARRIVES = 1.0
 """Seconds after which a browser has the address that it was sent."""
 Address = tuple[str, frozenset[tuple[str, str]]]
 """The path of a page and its query."""
@@ -57,7 +57,7 @@ def arrive() -> None:
     state.is_whole = False
     if "entered" not in state:
         state.entered, state.visits, state.written, state.is_fresh = {}, 0, False, True
-        state.had, state.newest, state.heard, state.sent = {_said(): 0}, 0, 0, monotonic()
+        state.had, state.newest, state.heard, state.sent = {_said(): [0]}, 0, 0, monotonic()
         _note(state.get("language"))
     elif _is_back():
         state.written = True
@@ -79,7 +79,7 @@ def _is_back() -> bool:
     if not is_here or said not in state.had:
         return is_here or (said in state.had and bool(params))
     is_sent = state.address is not None and monotonic() - state.sent > ARRIVES
-    return bool(state.had[said] < state.heard or (is_sent and "moved" not in state))
+    return bool(state.had[said][-1] < state.heard or (is_sent and "moved" not in state))
 
 
 def _said() -> Address:
@@ -141,13 +141,14 @@ def current(page: Page) -> Scenario:
 
 
 def _remember(page: Page, said: dict[str, str], *, is_entered: bool) -> None:
-    """The addresses that the session has had on its pages, each with its number, and the newest that was said."""
+    """The addresses that the session has had on its pages, each with its numbers, and up to which the browser has come
+    at least: it gets them in their order, and one may come again."""
     state = st.session_state
     was, now = _address(page, said), _address(page, state.address)
     if is_entered or was not in state.had:
         _number(was)
-    state.heard = max(state.heard, state.had[was])
-    if state.had.get(now) != state.newest:
+    state.heard = min((number for number in state.had[was] if number >= state.heard), default=state.heard)
+    if now not in state.had or state.had[now][-1] != state.newest:
         _number(now)
         state.sent = monotonic()
     state.pop("moved", None)
@@ -156,8 +157,7 @@ def _remember(page: Page, said: dict[str, str], *, is_entered: bool) -> None:
 def _number(address: Address) -> None:
     state = st.session_state
     state.newest += 1
-    state.had.pop(address, None)
-    state.had[address] = state.newest
+    state.had[address] = [*(number for number in state.had.pop(address, []) if number >= state.heard), state.newest]
     if len(state.had) > ADDRESSES:
         del state.had[next(iter(state.had))]
 
