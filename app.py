@@ -29,6 +29,7 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
         import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
+    direct.quicken()
     gc.collect()
     gc.freeze()
     yield {}

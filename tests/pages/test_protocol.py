@@ -7,9 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pages.parts import direct
 from pages.parts.state import url, widgets
 from tests.pages.wire import Browser, Server
 
+pytestmark = pytest.mark.skipif(not direct.is_on(), reason="This is about the Streamlit that direct.py knows.")
 SLIDERS = ("field_num_hidden_layers", "field_hidden_size")
 BOXES = ("batch", "tp", "max_num_seqs", "accumulation")
 MODEL = "Qwen/Qwen3-14B"

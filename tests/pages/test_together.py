@@ -9,6 +9,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from pages.parts import direct
 from pages.parts.direct import Asking, Sender, Together
 
+pytestmark = pytest.mark.skipif(not direct.is_on(), reason="This is about the Streamlit that direct.py knows.")
+
 
 def begins(name="run"):
     message = ForwardMsg()
@@ -234,6 +236,15 @@ def test_it_stands_aside_where_streamlit_is_another(monkeypatch, caplog, change,
     change(monkeypatch)
     assert direct.middleware() == []
     assert sentence in caplog.text
+
+
+def test_an_option_that_is_gone_is_no_fault(monkeypatch, caplog):
+    def gone(name, value):
+        raise RuntimeError(f'Config key "{name}" not defined.')
+
+    monkeypatch.setattr(direct.config, "set_option", gone)
+    direct.quicken()
+    assert "runner.postScriptGC" in caplog.text
 
 
 def test_what_is_no_answer_goes_out_as_it_is():
