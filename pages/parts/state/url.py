@@ -51,9 +51,9 @@ def arrive() -> None:
     goes on to another page at once keeps the model. And the language that it says, before anything is. For the
     router."""
     state = st.session_state
-    state.runs = state.get("runs", 0) + 1
+    state.run_number = state.get("run_number", 0) + 1
     if not state.get("is_whole", True):
-        state.cut = state.runs - 1
+        state.cut = state.run_number - 1
     state.is_whole = False
     if "entered" not in state:
         state.entered, state.visits, state.written, state.is_fresh = {}, 0, False, True

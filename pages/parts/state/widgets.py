@@ -90,7 +90,7 @@ def show(
             widget.replaced = tuple(other for other in former if other.shown == value)
         if given is None and value is not None:
             state[widget.key(name)] = value
-            widget.sent = state.runs, monotonic()
+            widget.sent = state.run_number, monotonic()
     shown = {} if given is None else {given: value} if options is None else {"index": list(options).index(value)}
     return {"key": widget.key(name), "on_change": _hear, "args": (name, widget.number)} | shown
 
