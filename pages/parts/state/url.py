@@ -19,9 +19,8 @@ it can be the reader's alone:
 Fifth and sixth are steps that the navigation leaves in the history. A run that was cut short left what it had to read
 in `unread`, and the next one reads it. A browser that is sent the address that it has does nothing.
 
-A browser marks Back and forward (direct.py). Where one cannot read the mark, a run is that on a page if it says an
-address that the session never had, or had before one that the browser has said; or if the newest was sent so long ago
-that it has it, and nothing was moved.
+A browser marks Back and forward (direct.py). Where one cannot read the mark, a run is that on a page if it says another
+address than the newest, nothing was moved, and the newest was sent so long ago that the browser has had it.
 """
 
 from collections.abc import Mapping
@@ -40,8 +39,8 @@ from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
 """That a session remembers; what a browser says is never so old."""
-ARRIVES = 1.0
-"""Seconds after which a browser has the address that it was sent."""
+ARRIVES = 2.0
+"""Seconds after which a browser has the address that it was sent, on a slow line too."""
 Address = tuple[str, frozenset[tuple[str, str]]]
 """The path of a page and its query."""
 
@@ -57,7 +56,7 @@ def arrive() -> None:
     state.is_whole = False
     if "entered" not in state:
         state.entered, state.visits, state.written, state.is_fresh = {}, 0, False, True
-        state.had, state.newest, state.heard, state.sent = {_said(): [0]}, 0, 0, monotonic()
+        state.had, state.sent = {_said(): None}, monotonic()
         _note(state.get("language"))
     elif _is_back():
         state.written = True
@@ -78,8 +77,7 @@ def _is_back() -> bool:
         return not is_here and bool(params)
     if not is_here or said not in state.had:
         return is_here or (said in state.had and bool(params))
-    is_sent = state.address is not None and monotonic() - state.sent > ARRIVES
-    return bool(state.had[said][-1] < state.heard or (is_sent and "moved" not in state))
+    return "moved" not in state and state.address is not None and monotonic() - state.sent > ARRIVES
 
 
 def _said() -> Address:
@@ -124,8 +122,7 @@ def current(page: Page) -> Scenario:
     if found is not None:
         _read(*found)
     state.pop("unread", None)
-    is_entered = page != state.get("page")
-    if is_entered:
+    if page != state.get("page"):
         if found is None or found[0] != page:
             state.entered[page.path], state.address = state.scenario, None
         state.written = "page" in state
@@ -133,33 +130,24 @@ def current(page: Page) -> Scenario:
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
-    _remember(page, said, is_entered=is_entered)
+    _remember(_address(page, said), _address(page, state.address))
     if state.written or said != state.address:
         st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
     return scenario
 
 
-def _remember(page: Page, said: dict[str, str], *, is_entered: bool) -> None:
-    """The addresses that the session has had on its pages, each with its numbers, and up to which the browser has come
-    at least: it gets them in their order, and one may come again."""
+def _remember(*addresses: Address) -> None:
+    """What the browser said, and what it is sent, which is the newest."""
     state = st.session_state
-    was, now = _address(page, said), _address(page, state.address)
-    if is_entered or was not in state.had:
-        _number(was)
-    state.heard = min((number for number in state.had[was] if number >= state.heard), default=state.heard)
-    if now not in state.had or state.had[now][-1] != state.newest:
-        _number(now)
+    if addresses[-1] != next(reversed(state.had)):
         state.sent = monotonic()
-    state.pop("moved", None)
-
-
-def _number(address: Address) -> None:
-    state = st.session_state
-    state.newest += 1
-    state.had[address] = [*(number for number in state.had.pop(address, []) if number >= state.heard), state.newest]
-    if len(state.had) > ADDRESSES:
+    for address in addresses:
+        state.had.pop(address, None)
+        state.had[address] = None
+    while len(state.had) > ADDRESSES:
         del state.had[next(iter(state.had))]
+    state.pop("moved", None)
 
 
 def _unread(page: Page, said: dict[str, str]) -> tuple[Page, dict[str, str]] | None:
