@@ -110,3 +110,18 @@ def test_what_was_moved_is_where_it_was_moved_to(acts):
         agrees(browser)
         differs = {name: value for name, value in moved.items() if name in usual and value != usual[name]}
         assert {name: int(value) for name, value in browser.address()[1].items() if name != "model"} == differs
+
+
+@pytest.mark.parametrize(("arrives", "goes_back"), [(0, True), (inf, False)])
+def test_without_its_mark_back_is_told_by_time(monkeypatch, arrives, goes_back):
+    """An address from before a move may be one that the browser had when it was moved."""
+    monkeypatch.setenv(direct.DIRECT, "0")
+    browser = opened()
+    addresses = [browser.address()]
+    browser.move(LAYERS, 1)
+    browser.rest()
+    addresses.append(browser.address())
+    monkeypatch.setattr(url, "ARRIVES", arrives)
+    browser.back()
+    agrees(browser)
+    assert browser.address() == addresses[not goes_back]
