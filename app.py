@@ -13,9 +13,9 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import parts
+from pages.parts import direct
 from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
-from pages.parts.outputs.together import Together
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -29,11 +29,15 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
         import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
+    direct.quicken()
     gc.collect()
     gc.freeze()
     yield {}
 
 
 app = st.App(
-    "pages/router.py", lifespan=warm, routes=[scripts.route()], middleware=[Middleware(Headers), Middleware(Together)]
+    "pages/router.py",
+    lifespan=warm,
+    routes=[scripts.route()],
+    middleware=[Middleware(Headers), *direct.middleware()],
 )

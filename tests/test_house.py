@@ -2,6 +2,9 @@
 
 import ast
 import re
+import subprocess
+import sys
+import tomllib
 from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError
@@ -130,6 +133,45 @@ def test_one_module_touches_the_query_string():
         if any(isinstance(node, ast.Attribute) and node.attr == "query_params" for node in ast.walk(parsed(path)))
     ]
     assert found == ["pages.parts.state.url"]
+
+
+def private_parts(code):
+    """What of Streamlit a module names that is not in its reference: anything below `streamlit` but what `st` has."""
+    rooms = {"runtime", "proto", "web", "elements", "delta_generator", "watcher", "config", "commands", "source_util"}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.startswith("streamlit."))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "streamlit":
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "st":
+            is_private = node.attr.startswith("_") and node.attr != "__version__"
+            yield from [f"st.{node.attr}"] if is_private or node.attr in rooms else []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import streamlit.runtime", "from streamlit import config", "from streamlit.proto import x", "st._main.a()"],
+)
+def test_a_private_part_is_found(code):
+    assert list(private_parts(code))
+
+
+def test_one_module_knows_private_parts_of_streamlit():
+    paths = MODULES | {"app": ROOT / "app.py"}
+    found = [name for name, path in paths.items() if any(private_parts(path.read_text(encoding="utf-8")))]
+    assert found == ["pages.parts.direct"]
+
+
+def test_options_of_streamlit_are_among_those_that_it_shows():
+    """The rest may go with any release."""
+    command = [sys.executable, "-m", "streamlit", "config", "show"]
+    shown, section = set(), ""
+    for line in subprocess.check_output(command, cwd=ROOT, text=True).splitlines():
+        section = found[1] if (found := re.fullmatch(r"\s*\[([\w.]+)\]\s*", line)) else section
+        if option := re.match(r"(?:# )?(\w+) =", line.strip()):
+            shown.add(f"{section}.{option[1]}")
+    ours = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert {f"{part}.{name}" for part, names in ours.items() for name in names if part != "theme"} - shown == set()
 
 
 CHANGING = set("append extend insert add update setdefault pop popitem remove discard clear".split())

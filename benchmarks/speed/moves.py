@@ -1,4 +1,5 @@
-"""What a slider move costs in a browser, beside Streamlit's floor: a page with one slider and one `st.write`.
+"""What a slider move costs in a browser, beside Streamlit's floor: a page with one slider and one `st.write`. With
+`pages/parts/direct.py`, and without it.
 
 python -m benchmarks.speed.moves [MOVES]
 
@@ -35,6 +36,8 @@ PAGES = {
     "Weigh, DeepSeek-V3": "/?model=deepseek-ai/DeepSeek-V3",
     "Train, Qwen3-8B": "/train?model=Qwen/Qwen3-8B",
 }
+WAYS = {"": "1", ", without direct": "0"}
+"""How each page is served: what the environment says of `pages/parts/direct.py`."""
 HEADLINE = '.weighbridge-figures b, [data-testid="stMarkdownContainer"] strong'
 SETTLED = 600
 """Milliseconds without a change after which nothing more is expected."""
@@ -70,14 +73,16 @@ new MutationObserver(() => requestAnimationFrame(() => { window.settles = perfor
 
 
 @contextmanager
-def server(script: Path) -> Iterator[tuple[str, int]]:
-    """The address and the process of a page that runs by itself."""
+def server(script: Path, **environment: str) -> Iterator[tuple[str, int]]:
+    """The address and the process of a page that runs by itself, with these environment variables."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([*command, f"--server.port={port}"], cwd=script.parent, **quiet)
+    process = subprocess.Popen(
+        [*command, f"--server.port={port}"], cwd=script.parent, env=os.environ | environment, **quiet
+    )
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(240):
@@ -166,11 +171,12 @@ def main(moves: int = 50) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "floor.py").write_text(FLOOR)
         floor, floor_process = stack.enter_context(server(folder / "floor.py"))
-        app, app_process = stack.enter_context(server(ROOT / "app.py"))
+        apps = {way: stack.enter_context(server(ROOT / "app.py", WEIGHBRIDGE_DIRECT=on)) for way, on in WAYS.items()}
         playwright = stack.enter_context(sync_playwright())
         browser = stack.enter_context(playwright.chromium.launch(executable_path=chromium, args=flags))
         readers = {"floor": Reader(browser, floor, floor_process)}
-        readers |= {name: Reader(browser, app + path, app_process) for name, path in PAGES.items()}
+        for name, path in PAGES.items():
+            readers |= {f"{name}{way}": Reader(browser, app + path, process) for way, (app, process) in apps.items()}
         found: dict[str, list[dict[str, float]]] = {name: [] for name in readers}
         order = Random(0)
         for number in range(moves + 2):

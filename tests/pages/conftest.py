@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 import pytest
 from playwright.sync_api import expect
 
+from pages.parts import direct
+from pages.parts.state import widgets
 from tests import ROOT
 from tests.browser import running
 
@@ -22,3 +24,12 @@ def running_app(**environment: str) -> AbstractContextManager[str]:
 def address():
     with running_app() as where:
         yield where
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_lost():
+    """Without a browser no message is, however soon a run follows upon another; and runs are as quick as the app's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(widgets, "LANDS", 0)
+        direct.quicken()
+        yield

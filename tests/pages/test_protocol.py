@@ -1,13 +1,20 @@
 """What a reader, a browser and the server make of each other, however their messages meet: in the end the page is what
 a fresh one at its address is, and what was moved is where it was moved to."""
 
+from math import inf
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pages.parts import direct
+from pages.parts.state import url, widgets
 from tests.pages.wire import Browser, Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not direct.is_on(), reason="This is about the Streamlit that direct.py knows."),
+]
 SLIDERS = ("field_num_hidden_layers", "field_hidden_size")
 BOXES = ("batch", "tp", "max_num_seqs", "accumulation")
 MODEL = "Qwen/Qwen3-14B"
@@ -16,6 +23,17 @@ DESIGN = {"num_hidden_layers": 40, "hidden_size": 5120}
 USUAL = {"": DESIGN | {"batch": 1, "tp": 1, "max_num_seqs": None}, "train": DESIGN | {"accumulation": 1}}
 """What each page says where nothing was moved."""
 few = st.integers(1, 12)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_time_passes():
+    """What is on its way arrives when a test says so, however long that takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(url, "ARRIVES", inf)
+        patch.setattr(widgets, "LANDS", inf)
+        yield
+
+
 MOVES = st.one_of(
     st.tuples(st.just("move"), st.sampled_from(SLIDERS + BOXES), st.sampled_from([-64, -2, -1, 1, 2, 64])),
     st.tuples(st.just("move"), st.sampled_from(SLIDERS), st.sampled_from([-1, 1])),
@@ -95,3 +113,18 @@ def test_what_was_moved_is_where_it_was_moved_to(acts):
         agrees(browser)
         differs = {name: value for name, value in moved.items() if name in usual and value != usual[name]}
         assert {name: int(value) for name, value in browser.address()[1].items() if name != "model"} == differs
+
+
+@pytest.mark.parametrize(("arrives", "goes_back"), [(0, True), (inf, False)])
+def test_without_its_mark_back_is_told_by_time(monkeypatch, arrives, goes_back):
+    """An address from before a move may be one that the browser had when it was moved."""
+    monkeypatch.setenv(direct.DIRECT, "0")
+    browser = opened()
+    addresses = [browser.address()]
+    browser.move(LAYERS, 1)
+    browser.rest()
+    addresses.append(browser.address())
+    monkeypatch.setattr(url, "ARRIVES", arrives)
+    browser.back()
+    agrees(browser)
+    assert browser.address() == addresses[not goes_back]

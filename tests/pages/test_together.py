@@ -6,8 +6,10 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from pages.parts.outputs import together
-from pages.parts.outputs.together import Asking, Sender, Together
+from pages.parts import direct
+from pages.parts.direct import Asking, Sender, Together
+
+pytestmark = pytest.mark.skipif(not direct.is_on(), reason="This is about the Streamlit that direct.py knows.")
 
 
 def begins(name="run"):
@@ -94,13 +96,13 @@ def test_the_answer_comes_before_the_sidebar():
 
 
 def test_the_path_of_a_page_comes_behind_its_query_string(monkeypatch):
-    monkeypatch.setattr(together, "LONGEST", 0.01)
+    monkeypatch.setattr(direct, "LONGEST", 0.01)
     path, address = ForwardMsg(), ForwardMsg()
     path.navigation.page_script_hash = "train"
     address.page_info_changed.query_string = "model=gpt2"
 
     async def run(patience, slow):
-        monkeypatch.setattr(together, "PATIENCE", patience)
+        monkeypatch.setattr(direct, "PATIENCE", patience)
         browser = Browser()
         sender = Sender(browser.get)
         for message in (begins(), status(running=True), path):
@@ -117,7 +119,7 @@ def test_the_path_of_a_page_comes_behind_its_query_string(monkeypatch):
 
 
 def test_a_slow_browser_gets_what_was_sent_first_first(monkeypatch):
-    monkeypatch.setattr(together, "LONGEST", 0.01)
+    monkeypatch.setattr(direct, "LONGEST", 0.01)
 
     async def run():
         browser = Browser()
@@ -140,7 +142,7 @@ def test_a_slow_browser_gets_what_was_sent_first_first(monkeypatch):
 
 
 def test_a_long_run_says_that_it_runs_and_shows_what_there_is(monkeypatch):
-    monkeypatch.setattr(together, "LONGEST", 0.01)
+    monkeypatch.setattr(direct, "LONGEST", 0.01)
 
     async def run():
         browser = Browser()
@@ -169,7 +171,7 @@ def test_a_run_that_is_cut_short_keeps_what_it_sent():
 
 
 def test_a_browser_that_is_gone_is_no_error(monkeypatch):
-    monkeypatch.setattr(together, "LONGEST", 0.01)
+    monkeypatch.setattr(direct, "LONGEST", 0.01)
 
     async def gone(message):
         raise OSError
@@ -195,6 +197,61 @@ def test_only_websockets_are_held(kind):
 
     asyncio.run(Together(app)({"type": kind}, None, send))
     assert (passed == [send]) == (kind == "http")
+
+
+def test_a_switch_turns_it_off(monkeypatch):
+    monkeypatch.setattr(direct.st, "__version__", f"{direct.WRITTEN_FOR}.9")
+    assert [one.cls for one in direct.middleware()] == [Together]
+    monkeypatch.setenv("WEIGHBRIDGE_DIRECT", "0")
+    assert direct.middleware() == []
+
+
+def other_version(monkeypatch):
+    monkeypatch.setattr(direct.st, "__version__", "1.999.0")
+
+
+def module_gone(monkeypatch):
+    monkeypatch.setattr(direct, "MISSING", "No module named 'streamlit.proto.BackMsg_pb2'")
+
+
+def field_gone(monkeypatch):
+    monkeypatch.setitem(direct.ASKED, "rerun_script.nonesuch", direct.TEXT)
+
+
+def other_type(monkeypatch):
+    monkeypatch.setitem(direct.SENT, "metadata.delta_path", direct.TEXT)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (other_version, "this is Streamlit 1.999.0"),
+        (module_gone, "No module named"),
+        (field_gone, "BackMsg.rerun_script.nonesuch is not what it was"),
+        (other_type, "ForwardMsg.metadata.delta_path is not what it was"),
+    ],
+)
+def test_it_stands_aside_where_streamlit_is_another(monkeypatch, caplog, change, sentence):
+    monkeypatch.setattr(direct.st, "__version__", direct.WRITTEN_FOR)
+    change(monkeypatch)
+    assert direct.middleware() == []
+    assert sentence in caplog.text
+
+
+def test_an_option_that_is_gone_is_no_fault(monkeypatch, caplog):
+    def gone(name, value):
+        raise RuntimeError(f'Config key "{name}" not defined.')
+
+    monkeypatch.setattr(direct.config, "set_option", gone)
+    direct.quicken()
+    assert "runner.postScriptGC" in caplog.text
+
+
+def test_what_is_no_answer_goes_out_as_it_is():
+    browser = Browser()
+    frame = {"type": "websocket.send", "bytes": b"\xff" * 40}
+    asyncio.run(Sender(browser.get).take(frame))
+    assert browser.pieces == [frame["bytes"]]
 
 
 @pytest.mark.parametrize("words", [b"\xff" * 40, b"", None])

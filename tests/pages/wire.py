@@ -18,7 +18,7 @@ from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequests, ScriptRequestType
 from streamlit.runtime.state import SessionState
 
-from pages.parts.outputs.together import Asking
+from pages.parts.direct import Asking
 from tests import ROOT
 
 SCRIPT = str(ROOT / "tests" / "pages" / "small_app.py")

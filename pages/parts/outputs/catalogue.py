@@ -11,7 +11,7 @@ from calc.serving.engines import ENGINES
 from calc.time.prices import price_of
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.state.url import change
+from pages.parts.state.url import change, lead
 from pages.parts.words import say
 from presets import gpus
 
@@ -86,7 +86,7 @@ def table(shown: list[GPU]) -> None:
         icon=":material/arrow_forward:",
         on_click=lambda: change(gpu=names),
     ):
-        st.switch_page("weigh.py")
+        lead("weigh.py")
 
 
 def row(gpu: GPU) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pages.parts.outputs.plans import several
 from pages.parts.state import fitted
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.url import change
+from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import models
@@ -173,7 +173,7 @@ def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequen
             on_click=taken,
             args=(scenario, found, rows[index], key),
         ):
-            st.switch_page("weigh.py")
+            lead("weigh.py")
 
 
 def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:

@@ -16,7 +16,7 @@ from pages.parts.outputs.maps import heat_map
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import ServingChoice
-from pages.parts.state.url import change, choose
+from pages.parts.state.url import change, choose, lead
 from pages.parts.words import say
 
 HEAT_CONTEXTS = (4096, 16_384, 32_768, 131_072)
@@ -170,7 +170,7 @@ def commands(answer: LocalAnswer) -> None:
             on_click=weigh,
             args=(answer, row),
         ):
-            st.switch_page("weigh.py")
+            lead("weigh.py")
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
         st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)

@@ -16,7 +16,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, speed_charts
 from pages.parts.outputs.plan_details import details
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
-from pages.parts.state.url import change
+from pages.parts.state.url import change, lead
 from pages.parts.words import say
 
 
@@ -158,7 +158,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         on_click=use,
         args=(answer, plan),
     ):
-        st.switch_page("weigh.py")
+        lead("weigh.py")
     details(answer, ranked, name)
 
 

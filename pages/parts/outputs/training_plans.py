@@ -14,7 +14,7 @@ from pages.parts.labels import CHOICES
 from pages.parts.outputs import frame, training_time
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
-from pages.parts.state.url import change
+from pages.parts.state.url import change, lead
 from pages.parts.words import say
 
 
@@ -160,7 +160,7 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
         on_click=take,
         args=(answer, plan),
     ):
-        st.switch_page("train.py")
+        lead("train.py")
     training_time.operations(answer.speed(plan), name)
 
 

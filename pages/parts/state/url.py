@@ -2,8 +2,8 @@
 
 The scenario is written in two ways: `change`, called by a control with the fields that it sets, and `current`, which
 reads an address. Widgets are views of it (widgets.py). A message of the browser says the address that it had, which the
-server may have written anew since; of messages that wait for an answer the newest counts, and is marked as Back only
-where nothing followed. So an address is read where it can be the reader's alone:
+server may have written anew since; of messages that wait for an answer the newest counts. So an address is read where
+it can be the reader's alone:
 
 | a run                                  | the scenario                             | the address                |
 | -------------------------------------- | ---------------------------------------- | -------------------------- |
@@ -18,17 +18,20 @@ where nothing followed. So an address is read where it can be the reader's alone
 
 Fifth and sixth are steps that the navigation leaves in the history. A run that was cut short left what it had to read
 in `unread`, and the next one reads it. A browser that is sent the address that it has does nothing.
+
+A browser marks Back and forward (direct.py). Where one cannot read the mark, a run is that on a page if it says another
+address than the newest, nothing was moved, and the newest was sent so long ago that the browser has had it.
 """
 
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from calc.errors import Message, shown
-from pages.parts import words
+from pages.parts import direct, words
 from pages.parts.state import widgets
 from pages.parts.state.published import forget, published
 from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
@@ -36,41 +39,65 @@ from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
 """That a session remembers; what a browser says is never so old."""
+ARRIVES = 2.0
+"""Seconds after which a browser has the address that it was sent, on a slow line too."""
+Address = tuple[str, frozenset[tuple[str, str]]]
+"""The path of a page and its query."""
 
 
 def arrive() -> None:
     """Note the address that a reader comes with, or goes back to, before the navigation is there to be clicked: whoever
     goes on to another page at once keeps the model. And the language that it says, before anything is. For the
     router."""
-    state, context = st.session_state, get_script_run_ctx()
-    is_back = context is not None and context.is_history_navigation
+    state = st.session_state
+    state.run_number = state.get("run_number", 0) + 1
+    if not state.get("is_whole", True):
+        state.cut = state.run_number - 1
+    state.is_whole = False
     if "entered" not in state:
-        state.entered, state.visits, state.written, state.resumed = {}, 0, False, widgets.left_over()
-        state.had = {_key(st.query_params.to_dict()): None}
+        state.entered, state.visits, state.written, state.is_fresh = {}, 0, False, True
+        state.drawn_before = direct.drawn_before()
+        state.had, state.sent = {_said(): None}, monotonic()
         _note(state.get("language"))
-    elif is_back or _is_foreign():
+    elif _is_back():
         state.written = True
         _note(None)
     words.begin()
 
 
-def _is_foreign() -> bool:
-    """Whether the browser says an address of this page that the session never had: Back beyond a reload, of which the
-    mark is lost where another message followed."""
-    state, params = st.session_state, st.query_params.to_dict()
+def _is_back() -> bool:
+    """Whether the address that the browser says is the reader's: Back, forward, or Back beyond a reload, to one that
+    the session never had, of which the mark is lost where another message followed."""
+    state, said, params = st.session_state, _said(), st.query_params.to_dict()
+    is_led, is_marked = state.pop("led", False), direct.marked_as_back()
+    is_here = "page" in state and said[0] == state.page.path
+    is_foreign = bool(params) and is_here and said not in state.had
+    if is_marked is not None or is_led or "page" not in state or not st.context.url:
+        return bool(is_marked) or is_foreign
+    if params == state.address:
+        return not is_here and bool(params)
+    if not is_here or said not in state.had:
+        return is_here or (said in state.had and bool(params))
+    return "moved" not in state and state.address is not None and monotonic() - state.sent > ARRIVES
+
+
+def _said() -> Address:
+    """The address that the browser says."""
+    return _address(_page(), st.query_params.to_dict())
+
+
+def _page() -> Page:
     path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
-    return bool(params) and "page" in state and path == state.page.path and _key(params) not in state.had
+    return next((page for page in PAGES if page.path == path), WEIGH)
 
 
-def _key(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(params.items())
+def _address(page: Page, params: Mapping[str, str]) -> Address:
+    return page.path, frozenset(params.items())
 
 
 def _note(language: str | None) -> None:
     """The page and the query that are to be read; None where there is nothing to read."""
-    state, params = st.session_state, st.query_params.to_dict()
-    path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
-    page = next((page for page in PAGES if page.path == path), WEIGH)
+    state, params, page = st.session_state, st.query_params.to_dict(), _page()
     state.unread = None
     if "page" in state and page != state.page and params == state.address:
         change()
@@ -84,7 +111,8 @@ def _note(language: str | None) -> None:
 def resume() -> None:
     """A browser whose server was started again speaks up with its widgets as they were left and one of them moved. For
     the router, at its end."""
-    if st.session_state.pop("resumed", None) and widgets.catch_up():
+    st.session_state.is_whole = True
+    if st.session_state.pop("is_fresh", None) and widgets.catch_up():
         st.rerun()
 
 
@@ -103,14 +131,24 @@ def current(page: Page) -> Scenario:
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
-    state.had.pop(_key(state.address), None)
-    state.had[_key(state.address)] = None
-    if len(state.had) > ADDRESSES:
-        del state.had[next(iter(state.had))]
+    _remember(_address(page, said), _address(page, state.address))
     if state.written or said != state.address:
         st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
     return scenario
+
+
+def _remember(*addresses: Address) -> None:
+    """What the browser said, and what it is sent, which is the newest."""
+    state = st.session_state
+    if addresses[-1] != next(reversed(state.had)):
+        state.sent = monotonic()
+    for address in addresses:
+        state.had.pop(address, None)
+        state.had[address] = None
+    while len(state.had) > ADDRESSES:
+        del state.had[next(iter(state.had))]
+    state.pop("moved", None)
 
 
 def _unread(page: Page, said: dict[str, str]) -> tuple[Page, dict[str, str]] | None:
@@ -146,9 +184,16 @@ def _settings(source: Source) -> Mapping[str, Any]:
     return published(source).settings or {}
 
 
+def lead(page: str) -> None:
+    """Take the reader to the page of this file, with the scenario as it is."""
+    st.session_state.led = True
+    st.switch_page(page)
+
+
 def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     """Set fields of the scenario, or whole parts of it; for callbacks."""
     state = st.session_state
+    state.moved = True
     state.scenario = state.scenario.model_copy(update=parts)
     for place, value in (changes or {}).items():
         state.scenario = place.put(state.scenario, value)
@@ -162,14 +207,15 @@ def choose(model: str, revision: str | None = None, file: str | None = None) -> 
 
 def speak(language: str) -> None:
     """Another language for the same numbers; for callbacks."""
-    st.session_state.language = language
-    st.session_state.address = None
+    state = st.session_state
+    state.language, state.address, state.moved = language, None, True
 
 
 def again() -> None:
     """Ask the Hub again, and read the address with what it says; for callbacks."""
     forget()
     state = st.session_state
+    state.moved = True
     state.unread = state.page, state.address or _params(state.scenario, state.page)
 
 

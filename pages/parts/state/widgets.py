@@ -21,16 +21,24 @@ and what the browser says of it:
 | anything, of a widget whose place one that shows something else has taken | nothing                               |
 
 A new widget has a key that none had before: `num_hidden_layers`, `num_hidden_layers~1`, `num_hidden_layers~2`.
+
+One that can be emptied is given its value apart, with the message that draws it and no other. Of a run that was cut
+short, or another came behind at once, that message may be lost: such a widget is drawn new.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts import words
+
+LANDS = 1.0
+"""Seconds after which a message has left the server."""
+REMEMBERED = 20
+"""Widgets of a name whose place another has taken."""
 
 
 @dataclass
@@ -42,13 +50,19 @@ class Widget:
     """What it shows: the value that it was given, or its reader's last."""
     limits: tuple[Any, ...]
     take: Callable[[Any], None]
-    times_set: int = 0
-    """How often it was set since its browser said anything of it."""
-    replaced: "Widget | None" = None
-    """The one whose place it took and which shows the same, and may have been moved meanwhile."""
+    sent: tuple[int, float] | None = None
+    """The run that gave it its value apart, and when; None where the browser has it."""
+    replaced: tuple["Widget", ...] = ()
+    """Those whose place it took and which show the same, and may have been moved meanwhile."""
 
     def key(self, name: str) -> str:
         return f"{name}~{self.number}" if self.number else name
+
+    def has_landed(self) -> bool:
+        """Whether the browser has its value, as far as one can know."""
+        if self.sent is not None and self.sent[0] != st.session_state.get("cut") and monotonic() - self.sent[1] > LANDS:
+            self.sent = None
+        return self.sent is None
 
 
 def show(
@@ -65,47 +79,37 @@ def show(
     emptied, which to Streamlit is one that is given nothing."""
     state, before = st.session_state, drawn().get(name)
     limits = (state.visits, words.language(), *limits)
-    if before is not None and before.shown == value and before.limits == limits and before.key(name) in state:
+    is_same = before is not None and before.shown == value and before.limits == limits
+    if before is not None and is_same and before.has_landed() and before.key(name) in state:
         widget = before
         widget.take = lambda chosen: take(chosen, *args)
     else:
-        number = state.get("resumed", {}).get(name, 0) if before is None else before.number + 1
-        widget = drawn()[name] = Widget(number, value, limits, lambda chosen: take(chosen, *args))
+        number = before.number + 1 if before else state.get("drawn_before", {}).get(name, 0)
+        widget = drawn()[name] = Widget(number, value, limits, lambda to: take(to, *args))
         if before is not None:
-            older, before.replaced = before.replaced, None
-            widget.replaced = next((one for one in (before, older) if one is not None and one.shown == value), None)
-    if given is None:
-        _set(widget, widget.key(name), is_new=widget is not before)
+            former, before.replaced = (before, *before.replaced)[:REMEMBERED], ()
+            widget.replaced = tuple(other for other in former if other.shown == value)
+        if given is None and value is not None:
+            state[widget.key(name)] = value
+            widget.sent = state.run_number, monotonic()
     shown = {} if given is None else {given: value} if options is None else {"index": list(options).index(value)}
     return {"key": widget.key(name), "on_change": _hear, "args": (name, widget.number)} | shown
 
 
-def _set(widget: Widget, key: str, *, is_new: bool) -> None:
-    """Set a widget until its browser says that it has drawn it, which got nothing of a run that was cut short."""
-    if (widget.shown is None) if is_new else not widget.times_set:
-        return
-    if key in said():
-        widget.times_set = 0
-        return
-    st.session_state[key] = widget.shown
-    widget.times_set += 1
-
-
 def _hear(name: str, number: int) -> None:
+    st.session_state.moved = True
     widget = drawn().get(name)
-    for one in () if widget is None else (widget, widget.replaced):
-        if one is not None and one.number == number:
+    for one in () if widget is None else (widget, *widget.replaced):
+        if one.number == number:
             _move(one, name)
 
 
 def _move(widget: Widget, name: str) -> bool:
-    """What a widget shows may be its reader's; whether it is. One that was set again may have been moved before that
-    came: a new one takes its place."""
+    """What a widget shows may be its reader's; whether it is."""
     value = st.session_state[widget.key(name)]
     moved: bool = value != widget.shown
     if moved:
-        widget.shown = value
-        widget.limits = widget.limits if widget.times_set <= 1 else ()
+        widget.shown, widget.sent = value, None
         drawn()[name].take(value)
     return moved
 
@@ -114,20 +118,6 @@ def drawn() -> dict[str, Widget]:
     """The newest widget of each name."""
     widgets: dict[str, Widget] = st.session_state.setdefault("widgets", {})
     return widgets
-
-
-def said() -> set[str]:
-    """The keys of all widgets that the browser says in this run."""
-    context = get_script_run_ctx()
-    states = [] if context is None else context.session_state.get_widget_states()
-    return {state.id.split("-", 2)[-1] for state in states}
-
-
-def left_over() -> dict[str, int]:
-    """The widgets that a browser has drawn before this process knew it, for its server was started again: the number
-    of each name."""
-    parts = (key.partition("~") for key in said())
-    return {name: int(number or 0) for name, _, number in parts if not number or number.isdecimal()}
 
 
 def catch_up() -> bool:

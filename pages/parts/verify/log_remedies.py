@@ -7,7 +7,7 @@ from calc.serving.engines import LOGS
 from calc.serving.report import Report
 from calc.verify.logs import Log, Remedy, engine_of, gpus_of, remedies
 from pages.parts.state.scenario import ServingChoice
-from pages.parts.state.url import change
+from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import gpus
@@ -39,7 +39,7 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
             on_click=use,
             args=(answer, log, ours, gpu, remedy),
         ):
-            st.switch_page("weigh.py")
+            lead("weigh.py")
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:

@@ -1,21 +1,143 @@
-"""What a run of the script sends, in few pieces: a browser goes through the whole page for each piece that it gets."""
+"""Straight to the websocket, past Streamlit's public doors: the one module that knows private parts of it.
+
+What a run of the script sends goes out in few pieces, for a browser goes through the whole page for each that it gets;
+what a browser asks loses nothing on the way; its mark of Back is read, and what it had drawn before a restart. The app
+works without all that: a move of a slider takes longer, Back is told by addresses and time, and the first key after a
+restart may be lost. It stands aside where `WEIGHBRIDGE_DIRECT=0` says so, and where this
+Streamlit is not the one it was written for.
+"""
+
+from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import streamlit as st
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.ClientState_pb2 import ClientState
-from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from streamlit.proto.RootContainer_pb2 import RootContainer
-from streamlit.proto.WidgetStates_pb2 import WidgetState
+
+try:
+    from streamlit import config
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+    from streamlit.proto.RootContainer_pb2 import RootContainer
+    from streamlit.runtime.scriptrunner import get_script_run_ctx
+except ImportError as error:
+    MISSING: str | None = str(error)
+else:
+    MISSING = None
+if TYPE_CHECKING:
+    from streamlit.proto.ClientState_pb2 import ClientState
+    from streamlit.proto.WidgetStates_pb2 import WidgetState
+
+DIRECT = "WEIGHBRIDGE_DIRECT"
+"""Environment variable: `0` leaves websockets to Streamlit alone."""
+WRITTEN_FOR = "1.67"
+"""The Streamlit whose messages these are; patch releases of it may come."""
+TEXT, FLAG, NUMBER, CHOICE, PART = (
+    FieldDescriptor.TYPE_STRING,
+    FieldDescriptor.TYPE_BOOL,
+    FieldDescriptor.TYPE_UINT32,
+    FieldDescriptor.TYPE_ENUM,
+    FieldDescriptor.TYPE_MESSAGE,
+)
+ASKED = {
+    "rerun_script.query_string": TEXT,
+    "rerun_script.page_script_hash": TEXT,
+    "rerun_script.fragment_id": TEXT,
+    "rerun_script.cached_message_hashes": TEXT,
+    "rerun_script.widget_states.widgets.id": TEXT,
+    "rerun_script.widget_states.widgets.trigger_value": FLAG,
+}
+"""Fields of what a browser asks, with their types."""
+SENT = {
+    "new_session": PART,
+    "navigation.page_script_hash": TEXT,
+    "page_info_changed": PART,
+    "session_status_changed.script_is_running": FLAG,
+    "script_finished": CHOICE,
+    "metadata.delta_path": NUMBER,
+}
+"""Fields of what is sent to it."""
 
 LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
 PATIENCE = 6
 """Times as long as the path of a page waits for its query string."""
+
+
+def middleware() -> list[Middleware]:
+    """What stands between the browsers and Streamlit: this, or nothing, of which the log then says why."""
+    if is_on():
+        return [Middleware(Together)]
+    unlike = difference(st.__version__)
+    if unlike is not None:
+        logging.getLogger(__name__).warning("Websockets are left to Streamlit alone: %s.", unlike)
+    return []
+
+
+def quicken() -> None:
+    """Python collects by itself; a full pass after each run costs as much as a third of the run. Where Streamlit's
+    options stand, which it hides, when it has read them."""
+    if is_on():
+        try:
+            config.set_option("runner.postScriptGC", False)
+        except RuntimeError as error:
+            logging.getLogger(__name__).warning("A run ends with a full collection of garbage: %s", error)
+
+
+def is_on() -> bool:
+    """Whether it is wanted, and this is the Streamlit that it was written for."""
+    return os.environ.get(DIRECT) != "0" and difference(st.__version__) is None
+
+
+def marked_as_back() -> bool | None:
+    """Whether the browser marks what it asks in this run as Back or forward; None where one cannot know."""
+    return getattr(get_script_run_ctx(), "is_history_navigation", None) if is_on() else None
+
+
+def drawn_before() -> dict[str, int]:
+    """The widgets that a browser had drawn before this process knew it, for its server was started again: the number
+    of each name. None where one cannot know."""
+    context = get_script_run_ctx() if is_on() else None
+    states = [] if context is None else context.session_state.get_widget_states()
+    parts = (state.id.split("-", 2)[-1].partition("~") for state in states)
+    return {name: int(number or 0) for name, _, number in parts if not number or number.isdecimal()}
+
+
+def difference(version: str) -> str | None:
+    """In what a Streamlit of this version is not the one that this was written for."""
+    if version.split(".")[:2] != WRITTEN_FOR.split("."):
+        return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
+    if MISSING is not None:
+        return MISSING
+    fields = [(BackMsg.DESCRIPTOR, *field) for field in ASKED.items()]
+    fields += [(ForwardMsg.DESCRIPTOR, *field) for field in SENT.items()]
+    for message, path, kind in fields:
+        if kind_of(message, path) != kind:
+            return f"{message.name}.{path} is not what it was"
+    kinds = ForwardMsg.DESCRIPTOR.oneofs_by_name.get("type")
+    parts = {"MAIN", "SIDEBAR"} - set(RootContainer.keys())
+    if kinds is None or parts:
+        return "ForwardMsg or RootContainer is not what it was"
+    return None
+
+
+def kind_of(message: Descriptor, path: str) -> int | None:
+    """The type of the field at the end of a path; None where there is none."""
+    kind = None
+    for name in path.split("."):
+        field: Any = None if message is None else message.fields_by_name.get(name)
+        if field is None:
+            return None
+        message, kind = field.message_type, field.type
+    return kind
 
 
 class Together:
@@ -36,6 +158,8 @@ class Asking:
 
     - The part of a page whose slider was moved is known to the server that drew it, and where that was started again
       the new one would not answer: what comes first over a connection is for the whole page.
+    - A browser may have dropped by now a message that it lists, and gives up the page when it is sent its hash alone:
+      it is taken to list none.
     - Whoever goes to another page, or back, says nothing of widgets, of which a move may wait for its answer, and is
       dropped: what was said of them last is said again.
     - A move that comes from the page before would bring that back: it is asked of the new one."""
@@ -54,7 +178,7 @@ class Asking:
 
     async def next(self) -> Message:
         message = await self.receive()
-        with suppress(DecodeError):  # which Streamlit refuses
+        with suppress(DecodeError):  # a bad frame is Streamlit's to refuse
             asked = BackMsg.FromString(message.get("bytes") or b"")
             if asked.HasField("rerun_script"):
                 self.complete(asked.rerun_script)
@@ -62,6 +186,7 @@ class Asking:
         return message
 
     def complete(self, asked: ClientState) -> None:
+        asked.ClearField("cached_message_hashes")
         said, page = asked.widget_states.widgets, asked.page_script_hash
         if self.page is None:
             asked.ClearField("fragment_id")
@@ -111,7 +236,10 @@ class Sender:
         self.sending = asyncio.Lock()
 
     async def take(self, message: Message) -> None:
-        sent = ForwardMsg.FromString(message.get("bytes") or b"")
+        try:
+            sent = ForwardMsg.FromString(message.get("bytes") or b"")
+        except DecodeError:  # not ours to judge: it goes out as it is
+            sent = ForwardMsg()
         entering, kind = self.last == "navigation", sent.WhichOneof("type")
         self.last = kind
         self.note(sent)
