@@ -122,6 +122,8 @@ def table(report: PlanReport) -> str:
             + ("" if plan.meets else "  misses a target")
         )
     lines += [waits(plan) for plan in report.plans[:1] if plan.waits is not None]
+    if report.ttft_p95_ms is not None and report.plans[0].waits is None:
+        lines += ["", f"first plan: 95 % of requests get their first token within {report.ttft_p95_ms:,.0f} ms"]
     if not report.plans:
         lines.append("Nothing that may be used holds this model and one request.")
     if report.sensitivity:

@@ -163,6 +163,19 @@ class Arrivals:
         )
 
 
+def closed_loop_spread(server: FullServer, users: int) -> float:
+    """The 95th percentile of the time to first token over its mean where users never think: each sends a request as an
+    answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
+    same one, each with a chance of one in the tokens of an answer: a binomial number."""
+    loop = Arrivals(server, users)
+    waited = loop.alone + number(server.speed.machines(server.end).admission) + float(loop.decodes[-1])
+    others, chance = np.arange(1.0, users), 1 / server.output
+    odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))
+    chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))
+    most = int(np.searchsorted(np.cumsum(chances), 0.95))
+    return (waited + most * loop.prompt) / (waited + (users - 1) * chance * loop.prompt)
+
+
 def number(figure: Any) -> float:
     """An array of one figure."""
     return float(np.ravel(figure)[0])

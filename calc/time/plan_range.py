@@ -8,7 +8,7 @@ import numpy as np
 
 from calc.errors import Frozen, Message
 from calc.hardware.custom_gpu import find_gpu
-from calc.time.arrivals import UTILIZATION, number
+from calc.time.arrivals import UTILIZATION, closed_loop_spread, number
 from calc.time.disaggregated import Disaggregated, between
 from calc.time.efficiency import EfficiencyRow
 from calc.time.estimate import End, Estimate
@@ -24,6 +24,8 @@ class PlanRange(Frozen):
     """What a plan does, from its low to its high end; the expected figures are the plan's own."""
 
     ttft_ms: Estimate
+    ttft_p95_ms: float | None
+    """Within which 95 of 100 requests get their first token, as expected; None for workers that prefill alone."""
     tpot_ms: Estimate
     tokens_per_s_per_user: Estimate
     tokens_per_s: Estimate
@@ -48,11 +50,23 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
 
     return PlanRange(
         ttft_ms=over(lambda *ends: 1000 * times(*ends).first_token),
+        ttft_p95_ms=first_token_p95(search, plan),
         tpot_ms=over(lambda *ends: 1000 * times(*ends).token),
         tokens_per_s_per_user=over(lambda *ends: 1 / times(*ends).token),
         tokens_per_s=over(lambda *ends: times(*ends).tokens_per_s),
         usd_per_million_tokens=None if plan.usd_per_hour is None else over(cost(plan.usd_per_hour)),
     )
+
+
+def first_token_p95(search: Search, plan: Plan) -> float | None:
+    """Milliseconds within which 95 of 100 requests get their first token, as expected; None where users never think and
+    workers prefill alone, whose line is not reckoned."""
+    if plan.waits is not None:
+        return plan.waits.ttft_ms.p95
+    if plan.prefill is not None:
+        return None
+    server = full_server(search, plan, "expected")
+    return plan.ttft_ms * closed_loop_spread(server, plan.batch)
 
 
 def times_of(search: Search, plan: Plan, end: End) -> PlanTimes:

@@ -136,6 +136,14 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         ),
         help=say(plan.origin.sentence),
     )
+    if plan.waits is None and spans.ttft_p95_ms is not None:
+        st.caption(
+            say("95 % of requests get their first token within {ttft}.", ttft=words.duration(spans.ttft_p95_ms)),
+            help=say(
+                "A request comes as an answer ends, and its prompt shares a step with those of the others that ended "
+                "in the same one: a binomial number."
+            ),
+        )
     if plan.waits is not None:
         first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
         st.caption(

@@ -9,7 +9,7 @@ import pytest
 
 from calc import Architecture, Layout, Precision
 from calc.hardware.gpus import gpus
-from calc.time.arrivals import Arrivals
+from calc.time.arrivals import Arrivals, closed_loop_spread
 from calc.time.serving_time import FullServer, speed_of
 from presets import models
 
@@ -97,3 +97,29 @@ def test_users_who_think_are_served_as_by_a_simulated_server(think_s):
     assert found.tpot_ms.p95 == pytest.approx(at(token, 0.95), rel=0.05)
     assert found.ttft_ms.p50 == pytest.approx(at(first, 0.5), rel=0.15)
     assert found.ttft_ms.p95 == pytest.approx(at(first, 0.95), rel=0.2)
+
+
+def closed_loop(full: FullServer, users: int, count: int = 8_000) -> list[float]:
+    """Milliseconds to the first token where each user sends a request as an answer ends; answers differ in length."""
+    random = Random(5)
+    decode = [0.0, *(seconds(full.decode_parts(n)) for n in range(1, users + 1))]
+    prompt = seconds(full.launched_parts)
+    start = full.first_token(1).item() - prompt + full.speed.machines("expected").admission  # next to the steps
+    left, coming, first, now = [], sorted(random.random() * OUTPUT * decode[-1] for _ in range(users)), [], 0.0
+    while len(first) < count:
+        now = now if left else max(now, coming[0])
+        new = [came for came in coming if came <= now]
+        coming = coming[len(new) :]
+        now += decode[len(left)] + prompt * len(new)
+        first += [1000 * (now + start - came) for came in new]
+        left = [tokens - 1 for tokens in left if tokens > 1]
+        left += [random.randint(OUTPUT // 2, 3 * OUTPUT // 2) for _ in new]
+        coming = [*[now] * (users - len(left) - len(coming)), *coming]
+    return sorted(first[count // 10 :])
+
+
+@pytest.mark.parametrize("users", [2, 16, 60])
+def test_first_tokens_of_users_who_never_think_spread_as_on_a_simulated_server(users):
+    full = server()
+    first = closed_loop(full, users)
+    assert closed_loop_spread(full, users) == pytest.approx(at(first, 0.95) * len(first) / sum(first), rel=0.03)

@@ -213,16 +213,17 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Cal
         x = b.add("weighted", used * width, x, weights)
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
-        return b.biased(b.add(f"{name} of experts", elements, *reads, order, by=f"{weight}.weight"), weight)
+        return b.biased(b.add(name, elements, *reads, order, by=f"{weight}.weight"), weight)
 
     if b.has("ffn_gate_up_exps.weight"):
-        both = [through("ffn_gate_up_exps", "gate and up", 2 * inner, x, *fused)]
+        both = [through("ffn_gate_up_exps", "gate and up of experts", 2 * inner, x, *fused)]
     elif moe.expert.gated:
-        both = [through("ffn_gate_exps", "gate", inner, x, *fused), through("ffn_up_exps", "up", inner, x)]
+        both = [through("ffn_gate_exps", "gate of experts", inner, x, *fused)]
+        both.append(through("ffn_up_exps", "up of experts", inner, x))
     else:
-        both = [through("ffn_up_exps", "up", inner, x, *fused)]
+        both = [through("ffn_up_exps", "up of experts", inner, x, *fused)]
     made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
-    out = through("ffn_down_exps", "down", used * width, made)
+    out = through("ffn_down_exps", "down of experts", used * width, made)
     added = [out, weights]
     if b.has("ffn_down_exps.scale"):
         scales = b.add("scales of experts", moe.n_experts * tokens, b.view(b.weight("ffn_down_exps.scale")))

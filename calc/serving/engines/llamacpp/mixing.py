@@ -5,6 +5,7 @@ qwen3next.cpp, lfm2.cpp, deepseek2.cpp, and fattn.cu (ggml_cuda_flash_attn_ext_g
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.model.attention import GQA
@@ -33,6 +34,18 @@ NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 Rest = Callable[[], PassTensor]
 """What of a mixer the graph has only where its result is read."""
+
+
+class CacheInputs(NamedTuple):
+    """Names of what a pass gets for the cells of a cache: which of them attention sees, and where it writes."""
+
+    mask: str
+    keys: str
+    values: str
+
+
+OF_ALL = CacheInputs("mask", "places of keys", "places of values")
+OF_WINDOWS = CacheInputs("mask of windows", "places of keys of windows", "places of values of windows")
 
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
@@ -67,7 +80,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
         places.append(b.weight("rope_freqs.weight"))
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
-        return b.add("turned", x.nbytes // 4, b.input(f"turning of {what}", 4 * side * side), x)
+        return b.add("turned", x.nbytes // 4, b.input(what, 4 * side * side), x)
 
     def of_heads(name: str) -> PassTensor:
         """Normed, rotated, and turned where they are quantized."""
@@ -82,14 +95,14 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
             made = b.add("rotated", elements, made, *places, over=1)
         if not turns:
             return made
-        return turned(made, "values", TURN) if name == "attn_v" else turned(made, "keys", d & -d)
+        return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)
 
     widths = {"attn_q": mixer.n_q * d, "attn_v": mixer.n_kv * d_v, "attn_k": mixer.n_kv * d}
     heads = {name: of_heads(name) for name in (sorted(widths, key=list(NAMES).index) if windows else widths)}
     attention = attended(b, mixer, heads["attn_q"], heads["attn_k"], heads["attn_v"])
 
     def rest() -> PassTensor:
-        made = turned(attention, "values", TURN) if turned_values else attention
+        made = turned(attention, "turning of values", TURN) if turned_values else attention
         if mixer.gated:
             made = b.summed(made, b.add("gate", widths["attn_q"] * tokens, projected["attn_q"]), "gated attention")
         return b.project(made, "attn_output", "attention")
@@ -128,20 +141,20 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
 def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
     context, tokens, home = b.context, b.rows, b.cache_device
-    windows = " of windows" if is_windowed(mixer, b.model) else ""
+    inputs = OF_WINDOWS if is_windowed(mixer, b.model) else OF_ALL
     cached = list(cache_tensors(b.model, mixer, context, b.widest_value))
     width = mixer.d_v or mixer.d_head if isinstance(mixer, GQA) else mixer.kv_rank
     n_kv = mixer.n_kv if isinstance(mixer, GQA) else 1
     keys = PassTensor("cached keys", cached[0].nbytes, home, fixed=True)
     values = PassTensor("cached values", cached[-1].nbytes, home, fixed=True)
-    b.write(home, k, b.input(f"places of keys{windows}", 8 * tokens))
+    b.write(home, k, b.input(inputs.keys, 8 * tokens))
     if len(cached) > 1:
         if context.transposed and (b.has("attn_qkv.weight") or n_kv * width < cached[1].width):
             v = b.add("padded values", cached[1].width * tokens, v)
         places = 8 * tokens * (b.widest_value if context.transposed else 1)
-        b.write(home, v, b.input(f"places of values{windows}", places))
+        b.write(home, v, b.input(inputs.values, places))
     cells = context.cells_of(mixer, b.model)
-    mask = b.input(f"mask{windows}", (2 if context.flash else 4) * cells * tokens)
+    mask = b.input(inputs.mask, (2 if context.flash else 4) * cells * tokens)
     if context.flash:
         made = b.add("attention of each head", mixer.n_q * width * tokens, q, keys, values, mask)
         if has_flash_kernel(mixer, context):
