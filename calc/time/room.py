@@ -127,9 +127,8 @@ class Room:
         self.engine, self.gpus, self.limits, self.length, self.served = engine, gpus, limits, length, served
         each = list(zip(gpus, limits, strict=True))
         self.by_limits = Alike.of(limits)
-        self.by_size = Alike.of(
-            (gpu.usable_bytes, at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each
-        )
+        self.by_links = Alike.of((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
+        self.by_size = Alike.of(zip((gpu.usable_bytes for gpu in gpus), self.by_links.which, strict=True))
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
         self.overheads = dict[tuple[int, int], list[OverheadEnds]]()
         self.budgets = dict[tuple[tuple[int, ...], int, int], Array]()
@@ -158,20 +157,21 @@ class Room:
         of the overhead: [2, GPUs]. `working` is that of GPUs with unlike limits."""
         key = working, *overhead_key(stages)
         if key not in self.budgets:
-            of = dict(zip(self.by_limits.kinds, working, strict=True))
             rooms = []
-            for first, ends in zip(self.by_size.first, self.overhead(stages), strict=True):
-                total, limits = self.gpus[first].usable_bytes, self.limits[first]
-                rooms.append([self.engine.budget(total, limits, 0, of[limits], None, sizes).cache for sizes in ends])
+            overhead = self.overhead(stages)
+            for first, (total, links) in zip(self.by_size.first, self.by_size.kinds, strict=True):
+                limits, taken = self.limits[first], working[self.by_limits.which[first]]
+                budgets = (self.engine.budget(total, limits, 0, taken, None, ends) for ends in overhead[links])
+                rooms.append([budget.cache for budget in budgets])
             self.budgets[key] = np.array(rooms, dtype=np.float64).T[:, self.by_size.which]
         return self.budgets[key]
 
     def overhead(self, stages: LaidOut) -> list[OverheadEnds]:
-        """Bytes of the overhead in its middle and at its high end, on GPUs of each size."""
+        """Bytes of the overhead in its middle and at its high end, on GPUs that are linked in each way."""
         key = overhead_key(stages)
         if key not in self.overheads:
             ranges = [
-                self.engine.overhead_on(self.gpus[first], stages, self.limits[first]) for first in self.by_size.first
+                self.engine.overhead_on(self.gpus[first], stages, self.limits[first]) for first in self.by_links.first
             ]
             self.overheads[key] = [
                 (
