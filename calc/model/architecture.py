@@ -84,7 +84,8 @@ class Architecture(Frozen):
     @property
     def experts(self) -> tuple[MoE, ...]:
         """The feed-forwards with routed experts, of each kind of layer."""
-        return tuple(block.moe for block in self.all_blocks if block.moe is not None)
+        feed_forwards = (block.ffn for block in self.all_blocks)
+        return tuple(ffn for ffn in feed_forwards if isinstance(ffn, MoE))
 
     @property
     def chunk(self) -> int:

@@ -50,7 +50,6 @@ class Serving:
         self.overhead_high = bounds(overhead.sizes(engine.overhead(layout.gpus), 0))[1]
         """Bytes of it on any GPU at the high end."""
         self.layouts = {} if others is None else others
-        self.layouts[layout] = self
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
 
     @classmethod
@@ -82,19 +81,23 @@ class Serving:
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
-        if layout not in self.layouts:
+        if layout != self.layout and layout not in self.layouts:
             self.engine.check(Question(self.architecture, self.precision, layout))
         return self.spread(layout)
 
     def spread(self, layout: Layout) -> "Serving":
         """The model in another layout, which the engine is known to accept; laid out once."""
+        if layout == self.layout:
+            return self
+        self.layouts.setdefault(self.layout, self)
         if layout not in self.layouts:
-            Serving(self.ranks, self.engine, layout, self.overhead, self.layouts)
+            self.layouts[layout] = Serving(self.ranks, self.engine, layout, self.overhead, self.layouts)
         return self.layouts[layout]
 
     def accepted(self, layout: Layout) -> "Serving | None":
         """The model laid out so; None where the engine does not take it."""
-        return self.spread(layout) if layout in self.layouts or self.accepts(layout) else None
+        known = layout == self.layout or layout in self.layouts
+        return self.spread(layout) if known or self.accepts(layout) else None
 
     def accepts(self, layout: Layout) -> bool:
         """Whether the engine takes the model laid out so."""

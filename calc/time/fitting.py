@@ -16,6 +16,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.question import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
+from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
 from calc.time.serving_time import Speed, speed_laid_out
 from calc.time.sizes import Array, read_only
@@ -58,11 +59,12 @@ def in_formats(
 ) -> Formats:
     """A model in each format on so many GPUs, as `layout_on` lays it out."""
     servings: dict[WeightFormat, Serving | None] = {}
-    overhead, like = Overhead(), None
+    overhead, first = Overhead(), None
     for precision in precisions:
-        layout = layout_on(model, engine, precision, count, node)
-        stored = None if layout is None else Serving.of(model, engine, precision, layout, overhead, like)
-        servings[precision.weights], like = stored, like or stored
+        layout, servings[precision.weights] = layout_on(model, engine, precision, count, node), None
+        if layout is not None:
+            ranks = RankWeights(model, engine, precision, first)
+            servings[precision.weights], first = Serving(ranks, engine, layout, overhead), first or ranks
     return servings
 
 

@@ -72,8 +72,9 @@ class Graphs(NamedTuple):
 def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
     """Decode steps have as many tokens a sequence as are guessed, and one."""
     sizes, query = captured_sizes(options, limits), 1 + options.guessed
-    steps = {up_to(size, query) for size in sizes if up_to(size, query) <= min(sizes[-1], query * limits.sequences)}
-    return Graphs(len(sizes), len(steps) if holds("graphs of whole decode steps", options) else 0)
+    steps = sizes if query == 1 else sorted({up_to(size, query) for size in sizes})
+    full = bisect_right(steps, min(sizes[-1], query * limits.sequences))
+    return Graphs(len(sizes), full if holds("graphs of whole decode steps", options) else 0)
 
 
 def graphs_gib(
