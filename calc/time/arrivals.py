@@ -168,7 +168,8 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
     same one, each with a chance of one in the tokens of an answer: a binomial number."""
     loop = Arrivals(server, users)
-    waited = loop.alone + number(server.speed.machines(server.end).admission) + float(loop.decodes[-1])
+    decode = number(sum(part.seconds for part in server.decode_parts(np.full((1, 1), float(users)))))
+    waited = loop.alone + number(server.speed.machines(server.end).admission) + decode
     others, chance = np.arange(1.0, users), 1 / server.output
     odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))
     chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))

@@ -198,7 +198,7 @@ def table(answer: Planned) -> Ranked | None:
         height=430,
         on_select="rerun",
         selection_mode="single-row",
-        column_config=columns(),
+        column_config=columns(separate=any(ranked.plan.prefill is not None for ranked in shown)),
     )
     if len(passing) > SHOWN:
         st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
@@ -277,12 +277,13 @@ def row(ranked: Ranked) -> dict[str, Any]:
     }
 
 
-def columns() -> dict[str, Any]:
+def columns(*, separate: bool) -> dict[str, Any]:
+    """Of the table of plans; layouts of servers whose prefill and decode are separate are long."""
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
         "gpu": text(say("GPU"), pinned=True),
         "gpus": number(say("GPUs"), format="localized", width=60),
-        "layout": text(say("Layout"), width=90),
+        "layout": text(say("Layout"), width=220 if separate else 90),
         "weights": text(say("Weights"), width=70),
         "user": number(say("Tokens/s per user"), format="%.1f", width=125),
         "user_span": text(say("from–to"), width=90),
