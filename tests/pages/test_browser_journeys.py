@@ -29,7 +29,9 @@ def test_eight_h200_for_64_users_at_32k(page, address):
     """Four inputs: users, context, GPU, how many. The layout that fits is found; with TP 8 it says so and offers it."""
     page.goto(f"{address}/?model=deepseek-ai/DeepSeek-V3&gpu=none")
     press(page, page.get_by_role("slider", name="Batch size"), "ArrowRight", 6)
+    expect(page).to_have_url(re.compile("batch=64"))
     press(page, page.get_by_role("slider", name="Context length"), "ArrowRight", 2)
+    expect(page).to_have_url(re.compile("context=32768"))
     page.get_by_role("combobox", name="GPU models").click()
     page.keyboard.type("H200 SXM")
     page.keyboard.press("Enter")
