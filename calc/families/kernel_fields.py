@@ -1,4 +1,4 @@
-"""What a config says of how its class computes, which no size depends on: dropout, caps and the activation function."""
+"""Fields of a config that say how its class computes and change no size: dropout, caps, the activation function."""
 
 from typing import Any
 

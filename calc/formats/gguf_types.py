@@ -68,7 +68,7 @@ class GGUFTypes:
         return bool(steps) and steps[0].where is not always
 
     def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
-        """What the types of a role depend on in some layers."""
+        """For each of some layers the place on which the type of a role depends."""
         sizes = self.counted.sizes
         if tensor.excluded_as is not None:
             return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last

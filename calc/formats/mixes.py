@@ -220,7 +220,7 @@ def rules_of(mix: WeightFormat, sizes: ModelSizes) -> Mix:
 
 
 def steps_of(mix: WeightFormat, role: Role, sizes: ModelSizes, *, imatrix: bool = False) -> tuple[MixStep, ...]:
-    """What a role whose type may depend on the place has instead of the base, the first that holds."""
+    """Types that replace the base for a role whose type depends on its layer; the first rule that holds decides."""
     rules, eight = rules_of(mix, sizes), sizes.experts == 8
     if role == "v":
         tiny = rules.of_eight == OF_EIGHT_TINY

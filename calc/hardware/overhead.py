@@ -112,7 +112,7 @@ def libraries(gpus: int) -> Range:
 
 
 def left_for_overhead(left: int, low: int, high: int) -> Message:
-    """What a verdict depends on where only the overhead is open; all in bytes."""
+    """A sentence for a verdict that the overhead alone decides; all in bytes."""
     return Message(
         "{left:.2f} GiB are left for overhead, which takes {low:.2f} to {high:.2f} GiB.",
         left=left / GIB,

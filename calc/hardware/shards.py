@@ -15,7 +15,7 @@ def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
 
 
 def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int, ...]:
-    """Those of some layers, in ascending order, that lie in some pieces."""
+    """The layers, given in ascending order, that lie in any of the pieces."""
     parts = (places[bisect_left(places, piece.start) : bisect_left(places, piece.stop)] for piece in pieces)
     return tuple(chain.from_iterable(parts))
 

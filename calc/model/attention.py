@@ -7,7 +7,7 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
 
 class Attention(Frozen):
-    """What mixers have in common that keep something of each token."""
+    """Base of mixers that cache something for each token."""
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer."""

@@ -1,4 +1,4 @@
-"""What a config says beside shapes: engines whose plan of memory depends on it read it here."""
+"""Fields of a config that are no shapes and that engines need to plan memory."""
 
 from typing import Literal
 

@@ -7,7 +7,7 @@ from calc.serving.engines.engine import Engine
 
 
 class Effect(Frozen):
-    """What a change does by itself."""
+    """The effect of one change alone."""
 
     parameters: int
     """Parameters more, or below zero fewer."""

@@ -18,8 +18,8 @@ from calc.serving.kv_cache import token_bits
 HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
 """Compute capabilities; the second run TensorRT-LLM's attention kernels (`is_sm100`)."""
 SPARSE, COMPRESSED, BLOCKS, ASYMMETRIC = 64, 256, 128, 128
-"""Tokens of a page of attention that picks its keys (DeepSeek's, that of V4, MiniMax-M3's), and with values of another
-width than the keys on Blackwell."""
+"""Tokens of a page: sparse attention of DeepSeek, of DeepSeek-V4, of MiniMax-M3, and attention whose values are of
+another width than its keys on Blackwell."""
 GENERAL = frozenset("falcon_h1 granitemoehybrid lfm2".split())
 """Model types with grouped queries that do not run TensorRT-LLM's kernels."""
 DELTA = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
