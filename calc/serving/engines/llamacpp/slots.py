@@ -120,7 +120,7 @@ class PlacedModel:
         return False
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
@@ -128,7 +128,7 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for block in model.blocks:
@@ -139,7 +139,7 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
     machine = model.machine
     write = prediction if model.predicting else forward
