@@ -111,9 +111,9 @@ def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):
-        kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         for norm in ("norm1", "norm2"):
-            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", kept, n)
+            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", statistics, n)
 
 
 def level_widths(c: Fields) -> list[int]:

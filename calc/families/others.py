@@ -80,14 +80,14 @@ def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     }
     if c.flag("attention_bias"):
         step |= {"self_attn.dt_proj.bias": (attention.n_kv,)}
-    found = extras("attention", step)
-    found += extras("other", {"input_residual": (hidden,), "post_attention_residual": (hidden,)})
+    tensors = extras("attention", step)
+    tensors += extras("other", {"input_residual": (hidden,), "post_attention_residual": (hidden,)})
     if c.flag("is_moe"):
         experts = c.size("num_experts")
         rows: dict[str, Shape] = {f"mlp.{way}_embed.weight": (experts, hidden) for way in ("down", "up")}
-        found += extras("experts_routed", rows, experts=experts, top_k=c.size("num_experts_per_tok"))
-        found += extras("router", {"mlp.router_gate.weight": (2 * isqrt(experts), hidden)})
-    return found
+        tensors += extras("experts_routed", rows, experts=experts, top_k=c.size("num_experts_per_tok"))
+        tensors += extras("router", {"mlp.router_gate.weight": (2 * isqrt(experts), hidden)})
+    return tensors
 
 
 # Laguna: heads may differ from layer to layer

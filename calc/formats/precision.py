@@ -56,12 +56,14 @@ class Precision(Frozen):
     ) -> Self:
         """As a checkpoint is stored, unless another format is chosen; the cache as it asks, where its tool is one of
         `cache_from`, whose word the engine takes."""
-        asked = None if stored.cache is None else stored.cache.format
-        taken = asked if stored.cache is not None and stored.cache.tool in cache_from else None
+        cache_format = None if stored.cache is None else stored.cache.format
+        taken = cache_format if stored.cache is not None and stored.cache.tool in cache_from else None
         cache: CacheFormat = kv or taken or "bf16"
         if weights is None or weights == stored.name:
-            return cls(weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_asked=asked, note=stored.note)
-        return cls(weights=weights, kv=cache, cache_asked=asked)
+            return cls(
+                weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_asked=cache_format, note=stored.note
+            )
+        return cls(weights=weights, kv=cache, cache_asked=cache_format)
 
     @property
     def activation_bytes(self) -> int:

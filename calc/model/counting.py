@@ -76,7 +76,7 @@ class Counting:
 
     def sections(self) -> list[Section]:
         """All of it, the symbols first."""
-        found = [
+        counted = [
             self.section("embedding", Message("Embedding"), self.outside_of("embedding")),
             Section(anchor="layers", title=Message("Layers"), items=tuple(self.all_layers())),
             self.section("output", Message("Final norm and output head"), self.output()),
@@ -85,7 +85,7 @@ class Counting:
         ]
         meanings = legend(self.symbols.occurring().items())
         about = Message("Every size below is a field of the model's config; sums and products follow the tensors.")
-        return [Section(anchor="symbols", title=Message("Symbols"), items=(about, meanings)), *found]
+        return [Section(anchor="symbols", title=Message("Symbols"), items=(about, meanings)), *counted]
 
     def section(self, anchor: Anchor, title: Message, items: Iterable[Item]) -> Section:
         return Section(anchor=anchor, title=title, items=tuple(items))
@@ -153,8 +153,8 @@ class Counting:
             step=Step(
                 what=Message("The one layer", plural="All {n:,} layers", n=n),
                 formula="",
-                values=" + ".join(f"{layers}·{one}" for layers, one in products),
-                result=sum(layers * one for layers, one in products),
+                values=" + ".join(f"{layers}·{product}" for layers, product in products),
+                result=sum(layers * product for layers, product in products),
             )
         )
 
@@ -175,13 +175,13 @@ class Counting:
             if own:
                 parts.append(Step(what=component, formula="", values="", result=one_layer(own)))
         for indices, members in self.kinds:
-            one = one_layer(members)
+            product = one_layer(members)
             parts.append(
                 Step(
                     what=self.kind_title(indices),
                     formula="",
-                    values=f"{len(indices)}·{one}",
-                    result=len(indices) * one,
+                    values=f"{len(indices)}·{product}",
+                    result=len(indices) * product,
                 )
             )
         count = self.architecture.parameters()

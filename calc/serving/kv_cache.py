@@ -79,7 +79,7 @@ def state_bytes(blocks: Iterable[Block]) -> int:
 def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int, states: int) -> int:
     """Bytes of a sequence of so many tokens that do not grow with it: `states` of recurrent layers, and tokens that
     wait to be compressed."""
-    return states + sum(one.bits(length, 1) for one in compressions(blocks, kv)) // 8
+    return states + sum(compression.bits(length, 1) for compression in compressions(blocks, kv)) // 8
 
 
 def bytes_per_token(growth: Mapping[int | None, int]) -> int:

@@ -62,7 +62,7 @@ class Comparison(Frozen):
     matched: int
     packed: int
     """Matched tensors that store several weights in a number, of the size that their bits say."""
-    beside: int
+    auxiliary: int
     """Tensors that a quantized format needs, scales and zeros, which are no parameters."""
     derived: int
     """Buffers that the class computes by itself."""
@@ -86,32 +86,32 @@ def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
     """Everything that we list (vision encoder and MTP layers too) against what the checkpoint holds."""
     ours = {name: tensor.shape for tensor in architecture.tensors() for name in tensor.names()}
     theirs = _renamed(checkpoint.tensors, ours)
-    found: dict[str, int] = {}  # ours -> parameters of theirs
-    packed = beside = derived = tied = 0
+    matched: dict[str, int] = {}  # ours -> parameters of theirs
+    packed = auxiliary = derived = tied = 0
     rows: list[tuple[Status, str, Shape | None, Shape | None, int]] = []
     for name, stored in theirs.items():
         target, bits = _target(name, stored, ours)
         if target is not None:
-            found[target] = prod(ours[target])
+            matched[target] = prod(ours[target])
             packed += bits is not None
         elif name in ours:
             shape = ours[name]
-            found[name] = stored.elements
+            matched[name] = stored.elements
             rows.append(("other shape", name, shape, stored.shape, stored.elements - prod(shape)))
         elif _is_beside(name, ours):
-            beside += 1
+            auxiliary += 1
         elif name.endswith(DERIVED):
             derived += 1
         elif architecture.tied and name.rpartition(".")[0].endswith(architecture.names.lm_head):
             tied += 1
         else:
             rows.append(("extra", name, None, stored.shape, stored.elements))
-    rows += [("missing", name, shape, None, -prod(shape)) for name, shape in ours.items() if name not in found]
+    rows += [("missing", name, shape, None, -prod(shape)) for name, shape in ours.items() if name not in matched]
     total = sum(map(prod, ours.values()))
     return Comparison(
-        matched=len(found) - sum(row[0] == "other shape" for row in rows),
+        matched=len(matched) - sum(row[0] == "other shape" for row in rows),
         packed=packed,
-        beside=beside,
+        auxiliary=auxiliary,
         derived=derived,
         tied=tied,
         ours=total,

@@ -125,14 +125,14 @@ class _Cursor:
             raise ConfigError(
                 Message("{name} is of the GGML type {kind}, which is not one we know.", name=shown(name), kind=kind)
             )
-        held = TYPES[kind]
-        if prod(shape) % held.block:
+        size_of = TYPES[kind]
+        if prod(shape) % size_of.block:
             raise ConfigError(
                 Message(
                     "{name} has {weights:,} weights, no whole number of {format} blocks.",
                     name=shown(name),
                     weights=prod(shape),
-                    format=held.name,
+                    format=size_of.name,
                 )
             )
-        return name, Stored(held.name, shape, prod(shape) // held.block * held.bytes)
+        return name, Stored(size_of.name, shape, prod(shape) // size_of.block * size_of.bytes)

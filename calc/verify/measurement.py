@@ -193,7 +193,7 @@ def read_measurement(text: str) -> Measurement:
         raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
 
 
-def beside(measurement: Measurement) -> list[MeasuredRow]:
+def with_predictions(measurement: Measurement) -> list[MeasuredRow]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)

@@ -179,24 +179,24 @@ class Asking:
     async def next(self) -> Message:
         message = await self.receive()
         with suppress(DecodeError):  # a bad frame is Streamlit's to refuse
-            asked = BackMsg.FromString(message.get("bytes") or b"")
-            if asked.HasField("rerun_script"):
-                self.complete(asked.rerun_script)
-                message["bytes"] = asked.SerializeToString()
+            request = BackMsg.FromString(message.get("bytes") or b"")
+            if request.HasField("rerun_script"):
+                self.complete(request.rerun_script)
+                message["bytes"] = request.SerializeToString()
         return message
 
-    def complete(self, asked: ClientState) -> None:
-        asked.ClearField("cached_message_hashes")
-        said, page = asked.widget_states.widgets, asked.page_script_hash
+    def complete(self, state: ClientState) -> None:
+        state.ClearField("cached_message_hashes")
+        said, page = state.widget_states.widgets, state.page_script_hash
         if self.page is None:
-            asked.ClearField("fragment_id")
+            state.ClearField("fragment_id")
             self.page = page
         elif not said:
             said.extend(self.said)
-            self.page, self.query, self.is_there, self.is_drawn = page, asked.query_string, False, False
+            self.page, self.query, self.is_there, self.is_drawn = page, state.query_string, False, False
         elif not self.is_there or page != self.page:
-            asked.page_script_hash, asked.query_string = self.page, self.query
-            asked.ClearField("fragment_id")
+            state.page_script_hash, state.query_string = self.page, self.query
+            state.ClearField("fragment_id")
         self.said = [widget for widget in said if not is_click(widget)]
 
     def answered(self, sent: ForwardMsg) -> None:

@@ -126,17 +126,17 @@ class ServingDerivations:
     def cache_per_token(self) -> None:
         cache = self.report.kv_cache
         table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
-        told = [
+        sentences = [
             say("The layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
         ]
         if cache.window_bytes:
-            held = cache.window_bytes
-            told.append(
-                say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=held)
+            window_bytes = cache.window_bytes
+            sentences.append(
+                say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=window_bytes)
             )
         if cache.state_bytes:
-            told.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
-        st.markdown(" ".join(told))
+            sentences.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
+        st.markdown(" ".join(sentences))
         legend(ModelDerivations(self.answer).derivation.legend)
 
     def cache(self) -> None:

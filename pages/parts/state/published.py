@@ -53,7 +53,7 @@ def published(source: Source) -> Published:
     """The model of a source, read once a session, and a preset once a process."""
     if source.pasted is None and source.revision is None and source.model in models():
         return of_preset(source.model, source.assume)
-    kept: dict[Any, Published] = st.session_state.setdefault("published", {})
+    by_source: dict[Any, Published] = st.session_state.setdefault("published", {})
     key = (
         source.model,
         source.revision,
@@ -61,11 +61,11 @@ def published(source: Source) -> Published:
         source.assume,
         None if source.pasted is None else written(source.pasted),
     )
-    if key not in kept:
-        kept[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
-        while len(kept) > MOST:
-            del kept[next(iter(kept))]
-    return kept[key]
+    if key not in by_source:
+        by_source[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
+        while len(by_source) > MOST:
+            del by_source[next(iter(by_source))]
+    return by_source[key]
 
 
 @lru_cache(maxsize=512)
@@ -87,10 +87,10 @@ def of_hub(source: Source) -> Published:
     if source.revision:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
-        found = hub.fetch(source.model, source.revision, token(), source.file)
+        fetched = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
-    return opened(Published(name, hub=found), found.config, source.assume)
+    return opened(Published(name, hub=fetched), fetched.config, source.assume)
 
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
@@ -110,16 +110,16 @@ def forget() -> None:
     st.session_state.pop("published", None)
 
 
-def checkpoint(source: Source, found: HubModel | None) -> Checkpoint:
+def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
-    kept: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
+    tables: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
     key = source.model, source.revision, source.file
-    if key not in kept:
-        model = found or hub.fetch(source.model, source.revision, token(), source.file)
-        kept[key] = hub.checkpoint(model, token(), source.file)
-        while len(kept) > MOST:
-            del kept[next(iter(kept))]
-    return kept[key]
+    if key not in tables:
+        model = hub_model or hub.fetch(source.model, source.revision, token(), source.file)
+        tables[key] = hub.checkpoint(model, token(), source.file)
+        while len(tables) > MOST:
+            del tables[next(iter(tables))]
+    return tables[key]
 
 
 def token() -> str | None:

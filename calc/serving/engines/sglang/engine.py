@@ -168,10 +168,10 @@ class SGLang(Engine):
         yield from assumed(self.options)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        found = guesses(self.options, "")
-        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or found is None:
+        guess = guesses(self.options, "")
+        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or guess is None:
             return None
-        return self.draft_model, Precision(), found.tokens - 1
+        return self.draft_model, Precision(), guess.tokens - 1
 
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int

@@ -55,7 +55,7 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
     sizes = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
     exports = all(cached.checkpoint is not None for cached in states)
-    found: Specs = {}
+    by_spec: Specs = {}
     for cached, places in layers.items():
         if cached.kind == "state":
             count = drafts + (2 + (cached.checkpoint is not None and exports) if prefixes else 1)
@@ -66,8 +66,8 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
             if cached.kind == "window" and cached.kernel and holds("windows choose their blocks", options):
                 block = cached.kernel.largest_within(block)
             spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape, dcp=dcp)
-        found.setdefault(spec, []).extend(places)
-    return found
+        by_spec.setdefault(spec, []).extend(places)
+    return by_spec
 
 
 def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: bool) -> bool:
