@@ -12,7 +12,7 @@ from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffe
 from calc.units import GIB
 from calc.verify.logs import Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import planned_beside
+from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
 from cli.options import Parser
 from presets import gpus, models, preset_id
@@ -119,7 +119,7 @@ def log_report(text: str, model: str | None) -> LogReport:
 def of_buffers(text: str, model: str | None) -> LogReport:
     """Buffers of llama.cpp by device, in the log and as we plan them; Q4_K_M where the log names no format."""
     name = model or named_preset(None)
-    buffer_rows = planned_beside(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
+    buffer_rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
     if not buffer_rows:
         raise ConfigError(Message("The log states nothing that is computed here."))
     rows = tuple(

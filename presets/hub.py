@@ -119,13 +119,13 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
         return cached
     with _explained(model, revision):
         files = {file.rfilename: file.size for file in info.siblings or ()}
-        model_found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
+        hub_model = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
         if CONFIG in files and gguf is None:
-            config = _json_file(api, model_found, CONFIG, revision, token)
+            config = _json_file(api, hub_model, CONFIG, revision, token)
             if HF_QUANT_CONFIG in files:
-                config = with_hf_quant_config(config, _json_file(api, model_found, HF_QUANT_CONFIG, revision, token))
-            return model_found.model_copy(update={"config": config})
-        return _from_gguf(model_found, token, gguf)
+                config = with_hf_quant_config(config, _json_file(api, hub_model, HF_QUANT_CONFIG, revision, token))
+            return hub_model.model_copy(update={"config": config})
+        return _from_gguf(hub_model, token, gguf)
 
 
 def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:

@@ -166,7 +166,7 @@ OTHERS: dict[str, Family] = {
         mixer=Attention(qkv_bias="use_qkv_bias", qk_norm="heads", qk_norm_when="qk_layernorm"),
         ffn=Dense(),
         norms=If("use_parallel_residual", TWO_NORMS[:1], TWO_NORMS),
-        kernels=Kernels(joins_rotated=True, held_states=2),
+        kernels=Kernels(joins_rotated=True, residual_states=2),
         names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
         rotary=Rotary(share=0.25),
         gguf=GGUFRules("stablelm"),

@@ -24,7 +24,7 @@ def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> L
     )
 
 
-def listed_apart(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
+def not_counted(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
     """A tower for sound alone, or for images of which the config has no vision_config."""
     return ListedTower(modules=joined(parts), statistics=joined(statistics), images=False, num_layers=None, hidden=None)
 

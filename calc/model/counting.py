@@ -133,7 +133,7 @@ class Counting:
         for tensor, symbolic in members:
             elements += prod(symbolic.shape) * (symbolic.experts if "{expert}" in tensor.name else 1)
         formula, values = self.symbols.written(elements)
-        return Step(what="", formula=formula, values=values, result=one_layer(members))
+        return Step(what="", formula=formula, values=values, result=layer_sum(members))
 
     def all_layers(self) -> Iterator[Item]:
         """Each kind of layer by module, and the sum over all layers. A link means a module where it first stands."""
@@ -146,9 +146,9 @@ class Counting:
                     anchor = next((anchor for anchor in unseen if anchor == component), None)
                     unseen.discard(anchor)
                     yield from self.module(component, own, anchor)
-            yield added(Message("One layer", plural="{n:,} layers", n=1), [one_layer(own) for own in modules.values()])
+            yield added(Message("One layer", plural="{n:,} layers", n=1), [layer_sum(own) for own in modules.values()])
         n = self.architecture.num_layers
-        products = [(len(indices), one_layer(members)) for indices, members in self.kinds]
+        products = [(len(indices), layer_sum(members)) for indices, members in self.kinds]
         yield Equation(
             step=Step(
                 what=Message("The one layer", plural="All {n:,} layers", n=n),
@@ -173,9 +173,9 @@ class Counting:
         for component in ORDER:
             own = [pair for pair in self.outside if pair[0].component == component]
             if own:
-                parts.append(Step(what=component, formula="", values="", result=one_layer(own)))
+                parts.append(Step(what=component, formula="", values="", result=layer_sum(own)))
         for indices, members in self.kinds:
-            product = one_layer(members)
+            product = layer_sum(members)
             parts.append(
                 Step(
                     what=self.kind_title(indices),
@@ -218,6 +218,6 @@ def local(name: str) -> str:
     return (within if layer else before).replace(".{expert}", ".*")
 
 
-def one_layer(members: list[Pair]) -> int:
+def layer_sum(members: list[Pair]) -> int:
     """Elements of what one layer holds."""
     return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor, _ in members)

@@ -94,8 +94,8 @@ def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
 
 def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
-    of_one: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
-    return batch * of_one
+    sequence_total: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
+    return batch * sequence_total
 
 
 def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int, states: int) -> int:

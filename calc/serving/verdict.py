@@ -131,7 +131,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
         return tokens < first or allocation.at(context=tokens).surely_fits
 
     if allocation.sets_aside:
-        longest = largest_near(fits, most, min(most, max(first, allocation.held_context())))
+        longest = largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
     elif fits(most):
         longest = most
     else:

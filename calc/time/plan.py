@@ -81,7 +81,7 @@ class Plan(Frozen):
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidates:
     """What such rows do: arrays [rows]."""
 
     rows: FittingRows
@@ -191,7 +191,7 @@ class Search:
         fits = [self.rooms.of(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
         return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
-    def contenders(self, rows: FittingRows) -> Found:
+    def contenders(self, rows: FittingRows) -> Candidates:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
         takes to meet the targets. Those on the fewest GPUs are timed first."""
         fewest = self.fewest_gpus(rows)
@@ -218,7 +218,7 @@ class Search:
         replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
         return np.asarray(replicas * rows.gpus)
 
-    def of(self, rows: FittingRows) -> Found:
+    def of(self, rows: FittingRows) -> Candidates:
         """What some of them do."""
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
@@ -228,7 +228,7 @@ class Search:
         ttft = 1000 * server.first_token(batch[:, None])[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Found(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
+        return Candidates(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
@@ -361,7 +361,7 @@ class Search:
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)
         return laid_out.on(self.gpus[rows.kind[row]], workload)
 
-    def keys(self, candidates: Found) -> Array:
+    def keys(self, candidates: Candidates) -> Array:
         """What plans are ordered by, the first first."""
         price = self.price[candidates.rows.kind]
         unknown = np.isnan(price)
@@ -370,7 +370,7 @@ class Search:
             [~candidates.meets, candidates.gpus > self.most, unknown, cost, candidates.gpus, candidates.tpot]
         )
 
-    def plan(self, candidates: Found, row: int) -> Plan:
+    def plan(self, candidates: Candidates, row: int) -> Plan:
         rows, fit = candidates.rows, candidates.rows.fits[candidates.rows.fit[row]]
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
         replicas, batch = int(candidates.replicas[row]), int(candidates.batch[row])

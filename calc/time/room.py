@@ -70,8 +70,8 @@ class FittingRows:
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
         capacity = self.capacity.copy()
-        for number, capacities_held in capacities.items():
-            capacity[self.number == number] = capacities_held
+        for number, row_capacities in capacities.items():
+            capacity[self.number == number] = row_capacities
         return replace(self, capacity=capacity).some(capacity >= 1)
 
     @cached_property

@@ -321,13 +321,13 @@ def cache_bits(
         layers = np.array([[sum(stage.start <= place < stage.stop for place in block.runs_in)] for stage in ranges])
         for mixer in block.attentions:
             for kv, formats in where.items():
-                for back, each in held_bits(mixer, kv).items():
+                for back, each in cached_bits(mixer, kv).items():
                     grid = rows.setdefault(back, np.zeros((len(ranges), len(precisions))))
                     grid[:, formats] += layers * float(each)
     return rows
 
 
-def held_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
+def cached_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
     """Bits that a layer keeps of each token within its window, or of all."""
     if not (compressed := mixer.compressed_elements()):
         return {mixer.window: written_bits(mixer, kv)}

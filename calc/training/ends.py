@@ -89,7 +89,7 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         logits = t.result_saved(logits, "logits after tanh")
         logits = t.scale(logits, "logits")
     if kind == "compiled":
-        loss = one_kernel_loss(t, logits)
+        loss = single_kernel_loss(t, logits)
     elif t.settings.tensor_parallel:
         loss = parallel_cross_entropy(t, logits)
     else:
@@ -130,7 +130,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
     place = logits.storage, logits.columns, logits.width, logits.unit
@@ -146,7 +146,7 @@ def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int,
     logits = [t.local(t.linear(first, table, part, "logits"))]
     t.mark_loss()
     logits += [t.local(t.linear(piece, table, part, "logits")) for piece in others]
-    loss = one_kernel_loss if t.settings.fused else cross_entropy
+    loss = single_kernel_loss if t.settings.fused else cross_entropy
     losses = [t.local(loss(t, piece)) for piece in logits]
     return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [part.storage for part in losses])
 

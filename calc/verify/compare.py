@@ -34,7 +34,7 @@ PREFIXES = (
 encoders' names that was published, and puts one before some language models."""
 PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": "", ".weight": ".weight"}
 """Endings of several weights packed into one number (GPTQ and AWQ; compressed-tensors; MXFP4; bitsandbytes)."""
-BESIDE = (
+AUXILIARY_NAMES = (
     "_scale_inv", "_scale", "_scale_2", "_scales", "_global_scale", "_zero_point", "_shape", "_g_idx", ".scales",
     ".qzeros", ".g_idx", ".SCB", ".weight_format", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
     ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".scale", ".k_scale", ".v_scale",
@@ -98,7 +98,7 @@ def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
             shape = ours[name]
             matched[name] = stored.elements
             rows.append(("other shape", name, shape, stored.shape, stored.elements - prod(shape)))
-        elif _is_beside(name, ours):
+        elif _is_auxiliary(name, ours):
             auxiliary += 1
         elif name.endswith(DERIVED):
             derived += 1
@@ -125,7 +125,7 @@ def _renamed(tensors: Mapping[str, Stored], ours: Mapping[str, Shape]) -> dict[s
     known: dict[str, Stored] = {}
     for name, stored in tensors.items():
         moved = (own + name.removeprefix(before) for before, own in PREFIXES if name.startswith(before))
-        known[next((m for m in moved if m in ours or _target(m, stored, ours)[0] or _is_beside(m, ours)), name)] = (
+        known[next((m for m in moved if m in ours or _target(m, stored, ours)[0] or _is_auxiliary(m, ours)), name)] = (
             stored
         )
     return known
@@ -144,8 +144,8 @@ def _target(name: str, stored: Stored, ours: Mapping[str, Shape]) -> tuple[str |
     return None, None
 
 
-def _is_beside(name: str, ours: Mapping[str, Shape]) -> bool:
-    ending = next((ending for ending in BESIDE if name.endswith(ending)), None)
+def _is_auxiliary(name: str, ours: Mapping[str, Shape]) -> bool:
+    ending = next((ending for ending in AUXILIARY_NAMES if name.endswith(ending)), None)
     if ending is None:
         return False
     stem = name.removesuffix(ending)

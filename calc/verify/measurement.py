@@ -56,7 +56,7 @@ class MeasuredSize(Frozen):
     error: Words | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _either(self) -> Self:
         if (self.bytes is None) == (self.error is None):
             raise ConfigError(Message("a row has either bytes or an error"))
         return self

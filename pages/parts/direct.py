@@ -47,7 +47,7 @@ TEXT, FLAG, NUMBER, CHOICE, PART = (
     FieldDescriptor.TYPE_ENUM,
     FieldDescriptor.TYPE_MESSAGE,
 )
-ASKED = {
+REQUEST_FIELDS = {
     "rerun_script.query_string": TEXT,
     "rerun_script.page_script_hash": TEXT,
     "rerun_script.fragment_id": TEXT,
@@ -117,7 +117,7 @@ def difference(version: str) -> str | None:
         return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
     if MISSING is not None:
         return MISSING
-    fields = [(BackMsg.DESCRIPTOR, *field) for field in ASKED.items()]
+    fields = [(BackMsg.DESCRIPTOR, *field) for field in REQUEST_FIELDS.items()]
     fields += [(ForwardMsg.DESCRIPTOR, *field) for field in SENT.items()]
     for message, path, kind in fields:
         if kind_of(message, path) != kind:

@@ -109,12 +109,12 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine in LOGS and LOGS[log.engine].one_kind_tokens:
+        elif log.engine in LOGS and LOGS[log.engine].single_token_pool:
             yield _tokens(log.kv_bytes, log.kv_tokens, rounding_of(log), cache)
     if log.states and log.state_bytes:
         yield from _states(log, log.states, log.state_bytes, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
-        yield _one_request(log.kv_needed, cache)
+        yield _single_request(log.kv_needed, cache)
     if log.concurrency and log.concurrency_length == cache.length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
 
@@ -227,7 +227,7 @@ def pages_of(case: Case, engine: str) -> Message:
     return Message("In {engine}'s pages", engine=engine)
 
 
-def _one_request(needed: int, cache: Pages) -> Difference:
+def _single_request(needed: int, cache: Pages) -> Difference:
     """What vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
     per_request, tokens = cache.request(case), cache.length

@@ -42,7 +42,7 @@ class PlannedAs(Frozen):
     rows: tuple[BufferRow, ...]
 
 
-def planned_beside(log: BufferLog, architecture: Architecture, weights: WeightFormat) -> PlannedAs:
+def planned_buffers_of(log: BufferLog, architecture: Architecture, weights: WeightFormat) -> PlannedAs:
     """`weights` are those of the screen, where the log names no mix. Raises ConfigError."""
     weights = log.weights or weights
     options = made(LlamaCppOptions, dict(log.flags))

@@ -176,7 +176,7 @@ def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:
 
 def finders(answer: Weighed) -> None:
     """The way to one GPU out of the whole catalogue."""
-    notice: tuple[str, str] | None = st.session_state.pop("told_of_gpu", None)
+    notice: tuple[str, str] | None = st.session_state.pop("gpu_notice", None)
     if notice is not None:
         st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
@@ -205,7 +205,7 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
     choice = find(gpus().values(), answer.serving, answer.report.scenario.workload)
     if choice is None:
         text = say("No GPU of the catalogue does, not even with other layouts.")
-        st.session_state.told_of_gpu = text, ":material/search_off:"
+        st.session_state.gpu_notice = text, ":material/search_off:"
         return
     use_layout(answer, choice.gpu, choice.layout)
     name, n = find_gpu(choice.gpu).name, choice.layout.gpus
@@ -213,4 +213,4 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
     if choice.usd_per_hour is not None:
         usd = words.dollars(choice.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
-    st.session_state.told_of_gpu = text, ":material/check:"
+    st.session_state.gpu_notice = text, ":material/check:"

@@ -25,7 +25,7 @@ def totals(answer: Weighed) -> None:
     report, focus = answer.report, answer.focus
     gpu = None if focus is None else find_gpu(focus.gpu)
     model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
-    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
+    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_used
     numbers: list[tuple[Anchor, str, str, Callable[[], None]]] = [
         ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
         ("active", say("Active parameters"), words.count(parameters.active), model.active),

@@ -157,7 +157,7 @@ def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
     names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
     yield [
         say("Smallest GPU that fits"),
-        *(name if found_there and name else "–" for name, found_there in zip(names, replies, strict=True)),
+        *(name if present and name else "–" for name, present in zip(names, replies, strict=True)),
     ]
     yield [
         say("Tokens/s per user"),
@@ -193,20 +193,20 @@ def against(
     """A row: the value, and how much more or less than the first's."""
     first = of(columns[0].answer.report)
 
-    def beside_first(report: Report) -> str:
+    def versus_first(report: Report) -> str:
         return f"{written(of(report))} {mark(of(report), first)}"
 
-    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, beside_first) for c in columns[1:])]
+    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, versus_first) for c in columns[1:])]
 
 
 def per_token(columns: Sequence[Column]) -> list[str]:
     """Bytes that one more token adds, which some models stop doing."""
     first = columns[0].answer.report.kv_cache
 
-    def beside_first(report: Report) -> str:
+    def versus_first(report: Report) -> str:
         return f"{growing(report.kv_cache)} {mark(report.kv_cache.bytes_per_token, first.bytes_per_token)}"
 
-    return [say("KV cache per token"), growing(first), *(cell(column, beside_first) for column in columns[1:])]
+    return [say("KV cache per token"), growing(first), *(cell(column, versus_first) for column in columns[1:])]
 
 
 def mark(value: int, first: int) -> str:

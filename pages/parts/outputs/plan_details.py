@@ -4,7 +4,7 @@ import streamlit as st
 
 from calc.serving.engines.launch import Launch
 from calc.time.plan_range import plan_operations
-from calc.time.plan_report import launch, launch_apart
+from calc.time.plan_report import launch, separate_launch
 from calc.time.time_report import OperationTime
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -24,7 +24,7 @@ def details(answer: Planned, ranked: Ranked, name: str) -> None:
 
 def command(answer: Planned, ranked: Ranked) -> None:
     """What starts one copy, or a worker of each side and what routes between them."""
-    separate = launch_apart(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
     if separate is not None and ranked.plan.prefill is not None:
         st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
         started(separate.prefill)

@@ -6,7 +6,7 @@ from calc import ConfigError
 from calc.errors import Message
 from calc.serving.engines.llamacpp.startup_log import BufferLog, read_buffers
 from calc.text import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import BufferRow, planned_beside
+from calc.verify.logs.planned_buffers import BufferRow, planned_buffers_of
 from pages.parts import words
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
@@ -21,7 +21,7 @@ def draw(answer: Answer, text: str) -> None:
     if not log.buffers:
         return
     try:
-        buffers = planned_beside(log, answer.architecture, "Q4_K_M")
+        buffers = planned_buffers_of(log, answer.architecture, "Q4_K_M")
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
         return

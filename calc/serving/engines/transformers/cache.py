@@ -27,9 +27,9 @@ class DynamicCache(Cache):
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """While one more token of each sequence passes."""
-        return self.held_bytes(stage, batch, length, batch)
+        return self.allocated_bytes(stage, batch, length, batch)
 
-    def held_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
+    def allocated_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
         """While so many tokens pass."""
         bits, passed = 0, max(1, tokens // batch)
         for window, of_a_token in self.growth[stage].items():

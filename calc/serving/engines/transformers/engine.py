@@ -102,12 +102,12 @@ class Transformers(Engine):
             attention=self.options.attention,
             logits=self.options.rows_of_logits,
         )
-        cached = cache.held_bytes(stage, batch, workload.prompt, limits.step_tokens)
+        cached = cache.allocated_bytes(stage, batch, workload.prompt, limits.step_tokens)
         peaks = prefill_peaks(blocks, rank, prompt, logits=stage_part.first or stage_part.last)
         passes = [[StagePeak(cached, with_tables(peak, tables)) for peak in peaks]]
         if workload.generated:
             token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
-            cached = cache.held_bytes(stage, batch, workload.context, batch)
+            cached = cache.allocated_bytes(stage, batch, workload.context, batch)
             steps = decode_peaks(blocks, rank, token, precision.kv, logits=stage_part.last)
             passes.append([StagePeak(cached, with_tables(peak, tables)) for peak in steps])
         return passes

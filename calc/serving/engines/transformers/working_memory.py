@@ -106,7 +106,7 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
     around = surroundings(model, prompt)
     heads = max((mixer.n_q for mixer in block.mixers if not isinstance(mixer, Recurrent)), default=0)
     scores = tokens * prompt.length * heads if prompt.eager else 0
-    residual_states = model.kernels.held_states if len(block.norms) > 1 else 0
+    residual_states = model.kernels.residual_states if len(block.norms) > 1 else 0
     states = (6 if model.positions else 3 + block.norms_first) + residual_states
     for what, elements in feedforward_elements(block.ffn, model):
         named: Elements = {"hidden states": states * model.hidden} | elements

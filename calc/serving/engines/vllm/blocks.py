@@ -10,7 +10,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 
 DEFAULT = 16
-LATENTS_BESIDE_STATES = 128
+LATENT_BLOCK_WITH_STATES = 128
 """Tokens of which a block of latents has to be a multiple where states stand beside them."""
 
 
@@ -91,7 +91,7 @@ def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> Bloc
         return BlockSizes(block)
     step = max(kernels[0].least, block)
     if has_latents(layers) and holds("latents beside states in blocks of 128", options):
-        step = max(step, LATENTS_BESIDE_STATES)
+        step = max(step, LATENT_BLOCK_WITH_STATES)
     checkpoints = [cached.checkpoint for cached in states]
     if prefixes and None not in checkpoints:
         step = lcm(step, *(checkpoint for checkpoint in checkpoints if checkpoint))
