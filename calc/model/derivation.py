@@ -54,7 +54,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "intermediate": ("f", "intermediate_size"),
     "expert.intermediate": ("f_e", "width of one routed expert"),
     "shared.intermediate": ("f_s", "width of the shared experts together"),
-    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
+    "parallel_mlp.intermediate": ("f_b", "width of the dense MLP beside the experts"),
     "latent": ("h_l", "moe_latent_size"),
     "d_embedding": ("h_e", "word_embed_proj_dim"),
     "d_in": ("h_in", "width of the input"),
