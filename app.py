@@ -11,8 +11,10 @@ from typing import Any
 import pandas  # noqa: F401  # whole before two readers come at once: Plotly looks at what is half imported
 import streamlit as st
 from starlette.middleware import Middleware
+from starlette.routing import Mount
 
 from pages import parts
+from pages.api import api
 from pages.parts import direct
 from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
@@ -38,6 +40,6 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
 app = st.App(
     "pages/router.py",
     lifespan=warm,
-    routes=[scripts.route()],
+    routes=[scripts.route(), Mount(scripts.below("/api"), app=api())],
     middleware=[Middleware(Headers), *direct.middleware()],
 )

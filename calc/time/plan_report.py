@@ -68,18 +68,21 @@ def plan_report(
         prices=prices_stated,
         edited=edits,
     )
-    plans = ranked_plans(search, limit)
-    named_model = model or architecture.model_type
-    named = {plan.gpu for plan in plans} - set(prices_stated or {})
+    return report_of(search, ranked_plans(search, limit), model or architecture.model_type, prices_stated or {})
+
+
+def report_of(search: Search, plans: Sequence[Plan], model: str, prices_stated: Mapping[str, float]) -> PlanReport:
+    """Plans of a search, best first, and what goes with the first of them; `model` is what its command names."""
+    named = {plan.gpu for plan in plans} - prices_stated.keys()
     return PlanReport(
-        model=named_model,
+        model=model,
         needs=search.needs,
         plans=tuple(plans),
         frontier=tuple(frontier(search)),
         sensitivity=tuple(sensitivity(search)),
-        launch=launch(search, plans[0], named_model) if plans else None,
+        launch=launch(search, plans[0], model) if plans else None,
         ttft_p95_ms=first_token_p95(search, plans[0]) if plans else None,
-        separate=separate_launch(search, plans[0], named_model) if plans else None,
+        separate=separate_launch(search, plans[0], model) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=(*filter(None, (cannot_keep_up(search, plan) for plan in plans[:1])), *assumptions(search)),
     )

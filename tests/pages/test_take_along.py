@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from hashlib import sha256
 from html.parser import HTMLParser
 from io import StringIO
@@ -102,8 +103,9 @@ def test_transformers_loads_the_config_file(row):
 
 def test_a_command_a_frame_and_a_badge():
     app = opened(page(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm", num_gpus="8"), "carry")
-    command, frame, badge = texts(app.code)
+    command, program, frame, badge = texts(app.code)
     assert command.startswith("vllm serve deepseek-ai/DeepSeek-V3 \\\n  --data-parallel-size 8")
+    assert re.fullmatch(r"curl 'https?://\S+/api/report\?model=deepseek-ai/DeepSeek-V3&\S+'", program)
     assert "num_gpus=8" in frame
     assert "embed=true" in frame
     assert "671.03%20B" in badge

@@ -11,7 +11,7 @@ from calc.serving.engines.launch import Launch
 from calc.training.layout import accelerate, torchrun
 from pages.parts import words
 from pages.parts.state.query import Page
-from pages.parts.state.url import link
+from pages.parts.state.url import link, program_link
 from pages.parts.state.weighed import Answer, Trained, Weighed
 from pages.parts.words import say
 
@@ -71,10 +71,13 @@ def model(answer: Answer) -> str:
 
 
 def embedding(answer: Weighed | Trained, page: Page) -> None:
-    """For web pages and READMEs."""
-    address = link(answer.scenario, page)
+    """For programs, web pages and READMEs."""
+    address, program = link(answer.scenario, page), program_link(answer.scenario, page)
     if address is None:
         return
+    if program is not None:
+        st.markdown(say("**For programs**, as JSON"))
+        st.code(f"curl '{program}'", language="bash", wrap_lines=True)
     framed = f"{address}{'&' if '?' in address else '?'}embed=true"
     st.markdown(say("**In a web page**"))
     st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)

@@ -33,10 +33,15 @@ def hand_out(request: Request) -> Response:
     return Response(script, media_type="text/javascript", headers=HEADERS)
 
 
-def address() -> str:
-    """Address of the folder, below the path that the server has."""
+def below(path: str) -> str:
+    """The address of a path below the one that the server has."""
     base = st.get_option("server.baseUrlPath").strip("/")
-    return f"{base and '/' + base}/scripts/{VERSION}"
+    return f"{base and '/' + base}{path}"
+
+
+def address() -> str:
+    """Address of the folder."""
+    return below(f"/scripts/{VERSION}")
 
 
 def route() -> Route:

@@ -126,6 +126,15 @@ def planned(scenario: Scenario) -> Planned:
 
 
 def plans_of(scenario: Scenario, model: Model) -> Plans:
+    """All plans within the budget. Raises ConfigError."""
+    search, budget = search_of(scenario, model), scenario.planning.budget
+    ranked = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
+    within = tuple(plan for plan in ranked if is_affordable(plan, budget))
+    return Plans(search, within, len(ranked) - len(within))
+
+
+def search_of(scenario: Scenario, model: Model) -> Search:
+    """What is searched for plans. Raises ConfigError."""
     choice = scenario.planning
     engine, needs = ENGINES[scenario.serving.engine](), choice.needs
     if needs.users is not None and needs.requests_per_s is not None:
@@ -134,7 +143,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
     if needs.think_s and needs.users is None:
         raise ConfigError(Message("Users who think: say how many there are."), "users")
     assert model.architecture is not None
-    search = Search(
+    return Search(
         model.architecture,
         engine,
         checked(needs),
@@ -145,9 +154,6 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         prices=choice.prices,
         edited=scenario.efficiencies.edits,
     )
-    ranked = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
-    within = tuple(plan for plan in ranked if is_affordable(plan, choice.budget))
-    return Plans(search, within, len(ranked) - len(within))
 
 
 def candidates(scenario: Scenario) -> list[GPU]:

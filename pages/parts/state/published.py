@@ -51,7 +51,7 @@ class Published:
 
 def published(source: Source) -> Published:
     """The model of a source, read once a session, and a preset once a process."""
-    if source.pasted is None and source.revision is None and source.model in models():
+    if is_preset(source):
         return of_preset(source.model, source.assume)
     by_source: dict[Any, Published] = st.session_state.setdefault("published", {})
     key = (
@@ -62,10 +62,22 @@ def published(source: Source) -> Published:
         None if source.pasted is None else written(source.pasted),
     )
     if key not in by_source:
-        by_source[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
+        by_source[key] = fetched(source, token())
         while len(by_source) > MOST:
             del by_source[next(iter(by_source))]
     return by_source[key]
+
+
+def is_preset(source: Source) -> bool:
+    """Whether the source is a preset as it is stored here."""
+    return source.pasted is None and source.revision is None and source.model in models()
+
+
+def fetched(source: Source, token: str | None) -> Published:
+    """The model of a source, read anew, with the reader's token for the Hub if there is one."""
+    if is_preset(source):
+        return of_preset(source.model, source.assume)
+    return own(source.pasted) if source.pasted is not None else of_hub(source, token)
 
 
 @lru_cache(maxsize=512)
@@ -82,15 +94,15 @@ def own(config: Mapping[str, Any]) -> Published:
     return opened(Published(name), config, None)
 
 
-def of_hub(source: Source) -> Published:
+def of_hub(source: Source, token: str | None) -> Published:
     name: str | Message = source.model
     if source.revision:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
-        fetched = hub.fetch(source.model, source.revision, token(), source.file)
+        model = hub.fetch(source.model, source.revision, token, source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
-    return opened(Published(name, hub=fetched), fetched.config, source.assume)
+    return opened(Published(name, hub=model), model.config, source.assume)
 
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:

@@ -15,6 +15,9 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
+from calc import ConfigError
 from calc.errors import Frozen, Message, Outside, shown
 from calc.serving.engines import ENGINES
 from pages.parts.inputs.fields import CONTROLS
@@ -44,6 +47,8 @@ FORMER: dict[str, dict[str, str]] = {
 }
 """What a link of an earlier generation means where it says nothing."""
 GENERATIONS = (*FORMER, *GENERATION.values())
+FEW_WORDS = 300
+"""Letters of a cause that a sentence about a link still has room for."""
 LAYOUT = ("dp", "ep")
 """What these names mean on Weigh depends on the generation."""
 
@@ -59,6 +64,8 @@ class Page(Frozen):
     old: bool = False
     hidden: bool = False
     """Whether the navigation leaves it out; other pages lead to it."""
+    answers_at: str | None = None
+    """Under which name below /api programs get what it shows."""
 
     @property
     def has_engine(self) -> bool:
@@ -76,6 +83,7 @@ WEIGH = Page(
     icon="scale",
     uses=("source", "gpu", "serving", "overhead", "efficiencies", "tab"),
     old=True,
+    answers_at="report",
 )
 TRAIN = Page(
     path="train",
@@ -83,9 +91,14 @@ TRAIN = Page(
     icon="model_training",
     uses=("source", "gpu", "training", "overhead", "efficiencies", "tab"),
     old=True,
+    answers_at="train",
 )
 PLAN = Page(
-    path="plan", title=Message("Plan"), icon="route", uses=("source", "gpu", "serving", "planning", "efficiencies")
+    path="plan",
+    title=Message("Plan"),
+    icon="route",
+    uses=("source", "gpu", "serving", "planning", "efficiencies"),
+    answers_at="plan",
 )
 HARDWARE = Page(path="hardware", title=Message("Hardware"), icon="memory", uses=("source", "gpu", "hardware"))
 VERIFY = Page(path="verify", title=Message("Verify"), icon="fact_check", uses=("source",), old=True)
@@ -132,8 +145,8 @@ def decode(
             continue
         try:
             scenario = place.put(scenario, place.parse(text))
-        except ValueError:  # pydantic's ValidationError and ConfigError are ones
-            problems.append(left_out(name, text, place.option.expected))
+        except ValueError as error:  # pydantic's ValidationError and ConfigError are ones
+            problems.append(left_out(name, text, place.option.expected, stated_cause(error)))
             continue
         if name in LAYOUT and page == WEIGH and page.reads_training(params):
             problems.append(
@@ -169,10 +182,20 @@ def place_of(name: str, page: Page, params: Mapping[str, str], engine: str) -> P
     return own.get(name) or all_others.get(name)
 
 
-def left_out(name: str, text: str, why: Message) -> Message:
-    return Message(
-        "The link says {name}={value}, which is left out: {why}.", name=Outside(name), value=shown(text), why=why
+def stated_cause(error: ValueError) -> Message | None:
+    """What a field's own check has against a value, where it says so in a few words."""
+    causes = (
+        [row.get("ctx", {}).get("error") for row in error.errors()] if isinstance(error, ValidationError) else [error]
     )
+    return next((c.message for c in causes if isinstance(c, ConfigError) and len(str(c)) <= FEW_WORDS), None)
+
+
+def left_out(name: str, text: str, why: Message, cause: Message | None = None) -> Message:
+    """A sentence for a part of a link that makes no sense: what the field takes, or its own sentence on the value."""
+    known: dict[str, Any] = {"name": Outside(name), "value": shown(text)}
+    if cause is not None:
+        return Message("The link says {name}={value}, which is left out. {why}", **known, why=cause)
+    return Message("The link says {name}={value}, which is left out: {why}.", **known, why=why)
 
 
 def unknown(name: str, engine: str) -> Message:

@@ -16,7 +16,7 @@ from calc.training.recipe import RECIPES
 from calc.training.workload import TrainingWorkload
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Scenario, TrainingChoice
-from pages.parts.state.weighed import Answer, looked
+from pages.parts.state.weighed import Answer, Model, looked
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,7 @@ class TrainingPlanned(Answer):
         last: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
         if last is not None and last[0] == key:
             return last[1]
-        plan_report = training_plan_report(
-            self.model.config or {},
-            checked(planning.run),
-            gpus=candidates(self.scenario),
-            work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
-            recipe=RECIPES[planning.recipe],
-            node=planning.node,
-            prices=planning.prices,
-            edits=self.scenario.efficiencies.edits,
-        )
+        plan_report = planned_training(self.scenario, self.model)
         st.session_state.training_plans = key, plan_report
         return plan_report
 
@@ -56,6 +47,22 @@ class TrainingPlanned(Answer):
             edits=self.scenario.efficiencies.edits,
             node=planning.node,
         )
+
+
+def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
+    """Plans of a training run. Raises ConfigError where no layout divides what is asked for."""
+    planning = scenario.planning
+    return training_plan_report(
+        model.config or {},
+        checked(planning.run),
+        gpus=candidates(scenario),
+        model=model.identifier(scenario),
+        work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
+        recipe=RECIPES[planning.recipe],
+        node=planning.node,
+        prices=planning.prices,
+        edits=scenario.efficiencies.edits,
+    )
 
 
 def training_planned(scenario: Scenario) -> TrainingPlanned:

@@ -234,6 +234,15 @@ def link(scenario: Scenario, page: Page) -> str | None:
     return here._replace(path=here.path or "/", query=urlencode(params, safe="/,:="), fragment="").geturl()
 
 
+def program_link(scenario: Scenario, page: Page) -> str | None:
+    """The address of the JSON that a page of this scenario shows; None where there is none, or it is too long."""
+    address = link(scenario, page)
+    if page.answers_at is None or address is None:
+        return None
+    there = urlsplit(address)
+    return there._replace(path=f"{there.path.removesuffix(page.path).rstrip('/')}/api/{page.answers_at}").geturl()
+
+
 def bind(place: Place, **how: Any) -> dict[str, Any]:
     """Arguments that make a widget the view of one field of the scenario; `how` is of `widgets.show`."""
     return widgets.show(place.name, how.pop("value", place.of(st.session_state.scenario)), _take, place, **how)

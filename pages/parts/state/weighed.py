@@ -47,6 +47,10 @@ class Model:
         name = self.published.name
         return words.say(name) if isinstance(name, Message) else name
 
+    def identifier(self, scenario: Scenario) -> str:
+        """What reports call it: its id, or in English what was pasted."""
+        return scenario.source.model if scenario.source.pasted is None else str(self.published.name)
+
     @property
     def native(self) -> WeightFormat:
         """The format in which the checkpoint stores its weights."""
@@ -203,8 +207,12 @@ def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
 
 
 def read(scenario: Scenario) -> Model:
-    """The model of a scenario, read once."""
-    about = published(scenario.source)
+    """The model of a scenario, read once a session."""
+    return changed(scenario, published(scenario.source))
+
+
+def changed(scenario: Scenario, about: Published) -> Model:
+    """The model as published, with the reader's changes."""
     if about.config is None or about.settings is None or not scenario.overrides:
         return Model(about, about.config, about.architecture, about.settings, about.error)
     try:
@@ -232,16 +240,16 @@ def attended(scenario: Scenario) -> Answer:
     return Answer(scenario, model)
 
 
-def weighed(scenario: Scenario) -> Weighed:
-    """The model, served."""
-    model, choice = read(scenario), scenario.serving
+def weighed(scenario: Scenario, model: Model | None = None) -> Weighed:
+    """The model, served; by default the session's."""
+    model, choice = model or read(scenario), scenario.serving
     if model.error is not None or model.config is None:
         return Weighed(scenario, model, model.error)
     try:
         serving, result = laid_out_report(
             model.config,
             architecture=model.architecture,
-            model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
+            model=model.identifier(scenario),
             workload=checked(choice.workload),
             engine=choice.started(),
             precision=model.precision(choice),
@@ -255,16 +263,16 @@ def weighed(scenario: Scenario) -> Weighed:
     return Weighed(scenario, model, result=result, laid_out=serving)
 
 
-def trained(scenario: Scenario) -> Trained:
-    """A training step of the model."""
-    model, choice = read(scenario), scenario.training
+def trained(scenario: Scenario, model: Model | None = None) -> Trained:
+    """A training step of the model; by default the session's."""
+    model, choice = model or read(scenario), scenario.training
     if model.error is not None or model.config is None:
         return Trained(scenario, model, model.error)
     try:
         step, result = laid_out_step(
             model.config,
             architecture=model.architecture,
-            model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
+            model=model.identifier(scenario),
             workload=checked(choice.workload),
             recipe=choice.stored,
             frozen=choice.frozen,

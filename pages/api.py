@@ -1,0 +1,162 @@
+"""The pages' answers for programs: `/api/report`, `/api/train` and `/api/plan` take the query of a page's link and give
+the JSON that the command line prints for the same question. What a link would leave out is an error here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel
+
+from calc import ConfigError, Report, TrainingReport
+from calc.errors import Message, shown
+from calc.options import Option
+from calc.time.disaggregated_plan import ranked_plans
+from calc.time.plan_report import PlanReport, report_of
+from calc.time.training_plan import TrainingPlanReport
+from pages.parts.state.planned import is_affordable, search_of
+from pages.parts.state.published import Published, fetched
+from pages.parts.state.query import PLAN, TRAIN, WEIGH, Page, decode
+from pages.parts.state.scenario import Scenario, Source, places
+from pages.parts.state.training_planned import planned_training
+from pages.parts.state.weighed import Model, changed, trained, weighed
+
+VERSION = "1"
+"""Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
+PLANS = 20
+"""That an answer lists, as on the command line."""
+PRESENTATION = {"lang", "tab", "derive", "embed", "v"}
+"""What a link says of how a page is shown, and its generation: no number depends on it here."""
+
+
+class Refusal(BaseModel):
+    """Why there is no answer: a sentence for people each, and the field that the first is about, where it is one."""
+
+    errors: list[str]
+    field: str | None = None
+
+
+class NotAsked(Exception):
+    """A question that can't be answered."""
+
+    def __init__(self, *sentences: str, field: str | None = None) -> None:
+        super().__init__(*sentences)
+        self.refusal = Refusal(errors=list(sentences), field=field)
+
+
+def api() -> FastAPI:
+    """The application below `/api`; its documentation is at `/api/docs`, from this server alone."""
+    app: FastAPI = FastAPIOffline(title="Weighbridge", version=VERSION, description=__doc__, redoc_url=None)
+    route(app, WEIGH, served, Report, "Parameters, memory, and which GPUs a model fits when it is served.")
+    route(app, TRAIN, stepped, TrainingReport, "Memory of a training step, and which GPUs it fits.")
+    planned = PlanReport | TrainingPlanReport
+    route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
+    app.add_exception_handler(NotAsked, refused)
+    return app
+
+
+def route(
+    app: FastAPI,
+    page: Page,
+    answer: Callable[[Scenario, Model], BaseModel],
+    kind: Any,
+    summary: str,
+) -> None:
+    def answered(request: Request) -> Response:
+        scenario, model = question(page, request)
+        try:
+            result = answer(scenario, model)
+        except ConfigError as error:
+            raise NotAsked(str(error), field=error.field) from None
+        return Response(result.model_dump_json(indent=1) + "\n", media_type="application/json")
+
+    app.add_api_route(
+        f"/{page.answers_at}",
+        answered,
+        name=page.answers_at,
+        summary=summary,
+        response_class=Response,
+        responses={200: {"model": kind, "description": "As --json prints it."}, 422: {"model": Refusal}},
+        openapi_extra={"parameters": list(map(parameter, parameters(page)))},
+    )
+
+
+def parameters(page: Page) -> list[Option]:
+    """What the page's link may say; flags of an engine are those of the default one."""
+    return [place.option for name, place in places(page.uses).items() if name not in PRESENTATION]
+
+
+def parameter(option: Option) -> Mapping[str, Any]:
+    """As OpenAPI describes it."""
+    kind = (
+        "boolean" if option.is_switch else "integer" if option.is_whole else "number" if option.is_number else "string"
+    )
+    schema: dict[str, Any] = {"type": kind}
+    if option.choices and not option.is_number:
+        schema["enum"] = list(option.choices)
+    return {
+        "name": option.name,
+        "in": "query",
+        "required": False,
+        "description": f"{option.description or ''} {option.expected}.".strip(),
+        "schema": schema,
+    }
+
+
+def question(page: Page, request: Request) -> tuple[Scenario, Model]:
+    """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
+    params = dict(request.query_params)
+    for name in params:
+        if (times := len(request.query_params.getlist(name))) > 1:
+            raise NotAsked(f"The query says {shown(name)} {times:,} times.", field=name)
+    known: dict[str, Published] = {}
+
+    def settings(source: Source) -> Mapping[str, Any]:
+        known["about"] = fetched(source, None)
+        return known["about"].settings or {}
+
+    asked_for = {name: text for name, text in params.items() if name == "v" or name not in PRESENTATION}
+    scenario, problems = decode(asked_for, page, Scenario(), settings)
+    model = changed(scenario, known["about"])
+    if model.error is not None:
+        raise NotAsked(str(model.error), field=model.error.field)
+    if problems:
+        raise NotAsked(*map(wrong, problems))
+    return scenario, model
+
+
+def wrong(problem: Message) -> str:
+    """In English, what a page says that it left out, where nothing is."""
+    if problem.values.keys() != {"name", "value", "why"}:
+        return str(problem)
+    return "The query says {name}={value}: {why}.".format(**problem.values).replace("..", ".")
+
+
+async def refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, NotAsked)
+    return JSONResponse(error.refusal.model_dump(), 422)
+
+
+def served(scenario: Scenario, model: Model) -> Report:
+    answer = weighed(scenario, model)
+    if answer.error is not None:
+        raise answer.error
+    return answer.report
+
+
+def stepped(scenario: Scenario, model: Model) -> TrainingReport:
+    answer = trained(scenario, model)
+    if answer.error is not None:
+        raise answer.error
+    return answer.report
+
+
+def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanReport:
+    """Plans of a server, or with `purpose=train` of a training run."""
+    planning = scenario.planning
+    if planning.purpose == "train":
+        return planned_training(scenario, model)
+    search = search_of(scenario, model)
+    plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
+    return report_of(search, plans, model.identifier(scenario), planning.prices)

@@ -1,0 +1,141 @@
+"""The pages' answers for programs: the command line's own bytes, refusals as sentences, nothing from elsewhere."""
+
+import json
+import re
+from urllib.parse import urlencode
+
+import pytest
+from starlette.testclient import TestClient
+
+from cli import command, plan
+from pages.api import VERSION, api
+from pages.parts.state.query import PAGES
+from presets import models
+from tests import load
+
+CLIENT = TestClient(api())
+QUESTIONS = {
+    "report": ["model=Qwen/Qwen3-8B&gpu=h100-sxm,l4&batch=4", "Qwen/Qwen3-8B --gpu h100-sxm l4 --batch 4"],
+    "report, changed": [
+        "model=Qwen/Qwen3-8B&num_key_value_heads=4&engine=sglang",
+        "Qwen/Qwen3-8B --set num_key_value_heads=4 --engine sglang",
+    ],
+    "report, on several": [
+        "model=deepseek-ai/DeepSeek-V3&num_gpus=8&gpu=h200-sxm&weights=fp8",
+        "deepseek-ai/DeepSeek-V3 --num-gpus 8 --gpu h200-sxm --weights fp8",
+    ],
+    "train": ["model=Qwen/Qwen3-8B&method=lora", "Qwen/Qwen3-8B --train --method lora"],
+    "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
+    "plan, priced": [
+        "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4&price=l4=0.1",
+        "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4 --price l4=0.1",
+    ],
+    "plan of training": [
+        "model=Qwen/Qwen3-8B&purpose=train&plan_gpus=h100-sxm&gpus=8",
+        "Qwen/Qwen3-8B --train --gpu h100-sxm --gpus 8",
+    ],
+}
+
+
+def printed(capsys, name, words):
+    main = plan.main if name.startswith("plan") else command.main
+    assert main([*words.split(), "--json"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_answer_is_what_the_command_line_prints(name, capsys):
+    query, words = QUESTIONS[name]
+    reply = CLIENT.get(f"/{name.partition(',')[0].partition(' ')[0]}?{query}")
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.text == printed(capsys, name, words)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model", models())
+def test_the_answer_of_every_preset(model, capsys):
+    assert CLIENT.get(f"/report?{urlencode({'model': model})}").text == printed(capsys, "report", model)
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("report?batch=abc", "The query says batch=“abc”: batch is a whole number from 1 to 16,777,216."),
+        ("report?nonsense=1", "The query says nonsense=“1”: this model has no such setting."),
+        ("report?batch=1&batch=2", "The query says “batch” 2 times."),
+        ("report?model=a b", "The query says model=“a b”: model is a text such as Qwen/Qwen2.5-3B."),
+        (
+            "report?pasted=zz",
+            "The query says pasted=“zz”: There is no text; a config.json is an object of fields in braces.",
+        ),
+        (
+            "report?gpu=h200",
+            "The query says gpu=“h200”: There is no GPU “h200”. Near it: h200-sxm, h200-nvl, gh200-96gb, gh200-144gb. "
+            "Your own is written name:48GiB:960GB/s:bf16=181.",
+        ),
+        ("report?hidden_size=7", "The query says hidden_size=“7”: hidden_size is a whole number from 64 to 65,536."),
+        ("plan?users=4&requests_per_s=3", "users and requests_per_s are two ways to say the same: give one of them."),
+        ("train?method=magic", "The query says method=“magic”: method is one of full, lora, qlora, pretrain."),
+    ],
+)
+def test_a_bad_question_gets_a_sentence(query, sentence):
+    reply = CLIENT.get(f"/{query}")
+    assert reply.status_code == 422
+    assert reply.json()["errors"] == [sentence]
+
+
+def test_how_a_page_is_shown_changes_no_number():
+    plain = CLIENT.get("/report?model=Qwen/Qwen3-8B")
+    assert CLIENT.get("/report?model=Qwen/Qwen3-8B&lang=zh&tab=length&v=3&embed=true").text == plain.text
+
+
+def test_the_documentation_is_of_this_server():
+    text = CLIENT.get("/docs").text
+    sources = re.findall(r'(?:src|href)="([^"]+)"', text)
+    assert len(sources) >= 3
+    assert all(source.startswith("/") and not source.startswith("//") for source in sources)
+    assert {CLIENT.get(source).status_code for source in sources} == {200}
+
+
+def paths(schema, known, prefix, seen=()):
+    """Every field of an answer: its path and its JSON types."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in seen:
+            yield from paths(known[name], known, prefix, (*seen, name))
+        return
+    for choice in schema.get("anyOf", schema.get("oneOf", ())):
+        yield from paths(choice, known, prefix, seen)
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{prefix}.{name}"
+        yield from paths(inner, known, f"{prefix}.{name}", seen)
+    if "items" in schema:
+        yield from paths(schema["items"], known, f"{prefix}[]", seen)
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from paths(schema["additionalProperties"], known, f"{prefix}.*", seen)
+
+
+def fields():
+    """Of every answer, from the OpenAPI document."""
+    document = CLIENT.get("/openapi.json").json()
+    known = document["components"]["schemas"]
+    for path, methods in document["paths"].items():
+        schema = methods["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        yield from paths(schema, known, path)
+
+
+def test_no_field_of_the_contract_is_gone():
+    """tests/data/api_1.json has the fields of the first release with an API: `python -m tests.pages.test_api`. A field
+    that has to go opens a new version."""
+    assert CLIENT.get("/openapi.json").json()["info"]["version"] == VERSION
+    assert set(load("api_1.json")) <= set(fields())
+
+
+def test_pages_with_an_answer_have_a_route():
+    document = CLIENT.get("/openapi.json").json()
+    assert {f"/{page.answers_at}" for page in PAGES if page.answers_at} == set(document["paths"])
+
+
+if __name__ == "__main__":
+    print(json.dumps(sorted(set(fields())), indent=0))
