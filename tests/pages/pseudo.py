@@ -32,7 +32,7 @@ from pages.parts.verify.sources import PRINTED
 from pages.parts.verify.speed_evidence import speeds
 from pages.parts.verify.startup_evidence import startups
 from pages.parts.words import LANGUAGES
-from presets import models
+from presets import gpus, models
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -137,6 +137,8 @@ NAMES = {
     *ENGINES,
     *(needs.plugin for engine in ENGINES.values() for needs in engine.support.formats.values() if needs.plugin),
     *WEIGHT_FORMATS,
+    "name:48GiB:960GB/s:bf16=181",
+    *gpus(),
     *FIXED,
     *CACHE_FORMATS,
     *RECIPES,
