@@ -22,12 +22,12 @@ from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.recurrent_rows import Mamba
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
-from calc.model.block import Extra, Norm
+from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
-from calc.model.tensor import Shape
+from calc.model.tensor import Norm, Shape
 
 BIASED = Attention(bias="attention_bias")
 QK_NORMED = Attention(bias="attention_bias", qk_norm="head")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.feedforward import MLP
 
 MOST_RANKS = 64
 """How far the next degree that is allowed is looked for."""
@@ -61,13 +60,8 @@ def columns(architecture: Architecture, tp: int, slices: int) -> Message | None:
 def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[int, int]]:
     """Columns of each feed-forward, and over how many ranks they are cut."""
     for block in architecture.all_blocks:
-        if isinstance(block.ffn, MLP):
-            yield block.ffn.intermediate, tp
-        elif block.moe is not None:
-            yield block.moe.expert.intermediate, slices
-            for part in (block.moe.shared, block.moe.parallel_mlp, block.moe.image_expert):
-                if part is not None:
-                    yield part.intermediate, tp
+        if block.ffn is not None:
+            yield from block.ffn.divided_columns(tp, slices)
 
 
 def nearest(tp: int, allowed: Callable[[int], bool]) -> tuple[int, ...]:

@@ -7,12 +7,12 @@ from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.block import Block, Norm
-from calc.model.feedforward import MoE
+from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.ends import (
     embedding,
@@ -121,12 +121,12 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rot
 @scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
-    if isinstance(block.ffn, MoE):
-        if block.ffn.parallel_mlp is not None:
-            return parallel_with_dense(t, block, block.ffn, block.ffn.parallel_mlp, x, state)
-        return mixture(t, block.ffn, x)
-    assert block.ffn is not None
-    return mlp(t, block.ffn, x)
+    if block.moe is not None:
+        if block.moe.parallel_mlp is not None:
+            return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
+        return mixture(t, block.moe, x)
+    assert block.dense is not None
+    return mlp(t, block.dense, x)
 
 
 def settings_of(

@@ -11,7 +11,6 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.model.architecture import Architecture, Parameters
 from calc.model.derivation import Legend, Step
-from calc.model.feedforward import MoE
 from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.recurrent import ShortConv
@@ -187,7 +186,7 @@ def training_assumptions(
         yield Message(
             "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
         )
-    if any(isinstance(block.ffn, MoE) for block in blocks):
+    if architecture.experts:
         yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")
         if plain_experts(work, training.frozen):
             yield Message("Experts stay in 16 bits: bitsandbytes quantizes linear modules, and these are stacked.")

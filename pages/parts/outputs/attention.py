@@ -18,14 +18,13 @@ from calc.serving.variants import variants as with_other_kinds
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
-from pages.parts.outputs.attention_kinds import about, name
 from pages.parts.outputs.bar import keys
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
 
 def title(mixer: Mixer) -> str:
-    return say(name(mixer))
+    return say(mixer.title())
 
 
 def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
@@ -51,7 +50,7 @@ def lines(kinds: dict[Mixer, tuple[int, ...]]) -> Iterable[str]:
 
 
 def explain(mixer: Mixer) -> None:
-    st.markdown("\n\n".join(say(text) for text in about(mixer)))
+    st.markdown("\n\n".join(say(text) for text in mixer.about()))
 
 
 def heads(answer: Answer, mixer: Mixer) -> None:
@@ -62,7 +61,7 @@ def heads(answer: Answer, mixer: Mixer) -> None:
     with left:
         st.markdown(say("**Query heads (above) and what they read (below)**"))
         st.html(drawing.heads(mixer))
-        st.caption(drawing.sentence(mixer))
+        st.caption(say(mixer.readers()))
     with right:
         st.markdown(say("**Tokens that each query sees**"))
         st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
