@@ -93,6 +93,10 @@ class MixerKind(Frozen):
         these are not a part of the keys."""
         return ()
 
+    def state_widths(self) -> tuple[int, int]:
+        """Elements of a sequence that do not grow with it: what a convolution looks back on, and a state."""
+        return 0, 0
+
     def packed_bits(self) -> dict[int | None, int] | None:
         """Bits of a cached token as a kernel packs latents in fp8, by how far back; None: it has no latent."""
         return None

@@ -36,6 +36,10 @@ class Recurrent(MixerKind):
         columns = getattr(self, "d_conv", None)
         return self.conv_elements() if columns is None else self.conv_elements() // columns * (columns - 1)
 
+    def state_widths(self) -> tuple[int, int]:
+        """Elements of what the convolution looks back on, and of the state."""
+        return self.past_elements(), self.state_elements()
+
     def view_elements(self) -> int:
         """Elements of which the convolution's memory is a part only while tokens are generated: none."""
         return 0
