@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 
 MOST_RANKS = 64
 """How far the next degree that is allowed is looked for."""
@@ -34,12 +33,12 @@ def kv_heads(architecture: Architecture, tp: int) -> Message | None:
     """KV heads are divided, or each is held by several ranks (vLLM `linear.py`, QKVParallelLinear); a latent counts as
     one."""
     for block in architecture.all_blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, GQA) and mixer.n_kv % tp and tp % mixer.n_kv:
+        for mixer in block.attentions:
+            if mixer.cached_heads % tp and tp % mixer.cached_heads:
                 return Message(
                     "tp is {tp:,}, which neither divides the {n:,} KV heads nor is a multiple of them.",
                     tp=tp,
-                    n=mixer.n_kv,
+                    n=mixer.cached_heads,
                 )
     return None
 

@@ -80,6 +80,11 @@ class Architecture(Frozen):
         return any(block.recurrences for block in self.all_blocks)
 
     @property
+    def attends(self) -> bool:
+        """Whether any layer attends to a cache."""
+        return any(block.attentions for block in self.all_blocks)
+
+    @property
     def experts(self) -> tuple[MoE, ...]:
         """The feed-forwards with routed experts, of each kind of layer."""
         return tuple(block.moe for block in self.all_blocks if block.moe is not None)

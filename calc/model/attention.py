@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from calc.errors import Frozen, Message
 from calc.model.kernels import Kernels
@@ -34,9 +34,6 @@ SHARED = Message(
 
 class Attention(MixerKind):
     """Base of mixers that cache something for each token."""
-
-    absorbs: ClassVar[bool] = False
-    """Whether decode attends to latents, the up-projections of which are taken into queries and outputs."""
 
     @property
     def attended_widths(self) -> tuple[int, int]:

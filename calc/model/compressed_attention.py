@@ -141,6 +141,10 @@ class CompressedAttention(Attention):
         """Whether tp ranks can share it evenly."""
         return self.o_groups % tp == 0
 
+    def as_grouped(self) -> None:
+        """Its key is the value, and entries stand for several tokens."""
+        return None
+
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
         """Queries, the key of each token and of each entry, scores, and what the heads put out."""
         tokens, heads, d = (batch, length), ("n_q", self.n_q), ("d_head", self.d_head)

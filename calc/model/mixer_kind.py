@@ -1,7 +1,7 @@
 """What every kind of mixer answers, attention or recurrence: whatever differs between kinds is asked here."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from calc.errors import Frozen, Message
 from calc.model.gguf_rules import GGUFRules
@@ -28,6 +28,9 @@ class Made(Frozen):
 
 class MixerKind(Frozen):
     """Base of all mixers."""
+
+    absorbs: ClassVar[bool] = False
+    """Whether decode attends to latents, the up-projections of which are taken into queries and outputs."""
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""

@@ -74,6 +74,10 @@ class Recurrent(MixerKind):
         """The state alone."""
         yield Made(name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True)
 
+    def as_grouped(self) -> None:
+        """It has no keys and values."""
+        return None
+
     def title(self) -> Message:
         """What papers call it."""
         return self.word

@@ -387,8 +387,9 @@ class Course:
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
         blocks = [block for block in self.rank.blocks if min(block.layers) <= layer]
-        mixers = {mixer for block in blocks for mixer in block.mixers if isinstance(mixer, GQA) and not mixer.own_keys}
-        return sum(mixer.n_kv * (mixer.d_head + (mixer.d_v or mixer.d_head)) for mixer in mixers)
+        grouped = {mixer.as_grouped() for block in blocks for mixer in block.attentions}
+        sharing = [heads for heads in grouped if heads is not None and not heads.own_keys]
+        return sum(heads.n_kv * heads.exchanged_width for heads in sharing)
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and

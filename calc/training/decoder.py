@@ -8,10 +8,8 @@ from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.linear_attention import GatedDeltaNet, LightningAttention
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.ends import (
@@ -29,7 +27,7 @@ from calc.training.mlp import mlp
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.profile import Profile, profile
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.recurrent import recurrent
+from calc.training.recurrent import pass_of, recurrent
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import TrainingWorkload
@@ -109,12 +107,13 @@ def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
 
 @scoped
 def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    if isinstance(mixer, GQA):
-        return grouped_query(t, mixer, norm, x, rotary)
-    if isinstance(mixer, LatentAttention):
-        return latent_attention(t, mixer, x, rotary)
-    if isinstance(mixer, CompressedAttention):
-        return compressed_attention(t, mixer, x)
+    match mixer:
+        case GQA():
+            return grouped_query(t, mixer, norm, x, rotary)
+        case LatentAttention():
+            return latent_attention(t, mixer, x, rotary)
+        case CompressedAttention():
+            return compressed_attention(t, mixer, x)
     return recurrent(t, mixer, x)
 
 
@@ -271,7 +270,7 @@ class Passes:
     def channels(self, block: Block) -> int:
         """Channels of a head that are turned: of several tables, those as wide as its heads."""
         widths = [columns for _, columns in self.rank.rotary]
-        heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
+        heads = {mixer.head_width for mixer in block.mixers}
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
     def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
@@ -284,7 +283,6 @@ class Passes:
 # Which models' steps are computed: those whose layers were laid beside torch's own account.
 
 
-MODELLED = (GatedDeltaNet, LightningAttention, Mamba, Mamba2, ShortConv)
 UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's streams side by side
 
 
@@ -302,8 +300,5 @@ def check_modelled(architecture: Architecture) -> None:
 def unmodelled(architecture: Architecture) -> Iterator[str]:
     """Kinds of mixers, and names of weights, that no pass computes."""
     for block in architecture.all_blocks:
-        for mixer in block.mixers:
-            by_heads = isinstance(mixer, Mamba) and mixer.n_heads is not None
-            if isinstance(mixer, Recurrent) and (by_heads or not isinstance(mixer, MODELLED)):
-                yield mixer.kind
+        yield from (mixer.kind for mixer in block.recurrences if pass_of(mixer) is None)
         yield from (extra.name for extra in block.extras if extra.name.startswith(UNMODELLED_EXTRAS))

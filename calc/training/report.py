@@ -11,9 +11,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.model.architecture import Architecture, Parameters
 from calc.model.derivation import Legend, Step
-from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
-from calc.model.recurrent import ShortConv
 from calc.model.traced import TracedSymbols
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.moments import Part, Phase, TrainingComponent
@@ -176,13 +174,12 @@ def training_assumptions(
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
-    mixers = [mixer for block in blocks for mixer in block.mixers]
-    if any(isinstance(mixer, Recurrent) and not isinstance(mixer, ShortConv) for mixer in mixers):
+    if any(mixer.state_elements() for block in blocks for mixer in block.recurrences):
         yield Message(
             "Recurrent layers run by transformers' own code, as where neither flash-linear-attention nor mamba-ssm is "
             "installed; with their kernels a step takes less."
         )
-    if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
+    if any(mixer.compressed_elements() for block in blocks for mixer in block.attentions):
         yield Message(
             "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
         )

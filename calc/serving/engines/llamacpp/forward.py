@@ -8,16 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
-from calc.serving.engines.llamacpp.mixing import begun, mixed
+from calc.serving.engines.llamacpp.mixing import begun, graph_of, mixed
 from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
 from calc.serving.engines.llamacpp.tape import PassTensor
 
@@ -255,14 +251,12 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
 
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose steps are not known here; None: all are."""
-    known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
     single = model.gguf.architecture in habits.SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"
         for mixer in block.mixers:
-            odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or not mixer.own_keys)
-            if odd or getattr(mixer, "indexer", None) is not None or not isinstance(mixer, known):
+            if graph_of(mixer) is None:
                 return mixer.kind
     return None
 

@@ -5,7 +5,7 @@ qwen3next.cpp, lfm2.cpp, deepseek2.cpp, and fattn.cu (ggml_cuda_flash_attn_ext_g
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.model.attention import GQA
@@ -54,25 +54,31 @@ def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
 
 
 def begun(b: MicroBatch, mixer: Mixer, x: PassTensor) -> Rest:
-    """What a mixer makes of the normed state, of which the graph may have the last steps later. The graph of each kind
-    is this engine's own: here alone it asks which one it is."""
+    """What a mixer makes of the normed state, of which the graph may have the last steps later."""
+    graph = graph_of(mixer)
+    if graph is None:
+        sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
+        raise ConfigError(Message(sentence, mixer=mixer.kind, kind=b.kind), "engine")
+    return graph(b, mixer, x)
+
+
+def graph_of(mixer: Mixer) -> Callable[[MicroBatch, Any, PassTensor], Rest] | None:
+    """The steps of a kind, which are this engine's own; None: they are not known here."""
     match mixer:
-        case GQA():
-            return grouped_attention(b, mixer, x)
-        case LatentAttention():
-            made = latent_attention(b, mixer, x)
+        case GQA(gate="none", cross=False, own_keys=True, indexer=None):
+            return grouped_attention
+        case LatentAttention(indexer=None):
+            return latent_attention
         case Mamba():
-            made = mamba(b, mixer, x)
+            return mamba
         case Mamba2():
-            return mamba2(b, mixer, x)
+            return mamba2
         case GatedDeltaNet():
-            made = delta_net(b, mixer, x)
+            return delta_net
         case ShortConv():
-            made = short_conv(b, mixer, x)
+            return short_conv
         case _:
-            sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
-            raise ConfigError(Message(sentence, mixer=mixer.kind, kind=b.kind), "engine")
-    return lambda: made
+            return None
 
 
 def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
@@ -127,7 +133,7 @@ def turns(b: MicroBatch, kind: str, width: int, mixer: GQA) -> bool:
     return BLOCKS[kind][0] > 1 and width % TURN == 0 and len(widths) == 1
 
 
-def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
+def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Rest:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
     tokens, rank, rope, heads = b.rows, mixer.kv_rank, mixer.d_rope, mixer.n_q
     positions, q = b.input("positions", 4 * tokens), x
@@ -144,7 +150,8 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
     made = b.add(
         "values of latents", heads * mixer.d_v * tokens, attended(b, mixer, q, key, latent), by="attn_v_b.weight"
     )
-    return b.project(b.same("attention", made, over=0), "attn_output", "attention")
+    made = b.project(b.same("attention", made, over=0), "attn_output", "attention")
+    return lambda: made
 
 
 def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
@@ -246,7 +253,7 @@ def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, compute
     return b.view(made, elements)
 
 
-def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
+def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> Rest:
     inner, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
     both = b.project(x, "ssm_in", "input of the state space")
     x = convolved(b, memory, mixer.d_inner, both)
@@ -261,7 +268,8 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     out = scan(b, mixer, inner, b.view(x), dt, *keys, computed=computed)
     gate = b.add("gate", inner, both)
     out = b.same("scan", out, b.same("product", x, by="ssm_d"), over=2)
-    return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
+    made = b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
+    return lambda: made
 
 
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> Rest:
@@ -286,7 +294,7 @@ def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> Rest:
     return rest
 
 
-def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
+def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> Rest:
     heads, inner = mixer.n_v * b.rows, mixer.d_v * mixer.n_v * b.rows
     channels, memory = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v, read_states(b, mixer, 0)
     out = convolved(b, memory, channels, b.project(x, "attn_qkv", "queries, keys and values"))
@@ -302,12 +310,14 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))
-    return b.view(b.project(b.summed(y, gate, "gated"), "ssm_out", "recurrent layer"))
+    made = b.view(b.project(b.summed(y, gate, "gated"), "ssm_out", "recurrent layer"))
+    return lambda: made
 
 
-def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> PassTensor:
+def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> Rest:
     elements, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
     parts = b.project(x, "shortconv.in_proj", "input of the convolution")
     out = convolved(b, memory, mixer.d_inner, b.add("gated", elements, parts))
     out = b.add("convolution", elements, out, by="shortconv.conv.weight")
-    return b.view(b.project(b.same("gated", out, parts), "shortconv.out_proj", "recurrent layer"))
+    made = b.view(b.project(b.same("gated", out, parts), "shortconv.out_proj", "recurrent layer"))
+    return lambda: made
