@@ -210,8 +210,8 @@ class Architecture(Frozen):
                 yield Tensor(where, shape, mixer.component, layers, rows, rows, excluded_as)
         if block.moe is not None:
             yield from self._experts(block.moe, layers, excluded_as)
-        elif block.ffn is not None:
-            for name, shape in names.stored(block.ffn.shapes(hidden)).items():
+        elif block.dense is not None:
+            for name, shape in names.stored(block.dense.shapes(hidden)).items():
                 yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)
         for extra in block.extras:
             where, why = names.within(extra.name), excluded_as or extra.excluded_as

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from html import escape
 
 from calc.model.architecture import Architecture
-from calc.model.attention_shapes import Sides, made
+from calc.model.attention_shapes import made
 from calc.model.diagram import Diagram, LayerKind, ModelPart
-from calc.model.tensor import Tensor
+from calc.model.tensor import Sides, Tensor
 from calc.serving.workload import Workload
 from pages.parts import words
 from pages.parts.words import say
