@@ -1,15 +1,18 @@
 """Decoder layers as transformers' classes compute them in training; and the parts of a model run on the tape, each kind
 once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.compressed_attention import CompressedAttention
+from calc.model.linear_attention import GatedDeltaNet, LightningAttention
+from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
+from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.ends import (
@@ -27,7 +30,7 @@ from calc.training.mlp import mlp
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.profile import Profile, profile
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.recurrent import pass_of, recurrent
+from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import TrainingWorkload
@@ -107,14 +110,32 @@ def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
 
 @scoped
 def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+    forward = pass_of(mixer)
+    assert forward is not None  # check_modelled has let it through
+    return forward(t, norm, x, rotary)
+
+
+def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | None], TrackedTensor] | None:
+    """The forward pass of a kind; None: nobody has laid what it saves for the way back next to torch's own account."""
     match mixer:
         case GQA():
-            return grouped_query(t, mixer, norm, x, rotary)
+            return lambda t, norm, x, rotary: grouped_query(t, mixer, norm, x, rotary)
         case LatentAttention():
-            return latent_attention(t, mixer, x, rotary)
+            return lambda t, norm, x, rotary: latent_attention(t, mixer, x, rotary)
         case CompressedAttention():
-            return compressed_attention(t, mixer, x)
-    return recurrent(t, mixer, x)
+            return lambda t, norm, x, rotary: compressed_attention(t, mixer, x)
+        case GatedDeltaNet():
+            return lambda t, norm, x, rotary: gated_delta(t, mixer, x)
+        case Mamba2():
+            return lambda t, norm, x, rotary: state_space(t, mixer, x)
+        case Mamba(n_heads=None):
+            return lambda t, norm, x, rotary: selective_scan(t, mixer, x)
+        case LightningAttention():
+            return lambda t, norm, x, rotary: lightning(t, mixer, x)
+        case ShortConv():
+            return lambda t, norm, x, rotary: short_convolution(t, mixer, x)
+        case _:
+            return None
 
 
 @scoped
@@ -300,5 +321,5 @@ def check_modelled(architecture: Architecture) -> None:
 def unmodelled(architecture: Architecture) -> Iterator[str]:
     """Kinds of mixers, and names of weights, that no pass computes."""
     for block in architecture.all_blocks:
-        yield from (mixer.kind for mixer in block.recurrences if pass_of(mixer) is None)
+        yield from (mixer.kind for mixer in block.mixers if pass_of(mixer) is None)
         yield from (extra.name for extra in block.extras if extra.name.startswith(UNMODELLED_EXTRAS))

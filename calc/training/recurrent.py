@@ -1,40 +1,13 @@
 """Recurrent mixers in training, as transformers' own code computes them."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
-from calc.model.mixers import RecurrentMixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 
 OUTPUT = "output of the recurrent block"
-
-
-@scoped
-def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTensor:
-    """Those that `calc.training.decoder.check_modelled` lets through."""
-    forward = pass_of(mixer)
-    assert forward is not None
-    return forward(t, mixer, x)
-
-
-def pass_of(mixer: RecurrentMixer) -> Callable[[Modules, Any, TrackedTensor], TrackedTensor] | None:
-    """The forward pass of a kind; None: nobody has laid what it keeps for the way back next to torch's account."""
-    match mixer:
-        case GatedDeltaNet():
-            return gated_delta
-        case Mamba2():
-            return state_space
-        case Mamba(n_heads=None):
-            return selective_scan
-        case LightningAttention():
-            return lightning
-        case ShortConv():
-            return short_convolution
-        case _:
-            return None
 
 
 @scoped

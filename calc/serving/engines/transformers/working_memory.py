@@ -161,4 +161,4 @@ def rotated_channels(model: Architecture) -> int:
 
 def masks(model: Architecture) -> int:
     """Masks of eager attention: one for each window, of one head."""
-    return len({mixer.window for block in model.blocks for mixer in block.mixers if hasattr(mixer, "n_q")})
+    return len({mixer.window for block in model.blocks for mixer in block.attentions})

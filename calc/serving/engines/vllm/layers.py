@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
+from calc.errors import ConfigError, Message
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
@@ -114,7 +115,8 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
     elif isinstance(mixer, Recurrent):
         yield of_state(mixer, setting)
     else:
-        raise TypeError(f"packed layers have blocks of their own: {mixer.kind}")
+        sentence = Message("What vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
+        raise ConfigError(sentence, "engine")
 
 
 def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:

@@ -80,7 +80,7 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
     if tp % dcp:
         yield Refusal(Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp), "dcp")
     if compressed(architecture) or any(
-        getattr(mixer, "window", None) is not None for block in architecture.all_blocks for mixer in block.mixers
+        mixer.window is not None for block in architecture.all_blocks for mixer in block.attentions
     ):
         yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
     if not architecture.attends:
