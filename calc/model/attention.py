@@ -45,19 +45,9 @@ class Attention(MixerKind):
         """Elements of one head's query and output in decode."""
         return sum(self.attended_widths)
 
-    @property
-    def cached_heads(self) -> int:
-        """Heads of what is cached, which query heads share; 1: all read the same."""
-        return 1
-
     def rule_heads(self) -> tuple[int, int]:
         """KV heads and their width as the rule of thumb of articles takes them."""
         return 1, self.cached_elements() // 2
-
-    @property
-    def shared_parts(self) -> tuple[int, ...]:
-        """Widths of the parts of one vector that all query heads read; none: heads of keys and values are."""
-        return ()
 
     def written_elements(self) -> Any:
         """Elements that a token adds to the cache, on average."""

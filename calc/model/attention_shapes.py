@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from calc.errors import Message
 from calc.model.block import Block
 from calc.model.mixer_kind import Made
-from calc.model.mixers import AttentionMixer, Mixer
+from calc.model.mixers import Mixer
 from calc.model.tensor import Sides
 
 
@@ -19,9 +19,9 @@ def made(mixer: Mixer, hidden: int, batch: int, length: int) -> tuple[Made, ...]
     )
 
 
-def group(mixer: AttentionMixer, query_head: int) -> int:
+def group(mixer: Mixer, query_head: int) -> int:
     """The KV head that a query head reads: neighbours share one (`repeat_kv` in transformers)."""
-    return query_head // (mixer.n_q // mixer.cached_heads)
+    return query_head // (mixer.score_heads // mixer.cached_heads)
 
 
 def kinds(blocks: Iterable[Block]) -> dict[Mixer, tuple[int, ...]]:

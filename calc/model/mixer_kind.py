@@ -79,6 +79,16 @@ class MixerKind(Frozen):
         return 0
 
     @property
+    def cached_heads(self) -> int:
+        """Heads of what is cached, which query heads share; 1: all read the same."""
+        return 1
+
+    @property
+    def shared_parts(self) -> tuple[int, ...]:
+        """Widths of the parts of one vector that all query heads read; none: they read heads of keys and values."""
+        return ()
+
+    @property
     def head_width(self) -> int | None:
         """Elements of a key as it is computed, rotated and cached; None: these differ, or there are none."""
         return None

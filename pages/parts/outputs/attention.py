@@ -8,9 +8,8 @@ import streamlit as st
 from calc import Architecture, ConfigError, Layout
 from calc.hardware.engine_rules import runs
 from calc.hardware.overhead import Overhead
-from calc.model.attention import GQA
 from calc.model.attention_shapes import made
-from calc.model.mixers import Mixer, Recurrent
+from calc.model.mixers import Mixer
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.scores import scores as bytes_of_scores
@@ -55,7 +54,7 @@ def explain(mixer: Mixer) -> None:
 
 def heads(answer: Answer, mixer: Mixer) -> None:
     """Who reads what, and which tokens."""
-    if isinstance(mixer, Recurrent):
+    if not mixer.score_heads:
         return
     left, right = st.columns([3, 1])
     with left:
@@ -93,14 +92,14 @@ def shapes(answer: Answer, mixer: Mixer) -> None:
     ]
     st.markdown(say("**Shapes in one layer, with the whole context in one pass**"))
     st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
-    if isinstance(mixer, GQA):
-        st.caption(width(mixer, hidden))
+    if mixer.head_width is not None:
+        st.caption(width(mixer.score_heads, mixer.head_width, hidden))
 
 
-def width(mixer: GQA, hidden: int) -> str:
+def width(n_q: int, d_head: int, hidden: int) -> str:
     """Whether the heads together are as wide as the state."""
-    wide = mixer.n_q * mixer.d_head
-    values: dict[str, Any] = {"n_q": mixer.n_q, "d_head": mixer.d_head, "wide": wide, "hidden": hidden}
+    wide = n_q * d_head
+    values: dict[str, Any] = {"n_q": n_q, "d_head": d_head, "wide": wide, "hidden": hidden}
     if wide == hidden:
         return say("{n_q:,} heads × {d_head:,} = {wide:,}: the hidden size.", **values)
     return say(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from calc.model.attention_shapes import group
-from calc.model.mixers import AttentionMixer, Mixer
+from calc.model.mixers import Mixer
 from pages.parts.words import say
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6F63C0", "#A9B93B")
@@ -54,13 +54,13 @@ def layers(kinds: dict[Mixer, tuple[int, ...]], number: int, label: str) -> str:
     return drawn(shapes, 40, label)
 
 
-def heads(mixer: AttentionMixer) -> str:
+def heads(mixer: Mixer) -> str:
     """Query heads above, what they read below, and who reads what."""
-    step = WIDE / mixer.n_q
+    step = WIDE / mixer.score_heads
     gap, width = min(4.0, step / 6), min(3.0, max(0.8, step / 12))
     wide = WIDE / mixer.cached_heads
     shapes = []
-    for head in range(mixer.n_q):
+    for head in range(mixer.score_heads):
         x, kv = (head + 0.5) * step, group(mixer, head)
         read = 250 + x / 2 if mixer.shared_parts else (kv + 0.5) * wide
         shapes.append(line(x, 36, read, 124, hue(kv), width))
@@ -68,7 +68,7 @@ def heads(mixer: AttentionMixer) -> str:
     return drawn([*shapes, *cached(mixer, wide)], 188, say(mixer.readers()))
 
 
-def cached(mixer: AttentionMixer, wide: float) -> Iterator[str]:
+def cached(mixer: Mixer, wide: float) -> Iterator[str]:
     """The parts of one vector that all heads read, or a key and a value for each KV head."""
     parts = mixer.shared_parts
     for part in range(len(parts)):
@@ -80,7 +80,7 @@ def cached(mixer: AttentionMixer, wide: float) -> Iterator[str]:
             yield box(kv * wide + margin, y, wide - 2 * margin, 30, hue(kv))
 
 
-def seen(mixer: AttentionMixer, length: int, label: str) -> str:
+def seen(mixer: Mixer, length: int, label: str) -> str:
     """Which tokens a query sees: a row a query, a column a key, in as many cells as can be told apart."""
     window = CELLS if mixer.window is None else max(1, round(CELLS * min(1.0, mixer.window / length)))
     cell = 10
