@@ -35,6 +35,24 @@ SHARED = Message(
 class Attention(MixerKind):
     """Base of mixers that cache something for each token."""
 
+    def read_elements(self) -> dict[WindowTokens, Any]:
+        """Elements that attention reads of each cached token, by how far back."""
+        raise NotImplementedError
+
+    def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
+        """FLOPs of one query-key pair over all heads, by how far back the pairs go; absorbed: on latents."""
+        raise NotImplementedError
+
+    @property
+    def value_width(self) -> int:
+        """Elements of one head's output."""
+        raise NotImplementedError
+
+    @property
+    def picks_tokens(self) -> bool:
+        """Whether it chooses the tokens that it attends to."""
+        return False
+
     @property
     def attended_widths(self) -> tuple[int, int]:
         """Elements of a key and of a value of one head as decode attends to them."""

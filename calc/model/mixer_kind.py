@@ -1,7 +1,7 @@
 """What every kind of mixer answers, attention or recurrence: whatever differs between kinds is asked here."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from calc.errors import Frozen, Message
 from calc.model.gguf_rules import GGUFRules
@@ -27,13 +27,21 @@ class Made(Frozen):
 
 
 class MixerKind(Frozen):
-    """Base of all mixers."""
+    """Base of all mixers. What raises here each kind answers; what does not holds for most."""
 
     absorbs: ClassVar[bool] = False
     """Whether decode attends to latents, the up-projections of which are taken into queries and outputs."""
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
+        raise NotImplementedError
+
+    def rank(self, tp: int) -> Self:
+        """The part that one of tp tensor-parallel ranks holds."""
+        raise NotImplementedError
+
+    def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share it evenly."""
         raise NotImplementedError
 
     def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
